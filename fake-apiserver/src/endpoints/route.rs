@@ -35,7 +35,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     call.has_routes = !row.is_custom();
     call.deprecation = match row.custom_version() {
         Some(version) => version.deprecation.clone(),
-        None => row.strategy().deprecation().map(str::to_owned),
+        None => row.strategy().facts().deprecation.map(str::to_owned),
     };
     // The words of the two worlds differ: built-ins have routes, custom resources one handler for all paths.
     let missing = || {

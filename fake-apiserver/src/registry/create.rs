@@ -149,7 +149,7 @@ impl Registry {
         let row = request.row;
         let strategy = row.strategy();
         let mut errors = FieldErrors::new();
-        if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
+        if row.info.subresource("status").is_some() && !strategy.facts().keeps_status_on_create {
             object.remove("status");
             if let Some(status) = row.empty_status() {
                 object.insert("status".into(), status);

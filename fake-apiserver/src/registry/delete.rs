@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Registry;
 use super::admission::attributes::Attributes;
-use super::kinds::strategy::Propagation;
+use super::kinds::facts::{FirstDelete, Propagation};
 use super::read::Page;
 use super::scheme::Row;
 use super::scheme::codec;
@@ -191,7 +191,7 @@ impl Registry {
 
     /// The answer to a delete that removed the object (rule B16).
     fn deleted(&self, row: &Row, object: Object, revision: u64) -> Answer {
-        if row.strategy().returns_deleted_object() {
+        if row.strategy().facts().returns_deleted_object {
             return self.unstored(row, with_version(object, revision));
         }
         let details = SuccessDetails {
@@ -210,10 +210,11 @@ impl Registry {
     fn next_step(&self, row: &Row, old: &Object, options: &DeleteOptions) -> Step {
         let strategy = row.strategy();
         let mut object = old.clone();
-        if strategy.is_marked_before_deleted() {
+        let first_delete = strategy.facts().first_delete;
+        if first_delete != FirstDelete::Removes {
             if !old.is_terminating() {
                 mark(&mut object, self.entropy.now(), false);
-                if strategy.heeds_propagation_when_marked() {
+                if first_delete == FirstDelete::MarksAndPropagates {
                     set_propagation_finalizers(row, &mut object, options);
                 }
                 strategy.prepare_for_deletion(&mut object);
@@ -330,7 +331,7 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
 /// Adds and removes the garbage collector's finalizers as the options say (rule B19).
 fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOptions) {
     let has = |name: &str| object.finalizers().any(|it| it == name);
-    let default = row.strategy().default_propagation();
+    let default = row.strategy().facts().default_propagation;
     let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy) {
         _ if default == Propagation::Unsupported => (false, false),
         (Some(orphan), _) => (orphan, false),
@@ -359,7 +360,7 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 impl DeleteOptions {
     /// Preconditions (rule A8); their messages name the kind.
     pub(super) fn check_preconditions(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
-        if row.strategy().is_marked_before_deleted() {
+        if row.strategy().facts().first_delete != FirstDelete::Removes {
             return self.check_preconditions_of_marked(row, stored);
         }
         let conflict = |why: String| {

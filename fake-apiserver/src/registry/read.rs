@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::Registry;
 use super::continue_token::{self, At, Continue};
-use super::kinds::strategy::FieldLabels;
 use super::scheme::Row;
 use crate::api::options::{ListOptions, VersionMatch};
 use crate::api::request_info::RequestInfo;
@@ -344,39 +343,7 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
 
 /// Checks the field labels a selector uses against those of the kind (rules F4 to F9).
 fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Status> {
-    let labels = row.strategy().field_labels();
-    fields.rename_fields(|label| {
-        if label == "metadata.name" {
-            return Ok(label);
-        }
-        match &labels {
-            FieldLabels::Default if label == "metadata.namespace" => Ok(label),
-            FieldLabels::Default => Err(Status::bad_request(format!(
-                "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-                crate::api::field::quote(&label)
-            ))),
-            FieldLabels::These {
-                labels,
-                namespace,
-                aliases,
-                refusal,
-            } => {
-                if let Some((_, to)) = aliases.iter().find(|(from, _)| *from == label) {
-                    return Ok((*to).to_owned());
-                }
-                if (label == "metadata.namespace" && *namespace) || labels.contains(&label.as_str()) {
-                    return Ok(label);
-                }
-                Err(Status::bad_request(refusal.replacen("{}", &label, 1)))
-            }
-            FieldLabels::Custom { labels, namespace } => {
-                if (label == "metadata.namespace" && *namespace) || labels.contains(&label) {
-                    return Ok(label);
-                }
-                Err(Status::bad_request(format!("field label not supported: {label}")))
-            }
-        }
-    })
+    fields.rename_fields(|label| row.field_label(label).map_err(Status::bad_request))
 }
 
 /// Returns the prefix of every key of the scope; tokens leave it out.

@@ -80,7 +80,7 @@ impl Registry {
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.store.get(&row.storage, &key).is_none() {
-            if !row.strategy().allows_create_on_update() || !request.info.subresource.is_empty() {
+            if !row.strategy().facts().allows_create_on_update || !request.info.subresource.is_empty() {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             }
             if !object.uid().is_empty() {
@@ -363,7 +363,7 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
         "" => 0,
         text => super::parse_uint(text).map_err(|error| Status::new(500, "", error))?,
     };
-    if version == stored.revision || (version == 0 && row.strategy().allows_unconditional_update()) {
+    if version == stored.revision || (version == 0 && row.strategy().facts().allows_unconditional_update) {
         return Ok(());
     }
     if version == 0 {

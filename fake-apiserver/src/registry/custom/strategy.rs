@@ -9,8 +9,9 @@ use super::{default, embedded, rules, scale, unique, validate};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::resource::Text;
+use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::metadata::finalizer_warnings;
-use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::kinds::strategy::{Context, Strategy};
 
 /// The strategy of custom resources in one version. Objects are handled in the version of the request, not of storage.
 #[derive(Clone, Debug)]
@@ -20,6 +21,14 @@ pub(crate) struct CustomStrategy {
 }
 
 impl Strategy for CustomStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default::fill(object, &self.version.schema);
     }
@@ -66,14 +75,6 @@ impl Strategy for CustomStrategy {
         warnings
     }
 
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         let counts = |key: &str| match key {
             "metadata" | "kind" | "apiVersion" => false,
@@ -85,18 +86,6 @@ impl Strategy for CustomStrategy {
             || object
                 .iter()
                 .any(|(key, value)| counts(key) && old.get(key) != Some(value))
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::Custom {
-            labels: self
-                .version
-                .selectable
-                .iter()
-                .map(|field| field.label.clone())
-                .collect(),
-            namespace: self.version.row.is_namespaced(),
-        }
     }
 
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {

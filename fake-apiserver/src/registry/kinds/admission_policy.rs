@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::admission_rules::{Scope, default_match, validate_conditions, validate_match, validate_mutating_operations};
+use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -26,6 +27,14 @@ pub(crate) struct AdmissionPolicy {
 }
 
 impl Strategy for AdmissionPolicy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let Some(spec) = object_mut(object, "spec") else {
             return;
@@ -54,14 +63,6 @@ impl Strategy for AdmissionPolicy {
         }
         let is_same = new.same(&old, "spec.paramKind") && new.same(&old, "spec.matchConditions");
         self.validate_policy(&new, !is_same, errors);
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 
@@ -294,6 +295,14 @@ pub(crate) struct AdmissionPolicyBinding {
 }
 
 impl Strategy for AdmissionPolicyBinding {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(resources) = object_mut(object, "spec.matchResources") {
             default_match(resources);
@@ -318,14 +327,6 @@ impl Strategy for AdmissionPolicyBinding {
             true => validate_mutating_operations(&resources, errors),
             false => validate_actions(&spec.at("validationActions"), errors),
         }
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use super::facts::Facts;
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
@@ -18,6 +19,14 @@ const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 pub(crate) struct ApiService;
 
 impl Strategy for ApiService {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            name: names::path_segment,
+            allows_unconditional_update: false,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(service) = object_mut(object, "spec.service") {
             default_value(service, "port", 443);
@@ -73,14 +82,6 @@ impl Strategy for ApiService {
                 errors.not_supported(status, status.as_text(), &STATUSES);
             }
         }
-    }
-
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::path_segment(name, is_prefix)
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 }
 

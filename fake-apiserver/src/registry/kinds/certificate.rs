@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::plain;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::facts::{Facts, FieldLabels};
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
@@ -56,6 +56,16 @@ const USAGES: [&str; 23] = [
 pub(crate) struct CertificateSigningRequest;
 
 impl Strategy for CertificateSigningRequest {
+    fn facts(&self) -> &Facts {
+        const {
+            &Facts {
+                name: |_, _| Vec::new(),
+                fields: FieldLabels::of(&["spec.signerName"], false),
+                ..Facts::DEFAULT
+            }
+        }
+    }
+
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         let spec = ensure_object(object, "spec");
         for field in ["username", "uid", "groups", "extra"] {
@@ -103,21 +113,6 @@ impl Strategy for CertificateSigningRequest {
                 errors.forbidden(certificate, "updates may not modify existing certificate content");
             }
         }
-    }
-
-    fn validate_name(&self, _name: &str, _is_prefix: bool) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(&["spec.signerName"], false)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![(
-            "spec.signerName",
-            Cursor::root(object).text("spec.signerName").to_owned(),
-        )]
     }
 }
 
@@ -366,26 +361,11 @@ fn check_certificate(encoded: &str) -> Result<(), String> {
     }
 }
 
-/// A kind that needs a resourceVersion and is selected by fields of its spec.
-#[derive(Debug)]
-pub(crate) struct Signed {
-    /// The field labels.
-    pub(crate) labels: &'static [&'static str],
-    /// Set if objects live in namespaces.
-    pub(crate) is_namespaced: bool,
-}
-
-impl Strategy for Signed {
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(self.labels, self.is_namespaced)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let value = |label: &&'static str| (*label, Cursor::root(object).text(label).to_owned());
-        self.labels.iter().map(value).collect()
+/// The constants of a kind that needs a resourceVersion and is selected by fields of its spec.
+pub(crate) const fn signed(labels: &'static [&'static str], is_namespaced: bool) -> Facts {
+    Facts {
+        allows_unconditional_update: false,
+        fields: FieldLabels::of(labels, is_namespaced),
+        ..Facts::DEFAULT
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::cron::{is_time_zone, parse_schedule};
+use super::facts::{Facts, Generation};
 use super::job::{default_policies, validate_job_spec, warn_of_indexes};
 use super::pod::defaults::default_template;
 use super::pod::warnings;
@@ -25,6 +26,13 @@ const OLD_ZONE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use time
 pub(crate) struct CronJobStrategy;
 
 impl Strategy for CronJobStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "schedule", "");
@@ -71,10 +79,6 @@ impl Strategy for CronJobStrategy {
             warnings.push(OLD_ZONE.to_owned());
         }
         warnings
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

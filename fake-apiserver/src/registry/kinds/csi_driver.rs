@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -23,6 +24,16 @@ const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 pub(crate) struct CsiDriver;
 
 impl Strategy for CsiDriver {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            // `PrepareForCreate` sets none.
+            generation: Generation::FromFirstChange,
+            allows_unconditional_update: false,
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "attachRequired", true);
@@ -88,23 +99,6 @@ impl Strategy for CsiDriver {
         let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to \
                     prevent possible logging of tokens in volume attributes";
         vec![text.to_owned()]
-    }
-
-    /// `PrepareForCreate` sets none.
-    fn first_generation(&self) -> Option<i64> {
-        None
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::device::check_driver_name;
+use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -19,6 +20,14 @@ const NODE_ID_MAX: usize = 256;
 pub(crate) struct CsiNode;
 
 impl Strategy for CsiNode {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let mut seen = BTreeSet::new();
         for driver in Cursor::root(object).at("spec").items("drivers") {
@@ -37,14 +46,6 @@ impl Strategy for CsiNode {
                 }
             }
         }
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! CSIStorageCapacities, as `ValidateCSIStorageCapacity` and `ValidateCSIStorageCapacityUpdate` of
 //! `pkg/apis/storage/validation` check them.
 
+use super::facts::Facts;
 use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -15,6 +16,13 @@ use crate::registry::types::{labels, names};
 pub(crate) struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let topology = object.at("nodeTopology");
@@ -51,9 +59,5 @@ impl Strategy for CsiStorageCapacity {
             }
         }
         warnings
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 }

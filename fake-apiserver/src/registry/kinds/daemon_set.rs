@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::deployment::unsupported_strategy;
+use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
@@ -33,6 +34,13 @@ const SHOWN_COUNTS: [&str; 4] = [
 pub(crate) struct DaemonSetStrategy;
 
 impl Strategy for DaemonSetStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let annotations = ensure_object(object.metadata_mut(), "annotations");
         default_text(annotations, TEMPLATE_GENERATION, "0");
@@ -93,10 +101,6 @@ impl Strategy for DaemonSetStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         warnings::of_workload(object, old, "spec.template", "", |old| has_new_template(object, old))
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
 use super::pod::{go_struct, warnings};
 use super::strategy::{Context, Strategy};
@@ -20,6 +21,13 @@ use crate::registry::types::edit::{copy_field, default_text, default_value, ensu
 pub(crate) struct DeploymentStrategy;
 
 impl Strategy for DeploymentStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "replicas", 1);
@@ -69,10 +77,6 @@ impl Strategy for DeploymentStrategy {
         warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
             self.raises_generation(object, old)
         })
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -25,6 +26,14 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");
@@ -34,14 +43,6 @@ impl Strategy for DeviceClass {
         if name.is_set("") && !is_extended_resource_name(name.as_text()) {
             errors.invalid(name, name.as_text(), "must be a valid extended resource name");
         }
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -16,6 +16,7 @@ use super::resource_slice::validate_bindings;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
+use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
@@ -52,6 +53,13 @@ const ADMIN_NEEDS: &str = "admin access to devices requires the `resource.kubern
 pub(crate) struct ResourceClaim;
 
 impl Strategy for ResourceClaim {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_requests(object, "spec.devices.requests");
     }
@@ -89,10 +97,6 @@ impl Strategy for ResourceClaim {
             new.at("spec").check_unchanged(&old.at("spec"), errors);
         }
     }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
 }
 
 /// The strategy of ResourceClaimTemplates.
@@ -100,6 +104,13 @@ impl Strategy for ResourceClaim {
 pub(crate) struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaimTemplate {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_requests(object, "spec.spec.devices.requests");
     }
@@ -134,10 +145,6 @@ impl Strategy for ResourceClaimTemplate {
         self.validate(object, errors);
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         object.at("spec").check_unchanged(&old.at("spec"), errors);
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -31,6 +32,13 @@ const HOST_LABEL: &str = "kubernetes.io/hostname";
 pub(crate) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         for port in items_mut(object, "ports") {
             if port.get("name").is_none_or(Value::is_null) {
@@ -82,10 +90,6 @@ impl Strategy for EndpointSlice {
             warnings.extend(addresses.filter_map(|it| net::warn_of_ip(&it.path(), it.as_text())));
         }
         warnings
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

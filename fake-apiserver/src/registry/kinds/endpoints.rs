@@ -1,5 +1,6 @@
 //! Endpoints, the deprecated kind; follows `ValidateEndpoints` of `pkg/apis/core/validation`.
 
+use super::facts::Facts;
 use super::service::validate_protocol;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -16,6 +17,14 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         for subset in items_mut(object, "subsets") {
             for port in items_mut(subset, "ports") {
@@ -53,14 +62,6 @@ impl Strategy for Endpoints {
             }
         }
         warnings
-    }
-
-    fn deprecation(&self) -> Option<&'static str> {
-        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

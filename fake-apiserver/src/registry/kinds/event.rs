@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::plain;
-use super::strategy::{Context, FieldLabels, Propagation, Strategy};
+use super::facts::{Facts, FieldLabels, Propagation};
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::api::resource::Text;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
@@ -69,16 +70,8 @@ pub(crate) struct Event {
 }
 
 impl Strategy for Event {
-    fn default_propagation(&self) -> Propagation {
-        Propagation::Unsupported
-    }
-
-    fn stored_api_version(&self) -> Option<&'static str> {
-        Some(CORE)
-    }
-
-    fn stored_as(&self) -> Option<(&'static str, &'static str)> {
-        self.is_new.then_some(("", "events"))
+    fn facts(&self) -> &Facts {
+        if self.is_new { &NEW_FACTS } else { &CORE_FACTS }
     }
 
     fn convert(&self, object: &mut Object, api_version: &str) {
@@ -160,29 +153,30 @@ impl Strategy for Event {
         }
     }
 
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        if self.is_new {
-            names::dns1123_subdomain(name, is_prefix)
-        } else {
-            names::path_segment(name, is_prefix)
-        }
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(if self.is_new { &NEW_LABELS } else { &CORE_LABELS }, true)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+    fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
         // Whichever group wrote an Event, the other one finds it.
         let only_new = NEW_LABELS.iter().filter(|label| !CORE_LABELS.contains(label));
         let labels = CORE_LABELS.iter().chain(only_new);
-        labels.map(|label| (*label, field_value(object, label))).collect()
+        labels
+            .map(|label| (Text::from(*label), field_value(object, label)))
+            .collect()
     }
 }
+
+const CORE_FACTS: Facts = Facts {
+    name: names::path_segment,
+    stored_api_version: Some(CORE),
+    allows_create_on_update: true,
+    default_propagation: Propagation::Unsupported,
+    fields: FieldLabels::of(&CORE_LABELS, true),
+    ..Facts::DEFAULT
+};
+const NEW_FACTS: Facts = Facts {
+    name: names::dns1123_subdomain,
+    stored_as: Some(("", "events")),
+    fields: FieldLabels::of(&NEW_LABELS, true),
+    ..CORE_FACTS
+};
 
 const CORE_LABELS: [&str; 11] = [
     "involvedObject.kind",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -38,6 +39,13 @@ const VERBS: [&str; 9] = [
 pub(crate) struct FlowSchema;
 
 impl Strategy for FlowSchema {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_nonzero(spec, "matchingPrecedence", PRECEDENCE);
@@ -72,10 +80,6 @@ impl Strategy for FlowSchema {
             self.validate(object, errors);
         }
         validate_status(&Cursor::root(object).at("status"), errors);
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 
@@ -265,6 +269,13 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
 pub(crate) struct PriorityLevelConfiguration;
 
 impl Strategy for PriorityLevelConfiguration {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(exempt) = object_mut(object, "spec.exempt") {
             default_value(exempt, "nominalConcurrencyShares", 0);
@@ -322,10 +333,6 @@ impl Strategy for PriorityLevelConfiguration {
             self.validate(object, errors);
         }
         validate_status(&Cursor::root(object).at("status"), errors);
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

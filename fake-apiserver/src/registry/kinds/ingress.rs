@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -19,6 +20,13 @@ const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 pub(crate) struct Ingress;
 
 impl Strategy for Ingress {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         validate_spec(&object.at("spec"), errors);
@@ -63,10 +71,6 @@ impl Strategy for Ingress {
 
     fn status_warnings(&self, object: &Object) -> Vec<String> {
         net::warnings_of_points(&Cursor::root(object).at("status.loadBalancer.ingress"))
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

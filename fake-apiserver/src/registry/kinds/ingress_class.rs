@@ -1,6 +1,7 @@
 //! IngressClasses, as `ValidateIngressClass` and `ValidateIngressClassUpdate` of `pkg/apis/networking/validation` check
 //! them.
 
+use super::facts::{Facts, Generation};
 use super::ingress::validate_reference;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -16,6 +17,13 @@ const CONTROLLER_MAX: usize = 250;
 pub(crate) struct IngressClass;
 
 impl Strategy for IngressClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(parameters) = object_mut(object, "spec.parameters") {
             default_value(parameters, "scope", "Cluster");
@@ -40,10 +48,6 @@ impl Strategy for IngressClass {
             .at("spec.controller")
             .check_text_unchanged(&old.at("spec.controller"), errors);
         self.validate(object, errors);
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

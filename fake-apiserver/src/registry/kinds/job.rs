@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::job_policies::{validate_failure_policy, validate_success_policy};
 use super::job_status::validate_status;
 use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{go_names, go_struct, warnings};
-use super::strategy::{Context, FieldLabels, Propagation, Strategy};
+use super::strategy::{Context, Strategy};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -34,6 +35,20 @@ const MANY_INDEXES_MAX: i64 = 10_000;
 pub(crate) struct JobStrategy;
 
 impl Strategy for JobStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            default_propagation: Propagation::Orphan,
+            fields: FieldLabels::These {
+                labels: &["status.successful"],
+                namespace: true,
+                aliases: &[],
+                refusal: "field label \"{}\" not supported for Job",
+            },
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_spec(ensure_object(object, "spec"));
         default_labels(object);
@@ -85,30 +100,13 @@ impl Strategy for JobStrategy {
         warnings
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 
-    fn default_propagation(&self) -> Propagation {
-        Propagation::Orphan
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::These {
-            labels: &["status.successful"],
-            namespace: true,
-            aliases: &[],
-            refusal: "field label \"{}\" not supported for Job",
-        }
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+    fn field_value(&self, object: &Object, _label: &str) -> String {
         let succeeded = Cursor::root(object).integer("status.succeeded").unwrap_or(0);
-        vec![("status.successful", succeeded.to_string())]
+        succeeded.to_string()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Leases and LeaseCandidates (rule R8), as `ValidateLease` and `ValidateLeaseCandidate` of
 //! `pkg/apis/coordination/validation` check them.
 
+use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -17,6 +18,14 @@ const OLDEST: &str = "OldestEmulationVersion";
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         drop_coordinated(object, None);
     }
@@ -44,14 +53,6 @@ impl Strategy for Lease {
             let text = "may only be specified if `strategy` is defined";
             errors.forbidden(spec.at("preferredHolder"), text);
         }
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 
@@ -84,6 +85,15 @@ fn check_strategy(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
 pub(crate) struct LeaseCandidate;
 
 impl Strategy for LeaseCandidate {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            name: |name, _| names::config_map_key(name),
+            allows_unconditional_update: false,
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");
@@ -114,18 +124,6 @@ impl Strategy for LeaseCandidate {
         Cursor::root(object)
             .at("spec.leaseName")
             .check_text_unchanged(&old.at("spec.leaseName"), errors);
-    }
-
-    fn validate_name(&self, name: &str, _is_prefix: bool) -> Vec<String> {
-        names::config_map_key(name)
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

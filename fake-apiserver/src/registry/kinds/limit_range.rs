@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::facts::Facts;
 use super::pod::resources::{is_overcommit_allowed, validate_container_resource_name, validate_resource_name};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -18,6 +19,13 @@ use crate::registry::types::quantity::Quantity;
 pub(crate) struct LimitRange;
 
 impl Strategy for LimitRange {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         for limit in items_mut(object, "spec.limits") {
             if limit.get("type").is_some_and(|it| it == "Container") {
@@ -43,10 +51,6 @@ impl Strategy for LimitRange {
 
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::facts::Generation;
 use super::metadata_checks::{MetadataChecks, Pass};
 use super::strategy::Strategy;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -75,8 +76,8 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
     meta.insert("uid".into(), entropy.uid().into());
     meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
-    if let Some(generation) = strategy.first_generation() {
-        meta.insert("generation".into(), generation.into());
+    if strategy.facts().generation == Generation::FromCreate {
+        meta.insert("generation".into(), 1.into());
     }
 }
 
@@ -90,10 +91,8 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
     if no_time {
         meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
     }
-    if let Some(generation) = strategy.first_generation()
-        && !meta.contains_key("generation")
-    {
-        meta.insert("generation".into(), generation.into());
+    if strategy.facts().generation == Generation::FromCreate && !meta.contains_key("generation") {
+        meta.insert("generation".into(), 1.into());
     }
 }
 
@@ -101,7 +100,7 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 /// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
 /// (rule B8), but never by a write of its status.
 pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Strategy, subresource: &str) {
-    let raises = strategy.has_generation()
+    let raises = strategy.facts().generation != Generation::Absent
         && !matches!(subresource, "status" | "binding")
         && strategy.raises_generation(new, old);
     let empty = Map::new();
@@ -204,12 +203,7 @@ pub(crate) fn validate_create(
         validate_object(object, namespaced, errors);
         return;
     }
-    validate_new(
-        object,
-        namespaced,
-        &|name, is_prefix| strategy.validate_name(name, is_prefix),
-        errors,
-    );
+    validate_new(object, namespaced, &strategy.facts().name, errors);
     if checks.kube_finalizers {
         validate_finalizer_names(object, errors);
     }
@@ -283,12 +277,7 @@ pub(crate) fn validate_update(
         match pass {
             Pass::Update => validate_changed(new, old, errors),
             Pass::Create => {
-                validate_new(
-                    new,
-                    namespaced,
-                    &|name, is_prefix| strategy.validate_name(name, is_prefix),
-                    errors,
-                );
+                validate_new(new, namespaced, &strategy.facts().name, errors);
             }
         }
         if checks.kube_finalizers {

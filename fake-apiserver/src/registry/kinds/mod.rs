@@ -2,6 +2,7 @@
 //! built-in kind that adds something. It knows objects and types, nothing of stored objects, verbs or HTTP.
 
 pub(crate) mod strategy;
+pub(crate) mod facts;
 pub(crate) mod metadata;
 pub(crate) mod metadata_checks;
 pub(crate) mod reset_fields;

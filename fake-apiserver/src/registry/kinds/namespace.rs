@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use super::facts::{Facts, FieldLabels, FirstDelete};
 use super::metadata;
-use super::plain;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -20,6 +20,18 @@ const KUBERNETES: &str = "kubernetes";
 pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
+    fn facts(&self) -> &Facts {
+        const {
+            &Facts {
+                name: names::dns1123_label,
+                returns_deleted_object: true,
+                first_delete: FirstDelete::MarksAndPropagates,
+                fields: FieldLabels::of(&["status.phase"], false),
+                ..Facts::DEFAULT
+            }
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let name = object.name();
         if !name.is_empty() && name_label(object) != name {
@@ -87,22 +99,6 @@ impl Strategy for Namespace {
         }
     }
 
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::dns1123_label(name, is_prefix)
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn is_marked_before_deleted(&self) -> bool {
-        true
-    }
-
-    fn heeds_propagation_when_marked(&self) -> bool {
-        true
-    }
-
     fn prepare_for_deletion(&self, object: &mut Object) {
         ensure_object(object, "status").insert("phase".into(), "Terminating".into());
     }
@@ -114,14 +110,6 @@ impl Strategy for Namespace {
     fn forbids_deletion(&self, object: &Object) -> Option<String> {
         let is_protected = matches!(object.name(), "default" | "kube-system" | "kube-public");
         is_protected.then(|| "this namespace may not be deleted".to_owned())
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(&["status.phase"], false)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![("status.phase", Cursor::root(object).text("status.phase").to_owned())]
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -18,6 +19,13 @@ const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 pub(crate) struct NetworkPolicy;
 
 impl Strategy for NetworkPolicy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         for (direction, _) in DIRECTIONS {
@@ -60,10 +68,6 @@ impl Strategy for NetworkPolicy {
             }
         });
         warnings
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::plain;
+use super::facts::{Facts, FieldLabels};
 use super::pod::resources::validate_quantity_value;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::types::check::NOT_POSITIVE;
@@ -20,6 +20,16 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub(crate) struct Node;
 
 impl Strategy for Node {
+    fn facts(&self) -> &Facts {
+        const {
+            &Facts {
+                keeps_status_on_create: true,
+                fields: FieldLabels::of(&["spec.unschedulable"], false),
+                ..Facts::DEFAULT
+            }
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         pair_pod_cidrs(object);
         let read = Cursor::root(object);
@@ -118,17 +128,8 @@ impl Strategy for Node {
         warnings
     }
 
-    fn keeps_status_on_create(&self) -> bool {
-        true
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(&["spec.unschedulable"], false)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let is_cordoned = Cursor::root(object).flag("spec.unschedulable") == Some(true);
-        vec![("spec.unschedulable", is_cordoned.to_string())]
+    fn field_value(&self, object: &Object, label: &str) -> String {
+        (Cursor::root(object).flag(label) == Some(true)).to_string()
     }
 }
 

@@ -12,6 +12,7 @@ use super::pod::{
 };
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
@@ -52,6 +53,13 @@ const SOURCES: [&str; 22] = [
 pub(crate) struct PersistentVolume;
 
 impl Strategy for PersistentVolume {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
@@ -134,10 +142,6 @@ impl Strategy for PersistentVolume {
 
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
         warnings_of(&Cursor::root(object))
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

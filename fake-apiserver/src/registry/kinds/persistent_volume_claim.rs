@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::facts::Facts;
 use super::pod::validate_claim_spec;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -31,6 +32,13 @@ const RESIZE_STATUSES: [&str; 5] = [
 pub(crate) struct PersistentVolumeClaim;
 
 impl Strategy for PersistentVolumeClaim {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "volumeMode", "Filesystem");
@@ -104,10 +112,6 @@ impl Strategy for PersistentVolumeClaim {
             }
         }
         warnings
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -1,5 +1,6 @@
 //! PodDisruptionBudgets.
 
+use super::facts::{Facts, Generation};
 use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{validate_at_most_all, validate_number_or_percent};
@@ -15,6 +16,14 @@ use crate::registry::types::labels;
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");
@@ -57,14 +66,6 @@ impl Strategy for PodDisruptionBudget {
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             status.at(field).check_not_negative(errors);
         }
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

@@ -1,5 +1,6 @@
 //! The strategies of two kinds without a life of their own: PodTemplates and ControllerRevisions.
 
+use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
@@ -14,6 +15,14 @@ use crate::registry::types::edit::default_value;
 pub(crate) struct PodTemplateStrategy;
 
 impl Strategy for PodTemplateStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_template(object);
     }
@@ -24,14 +33,6 @@ impl Strategy for PodTemplateStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         warnings::of_workload(object, old, "template", "", |old| self.raises_generation(object, old))
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

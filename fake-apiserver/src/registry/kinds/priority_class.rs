@@ -1,6 +1,7 @@
 //! PriorityClasses, as `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of `pkg/apis/scheduling/validation`
 //! check them.
 
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -20,6 +21,13 @@ const SYSTEM: [(&str, i64); 2] = [
 pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_value(object, "preemptionPolicy", "PreemptLowerPriority");
     }
@@ -53,10 +61,6 @@ impl Strategy for PriorityClass {
         }
         new.at("preemptionPolicy")
             .check_unchanged(&old.at("preemptionPolicy"), errors);
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, _object: &Object, _old: &Object) -> bool {

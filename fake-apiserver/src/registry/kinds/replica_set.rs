@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::pod::defaults::{default_template, default_template_if_set};
 use super::pod::validation::Template;
 use super::pod::warnings;
-use super::strategy::{Context, FieldLabels, Propagation, Strategy};
+use super::strategy::{Context, Strategy};
 use super::workload_rules::{
     default_conditions, unchanged_selector, validate_always, validate_available, validate_counts, validate_parts,
     validate_selector, validate_template,
@@ -20,6 +21,13 @@ use crate::registry::types::edit::{default_value, ensure_object};
 pub(crate) struct ReplicaSetStrategy;
 
 impl Strategy for ReplicaSetStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "replicas", 1);
@@ -56,10 +64,6 @@ impl Strategy for ReplicaSetStrategy {
         })
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
@@ -70,6 +74,20 @@ impl Strategy for ReplicaSetStrategy {
 pub(crate) struct ReplicationControllerStrategy;
 
 impl Strategy for ReplicationControllerStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            generation: Generation::FromCreate,
+            default_propagation: Propagation::Orphan,
+            fields: FieldLabels::These {
+                labels: &["status.replicas"],
+                namespace: true,
+                aliases: &[],
+                refusal: "field label not supported: {}",
+            },
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_value(spec, "replicas", 1);
@@ -121,30 +139,12 @@ impl Strategy for ReplicationControllerStrategy {
         })
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 
-    fn default_propagation(&self) -> Propagation {
-        Propagation::Orphan
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::These {
-            labels: &["status.replicas"],
-            namespace: true,
-            aliases: &[],
-            refusal: "field label not supported: {}",
-        }
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let replicas = Cursor::root(object).integer("status.replicas").unwrap_or(0);
-        vec![("status.replicas", replicas.to_string())]
+    fn field_value(&self, object: &Object, label: &str) -> String {
+        Cursor::root(object).integer(label).unwrap_or(0).to_string()
     }
 }
 

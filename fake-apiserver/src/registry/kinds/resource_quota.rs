@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::pod::resources::{validate_quantity_value, validate_resource_name};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -47,6 +48,13 @@ const OF_PODS: [&str; 7] = [
 pub(crate) struct ResourceQuota;
 
 impl Strategy for ResourceQuota {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");
@@ -80,10 +88,6 @@ impl Strategy for ResourceQuota {
         if scopes(&new) != scopes(&old) {
             errors.invalid(new.at("spec.scopes"), new.at("spec.scopes").to_value(), IMMUTABLE);
         }
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -9,7 +9,8 @@ use super::pod::validate_node_selector;
 use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::kinds::facts::{Facts, FieldLabels, Generation};
+use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
@@ -20,6 +21,20 @@ use crate::registry::types::names;
 pub(crate) struct ResourceSlice;
 
 impl Strategy for ResourceSlice {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            generation: Generation::FromCreate,
+            fields: FieldLabels::These {
+                labels: &["spec.nodeName", "spec.driver"],
+                namespace: false,
+                aliases: &[],
+                refusal: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+            },
+            ..Facts::DEFAULT
+        }
+    }
+
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         default_times(object, context);
         drop_disabled(object, None);
@@ -37,29 +52,6 @@ impl Strategy for ResourceSlice {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         validate_spec(&object.at("spec"), Some(&old.at("spec")), errors);
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::These {
-            labels: &["spec.nodeName", "spec.driver"],
-            namespace: false,
-            aliases: &[],
-            refusal: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
-        }
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let object = Cursor::root(object);
-        let value = |label: &'static str| (label, object.text(label).to_owned());
-        vec![value("spec.nodeName"), value("spec.driver")]
     }
 }
 

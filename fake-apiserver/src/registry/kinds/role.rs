@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -16,6 +17,14 @@ pub(crate) struct Role {
 }
 
 impl Strategy for Role {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            name: names::path_segment,
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         for rule in object.items("rules") {
@@ -28,14 +37,6 @@ impl Strategy for Role {
 
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
-    }
-
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::path_segment(name, is_prefix)
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

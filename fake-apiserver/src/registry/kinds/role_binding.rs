@@ -1,6 +1,7 @@
 //! RoleBindings and ClusterRoleBindings, as `ValidateRoleBinding` and `ValidateClusterRoleBinding` of
 //! `pkg/apis/rbac/validation` check them.
 
+use super::facts::Facts;
 use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
@@ -19,6 +20,14 @@ pub(crate) struct RoleBinding {
 }
 
 impl Strategy for RoleBinding {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            name: names::path_segment,
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(role) = object_mut(object, "roleRef") {
             default_text(role, "apiGroup", GROUP);
@@ -65,14 +74,6 @@ impl Strategy for RoleBinding {
             let printed = format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}");
             invalid_printed(role.path(), &printed, "cannot change roleRef", errors);
         }
-    }
-
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::path_segment(name, is_prefix)
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

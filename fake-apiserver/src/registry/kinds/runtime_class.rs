@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::facts::Facts;
 use super::pod::resources::validate_limits;
 use super::pod::validate_tolerations;
 use super::pod::warnings::deprecated_node_label;
@@ -18,6 +19,14 @@ use crate::registry::types::{labels, names};
 pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            allows_create_on_update: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let class = Cursor::root(object);
         let handler = class.at("handler");
@@ -46,14 +55,6 @@ impl Strategy for RuntimeClass {
         let selector = object.at("scheduling.nodeSelector");
         let texts = selector.entries("").filter_map(|(key, _)| deprecated_node_label(key));
         texts.map(|text| format!("scheduling.nodeSelector: {text}")).collect()
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
-use super::plain;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::facts::{Facts, FieldLabels};
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
@@ -22,6 +22,15 @@ const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
+    fn facts(&self) -> &Facts {
+        const {
+            &Facts {
+                fields: FieldLabels::of(&["type"], true),
+                ..Facts::DEFAULT
+            }
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(Value::Object(strings)) = object.remove("stringData")
             && !strings.is_empty()
@@ -67,14 +76,6 @@ impl Strategy for Secret {
         let data = secret.at("data");
         let value = |key| data.entry(key).as_text();
         key_pair_error(value("tls.crt"), value("tls.key")).into_iter().collect()
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(&["type"], true)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![("type", Cursor::root(object).text("type").to_owned())]
     }
 }
 

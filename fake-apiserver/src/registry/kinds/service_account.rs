@@ -1,5 +1,6 @@
 //! ServiceAccounts.
 
+use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::object::Object;
 use crate::registry::types::edit::items_mut;
@@ -9,16 +10,19 @@ use crate::registry::types::edit::items_mut;
 pub(crate) struct ServiceAccount;
 
 impl Strategy for ServiceAccount {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         keep_names(object);
     }
 
     fn prepare_for_update(&self, object: &mut Object, _old: &Object, _context: &Context<'_>) {
         keep_names(object);
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -16,6 +17,14 @@ use crate::registry::types::{names, net};
 pub(crate) struct IpAddress;
 
 impl Strategy for IpAddress {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            // The prefix of a generated name is an address, too.
+            name: |name, _| net::wrong_in_ip(name).into_iter().collect(),
+            ..Facts::DEFAULT
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let parent = object.at("spec.parentRef");
@@ -39,11 +48,6 @@ impl Strategy for IpAddress {
         Cursor::root(object)
             .at("spec.parentRef")
             .check_unchanged(&old.at("spec.parentRef"), errors);
-    }
-
-    /// The prefix of a generated name is an address, too.
-    fn validate_name(&self, name: &str, _is_prefix: bool) -> Vec<String> {
-        net::wrong_in_ip(name).into_iter().collect()
     }
 }
 

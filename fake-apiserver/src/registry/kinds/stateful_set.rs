@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::facts::{Facts, Generation};
 use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
@@ -50,6 +51,14 @@ enum Check {
 }
 
 impl Strategy for StatefulSetStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            name: names::dns1123_label,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_spec(ensure_object(object, "spec"));
         let status = ensure_object(object, "status");
@@ -89,14 +98,6 @@ impl Strategy for StatefulSetStrategy {
             warnings.push(KEEPS_ALL.to_owned());
         }
         warnings
-    }
-
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::dns1123_label(name, is_prefix)
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

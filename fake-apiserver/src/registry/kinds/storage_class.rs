@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::Facts;
 use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -19,6 +20,13 @@ const PARAMETERS_MAX_BYTES: usize = 256 * 1_024;
 pub(crate) struct StorageClass;
 
 impl Strategy for StorageClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_value(object, "reclaimPolicy", "Delete");
         default_value(object, "volumeBindingMode", "Immediate");
@@ -59,10 +67,6 @@ impl Strategy for StorageClass {
             }
         }
         warnings
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 

@@ -1,22 +1,13 @@
 //! `Strategy`: what a kind says about create, update and delete, beyond what every object obeys.
 
+use super::facts::Facts;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::resource::Text;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
-
-/// Propagation of a deletion for which the client names none (rule B19).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    /// The object goes at once, dependents later.
-    Background,
-    /// Dependents stay.
-    Orphan,
-    /// Nothing depends on objects of this kind, whatever the client says.
-    Unsupported,
-}
+use crate::registry::types::cursor::Cursor;
 
 /// Context available while an object is prepared.
 #[derive(Clone, Copy)]
@@ -41,19 +32,13 @@ pub(crate) struct Context<'a> {
 /// every object, `validate`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every
 /// object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
 pub(crate) trait Strategy: Sync + Send {
+    /// The constants of the kind.
+    fn facts(&self) -> &Facts {
+        &Facts::DEFAULT
+    }
+
     /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
-
-    /// The `apiVersion` objects are stored in, for kinds that are served in several; `None`: the one they are served
-    /// in.
-    fn stored_api_version(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// The group and resource that this one shares its storage with, as Events of both groups do.
-    fn stored_as(&self) -> Option<(&'static str, &'static str)> {
-        None
-    }
 
     /// Rewrites an object of any served version as `api_version`. The versions of most kinds differ in name only.
     fn convert(&self, object: &mut Object, api_version: &str) {
@@ -109,46 +94,6 @@ pub(crate) trait Strategy: Sync + Send {
         Vec::new()
     }
 
-    /// Checks `metadata.name`; the text of what is wrong with it (rule B26).
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        crate::registry::types::names::dns1123_subdomain(name, is_prefix)
-    }
-
-    /// Returns `true` if a new object keeps the status of its body, although the kind has the subresource; Nodes do.
-    fn keeps_status_on_create(&self) -> bool {
-        false
-    }
-
-    /// Returns the warning for every request of a deprecated kind (rule U5).
-    fn deprecation(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns `true` if PUT without a resourceVersion overwrites (rule C1).
-    fn allows_unconditional_update(&self) -> bool {
-        true
-    }
-
-    /// Returns `true` if PUT creates a missing object (rule C3).
-    fn allows_create_on_update(&self) -> bool {
-        false
-    }
-
-    /// Returns `true` if a delete that removed the object answers with it rather than with a Status (rule B16).
-    fn returns_deleted_object(&self) -> bool {
-        false
-    }
-
-    /// Returns `true` if `metadata.generation` is kept for this kind (rule B8).
-    fn has_generation(&self) -> bool {
-        false
-    }
-
-    /// The generation of a new object.
-    fn first_generation(&self) -> Option<i64> {
-        self.has_generation().then_some(1)
-    }
-
     /// Returns `true` if an update raises the generation: by default, when anything but metadata and status changed.
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         let outside = |it: &&String| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
@@ -159,11 +104,6 @@ pub(crate) trait Strategy: Sync + Send {
                 .any(|(key, value)| outside(&key) && old.get(key) != Some(value))
     }
 
-    /// Propagation where neither the client nor a finalizer says (rule B19).
-    fn default_propagation(&self) -> Propagation {
-        Propagation::Background
-    }
-
     /// Seconds a delete leaves the object alive, for kinds deleted gracefully; `asked` is the client's wish (rule B17).
     /// `None`: this kind knows no grace period.
     fn grace_period(&self, _object: &Object, _asked: Option<i64>) -> Option<i64> {
@@ -172,17 +112,6 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Changes the object when its deletion begins but finalizers or grace keep it, such as a Namespace's phase.
     fn prepare_for_deletion(&self, _object: &mut Object) {}
-
-    /// Returns `true` if the first delete only marks the object, with a deletionTimestamp and no grace period, even
-    /// where no finalizer keeps it; the next one deletes. So a Namespace goes (rule R4).
-    fn is_marked_before_deleted(&self) -> bool {
-        false
-    }
-
-    /// Returns `true` if that first delete heeds the propagation policy, too. A Namespace's does, a CRD's does not.
-    fn heeds_propagation_when_marked(&self) -> bool {
-        false
-    }
 
     /// Returns `true` if the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule
     /// R4).
@@ -195,45 +124,16 @@ pub(crate) trait Strategy: Sync + Send {
         None
     }
 
-    /// Field selectors this kind knows beside `metadata.name` and `metadata.namespace`.
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::Default
+    /// Returns the value of a field label that the kind knows; most are texts at the path that the label names.
+    fn field_value(&self, object: &Object, label: &str) -> String {
+        Cursor::root(object).text(label).to_owned()
     }
 
-    /// The values of the field labels for one object, in the order of [`FieldLabels`].
-    fn field_values(&self, _object: &Object) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    /// The same, with labels that may come from a CRD; what callers ask.
+    /// Returns the field labels of one object with their values, which watches and lists select by.
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
-        let values = self.field_values(object).into_iter();
-        values.map(|(label, value)| (Text::from(label), value)).collect()
+        let labels = self.facts().fields.own().iter();
+        labels
+            .map(|label| (Text::from(*label), self.field_value(object, label)))
+            .collect()
     }
-}
-
-/// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FieldLabels {
-    /// None but the two of metadata; others are `"x" is not a known field selector: only "metadata.name",
-    /// "metadata.namespace"`.
-    Default,
-    /// These too; others are `field label not supported: x`.
-    These {
-        /// The labels beside `metadata.name`.
-        labels: &'static [&'static str],
-        /// Set if `metadata.namespace` is accepted.
-        namespace: bool,
-        /// Spellings rewritten to another label, such as `spec.host` to `spec.nodeName`.
-        aliases: &'static [(&'static str, &'static str)],
-        /// The text of a refusal, with `{}` for the label.
-        refusal: &'static str,
-    },
-    /// These of a CRD's `selectableFields` too; others are `field label not supported: x`.
-    Custom {
-        /// The labels beside `metadata.name`.
-        labels: Vec<String>,
-        /// Set if `metadata.namespace` is accepted.
-        namespace: bool,
-    },
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use super::metadata_checks::metadata_checks;
-use super::strategy::{Context, FieldLabels};
+use super::strategy::Context;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
@@ -30,11 +30,11 @@ fn create(case: &Value) -> Result<Object, String> {
     let mut errors = FieldErrors::new();
     let served = object.api_version().to_owned();
     strategy.default(&mut object);
-    let stored = strategy.stored_api_version().unwrap_or(&served);
+    let stored = strategy.facts().stored_api_version.unwrap_or(&served);
     strategy.convert(&mut object, stored);
     metadata::fill_namespace(&mut object, namespace).map_err(|status| status.message)?;
     metadata::begin_lifetime(&mut object, strategy, &entropy);
-    if !strategy.keeps_status_on_create() {
+    if !strategy.facts().keeps_status_on_create {
         object.remove("status");
     }
     assert_eq!(strategy.allocate(&mut object, None, &mut errors, &context), Ok(()));
@@ -190,7 +190,7 @@ fn f7_f8_field_values() {
         ("", "involvedObject.kind", "source"),
         ("events.k8s.io", "regarding.kind", "reportingController"),
     ] {
-        let values = strategy(group, "events").field_values(&event);
+        let values = strategy(group, "events").selectable_fields(&event);
         let value = |label: &str| {
             values
                 .iter()
@@ -199,8 +199,8 @@ fn f7_f8_field_values() {
         };
         assert_eq!((value(kind), value(reporter)), (Some("Pod"), Some("c")), "{group}");
     }
-    let node = strategy("", "nodes").field_values(&Object::default());
-    assert_eq!(node, [("spec.unschedulable", "false".to_owned())]);
+    let node = strategy("", "nodes").selectable_fields(&Object::default());
+    assert_eq!(node, [("spec.unschedulable".into(), "false".to_owned())]);
 }
 
 #[test]
@@ -217,11 +217,10 @@ fn labels_and_values_agree() {
         ("resource.k8s.io", "resourceslices"),
     ] {
         let strategy = strategy(group, resource);
-        let FieldLabels::These { labels, .. } = strategy.field_labels() else {
-            panic!("{resource} has no labels of its own");
-        };
-        let values = strategy.field_values(&Object::default());
-        let found: Vec<&str> = values.iter().map(|(label, _)| *label).collect();
+        let labels = strategy.facts().fields.own();
+        assert!(!labels.is_empty(), "{resource} has no labels of its own");
+        let values = strategy.selectable_fields(&Object::default());
+        let found: Vec<&str> = values.iter().map(|(label, _)| label.as_ref()).collect();
         if resource == "events" {
             // An Event has the values for the labels of both groups.
             assert!(labels.iter().all(|it| found.contains(it)), "{group}");
@@ -293,7 +292,7 @@ fn r7_events_of_both_groups() {
     let mut event = Object(core.as_object().cloned().unwrap_or_default());
     let strategy = strategy("events.k8s.io", "events");
     assert_eq!(
-        (strategy.stored_as(), strategy.stored_api_version()),
+        (strategy.facts().stored_as, strategy.facts().stored_api_version),
         (Some(("", "events")), Some("v1"))
     );
     strategy.convert(&mut event, "events.k8s.io/v1");

@@ -2,6 +2,7 @@
 //! their twins for updates in `pkg/apis/storage/validation` check them.
 
 use super::device::check_driver_name;
+use super::facts::Facts;
 use super::persistent_volume::{default_source, validate_inline_spec};
 use super::persistent_volume_claim::add_finalizer;
 use super::plain::restore_metadata;
@@ -24,6 +25,14 @@ const MESSAGE_MAX_BYTES: usize = 1_024;
 pub(crate) struct VolumeAttachment;
 
 impl Strategy for VolumeAttachment {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         if let Some(spec) = object_mut(object, "spec.source.inlineVolumeSpec") {
             default_source(spec);
@@ -54,14 +63,6 @@ impl Strategy for VolumeAttachment {
         self.validate(object, errors);
         let old = Cursor::root(old);
         Cursor::root(object).at("spec").check_unchanged(&old.at("spec"), errors);
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }
 
@@ -108,6 +109,13 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         add_finalizer(object, PROTECTION);
     }
@@ -126,9 +134,5 @@ impl Strategy for VolumeAttributesClass {
             }
         }
         self.validate(object, errors);
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::admission_rules::{default_rules, validate_conditions, validate_rule};
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -25,6 +26,14 @@ pub(crate) struct WebhookConfiguration {
 }
 
 impl Strategy for WebhookConfiguration {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         for webhook in items_mut(object, "webhooks") {
             default_value(webhook, "failurePolicy", "Fail");
@@ -49,14 +58,6 @@ impl Strategy for WebhookConfiguration {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         let (new, old) = (Cursor::root(object), Cursor::root(old));
         self.validate_all(&new, has_other_conditions(&new, &old), errors);
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
     }
 }
 

@@ -249,7 +249,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
         strategy.warnings(&new, Some(old));
         strategy.raises_generation(&new, old);
         strategy.grace_period(&new, None);
-        strategy.field_values(&new);
+        strategy.selectable_fields(&new);
         errors.iter().for_each(|error| drop(error.to_string()));
     }
 }

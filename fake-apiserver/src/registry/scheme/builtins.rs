@@ -1,6 +1,7 @@
 //! Strategies of built-in resources.
 
-use crate::registry::kinds::plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
+use crate::registry::kinds::facts::{Facts, Generation};
+use crate::registry::kinds::plain::Plain;
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::kinds::{
     admission_policy, api_service, certificate, config_map, csi_driver, csi_node, csi_storage_capacity, device,
@@ -89,14 +90,8 @@ fn admission(resource: &str) -> &'static dyn Strategy {
 fn certificates(resource: &str) -> &'static dyn Strategy {
     match resource {
         "certificatesigningrequests" => &certificate::CertificateSigningRequest,
-        "clustertrustbundles" => &certificate::Signed {
-            labels: &["spec.signerName"],
-            is_namespaced: false,
-        },
-        _ => &certificate::Signed {
-            labels: &["spec.signerName", "spec.podName", "spec.nodeName"],
-            is_namespaced: true,
-        },
+        "clustertrustbundles" => &CLUSTER_TRUST_BUNDLE,
+        _ => &POD_CERTIFICATE_REQUEST,
     }
 }
 
@@ -119,15 +114,31 @@ fn core(resource: &str) -> &'static dyn Strategy {
     }
 }
 
-static COMPONENT_STATUS: Plain = Plain {
+static PLAIN: Plain = Plain(Facts::DEFAULT);
+static CONDITIONAL: Plain = Plain(Facts {
+    allows_unconditional_update: false,
+    ..Facts::DEFAULT
+});
+static RETURNED: Plain = Plain(Facts {
+    returns_deleted_object: true,
+    ..Facts::DEFAULT
+});
+static COMPONENT_STATUS: Plain = Plain(Facts {
     deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
-    ..PLAIN
-};
-static GENERATED_RETURNED: Plain = Plain {
-    generation: true,
-    ..RETURNED
-};
-static CONDITIONAL_RETURNED: Plain = Plain {
-    returns_deleted: true,
-    ..CONDITIONAL
-};
+    ..Facts::DEFAULT
+});
+static GENERATED_RETURNED: Plain = Plain(Facts {
+    generation: Generation::FromCreate,
+    returns_deleted_object: true,
+    ..Facts::DEFAULT
+});
+static CONDITIONAL_RETURNED: Plain = Plain(Facts {
+    allows_unconditional_update: false,
+    returns_deleted_object: true,
+    ..Facts::DEFAULT
+});
+static CLUSTER_TRUST_BUNDLE: Plain = Plain(certificate::signed(&["spec.signerName"], false));
+static POD_CERTIFICATE_REQUEST: Plain = Plain(certificate::signed(
+    &["spec.signerName", "spec.podName", "spec.nodeName"],
+    true,
+));

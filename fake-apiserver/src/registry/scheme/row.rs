@@ -62,7 +62,10 @@ impl Row {
     pub(super) fn builtin(info: &ResourceInfo) -> Self {
         let strategy = builtins::strategy(&info.group, &info.resource);
         let shape = builtin::shape_of(&info.group, &info.version, &info.kind);
-        let is_storage_version = strategy.stored_api_version().is_none_or(|it| it == info.api_version());
+        let is_storage_version = strategy
+            .facts()
+            .stored_api_version
+            .is_none_or(|it| it == info.api_version());
         let kind = Kind::Builtin { shape, strategy };
         Self::new(info.clone(), is_storage_version, is_storage_version, kind)
     }
@@ -94,7 +97,7 @@ impl Row {
             info.kind
         );
         let shared = match &kind {
-            Kind::Builtin { strategy, .. } => strategy.stored_as(),
+            Kind::Builtin { strategy, .. } => strategy.facts().stored_as,
             Kind::Custom(_) => None,
         };
         let storage = match shared.unwrap_or((&*info.group, &*info.resource)) {
@@ -117,6 +120,26 @@ impl Row {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
             Kind::Custom(custom) => &custom.strategy,
+        }
+    }
+
+    /// Returns the field label that a selector's label stands for.
+    ///
+    /// # Errors
+    /// The text of the refusal, if the resource does not know it (rules F4 to F9).
+    pub(crate) fn field_label(&self, label: String) -> Result<String, String> {
+        let Some(version) = self.custom_version() else {
+            return self.strategy().facts().fields.resolve(label);
+        };
+        let is_known = match label.as_str() {
+            "metadata.name" => true,
+            "metadata.namespace" => self.info.is_namespaced(),
+            own => version.selectable.iter().any(|field| field.label == own),
+        };
+        if is_known {
+            Ok(label)
+        } else {
+            Err(format!("field label not supported: {label}"))
         }
     }
 
@@ -211,7 +234,7 @@ impl Row {
     /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
     /// the stored version, those of custom resources the one of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().stored_api_version()) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
             if let Some(shape) = self.shape() {
@@ -255,7 +278,7 @@ impl Row {
 
     /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().stored_api_version()) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
             self.name_kind(object);
             self.strategy().convert(object, stored);
         }
@@ -303,7 +326,7 @@ impl Row {
     pub(crate) fn typed_kind(&self) -> GroupKind {
         let mut kind = self.info.group_kind();
         if !self.is_custom()
-            && let Some((group, _)) = self.strategy().stored_as()
+            && let Some((group, _)) = self.strategy().facts().stored_as
         {
             kind.group = group.into();
         }

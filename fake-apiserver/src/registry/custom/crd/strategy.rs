@@ -9,6 +9,7 @@ use super::super::schema::JsonType;
 use super::{conversion, node, rules, spec, status};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
+use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};
 use crate::registry::kinds::strategy::{Context, Strategy};
 
 pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -18,6 +19,15 @@ pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
 pub(crate) struct CrdStrategy;
 
 impl Strategy for CrdStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            generation: Generation::FromCreate,
+            first_delete: FirstDelete::Marks,
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, crd: &mut Object) {
         if let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) {
             default_spec(spec);
@@ -96,18 +106,6 @@ impl Strategy for CrdStrategy {
         let mut warnings = schema_warnings(crd);
         warnings.retain(|it| !before.contains(it));
         warnings
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn is_marked_before_deleted(&self) -> bool {
-        true
     }
 
     fn prepare_for_deletion(&self, crd: &mut Object) {

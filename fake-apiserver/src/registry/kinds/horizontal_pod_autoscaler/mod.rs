@@ -5,6 +5,7 @@ mod validation;
 
 use serde_json::{Map, Value, json};
 
+use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -22,6 +23,13 @@ pub(crate) struct HorizontalPodAutoscaler;
 const TARGET: &str = "targetCPUUtilizationPercentage";
 
 impl Strategy for HorizontalPodAutoscaler {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            stored_api_version: Some(V2),
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let is_v1 = object.api_version() == V1;
         let annotations = object.metadata().and_then(|it| it.get("annotations"));
@@ -33,10 +41,6 @@ impl Strategy for HorizontalPodAutoscaler {
         } else if !spec.contains_key(TARGET) && !has_metrics {
             spec.insert(TARGET.to_owned(), 80.into());
         }
-    }
-
-    fn stored_api_version(&self) -> Option<&'static str> {
-        Some(V2)
     }
 
     fn convert(&self, object: &mut Object, api_version: &str) {

@@ -2,7 +2,8 @@
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::kinds::facts::{Facts, FieldLabels, Generation};
+use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::net::warn_of_ip;
@@ -17,6 +18,30 @@ pub(crate) struct PodStrategy;
 const NO_GRACE: i64 = 0;
 
 impl Strategy for PodStrategy {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            returns_deleted_object: true,
+            generation: Generation::FromCreate,
+            fields: FieldLabels::These {
+                labels: &[
+                    "spec.nodeName",
+                    "spec.restartPolicy",
+                    "spec.schedulerName",
+                    "spec.serviceAccountName",
+                    "spec.hostNetwork",
+                    "status.phase",
+                    "status.podIP",
+                    "status.podIPs",
+                    "status.nominatedNodeName",
+                ],
+                namespace: true,
+                aliases: &[("spec.host", "spec.nodeName")],
+                refusal: "field label not supported: {}",
+            },
+            ..Facts::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         defaults::default_pod_spec(spec);
@@ -75,14 +100,6 @@ impl Strategy for PodStrategy {
         addresses.filter_map(warn).collect()
     }
 
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         // a pod gets its node by being bound, which leaves the generation alone
         let (object, old) = (Cursor::root(object), Cursor::root(old));
@@ -100,44 +117,17 @@ impl Strategy for PodStrategy {
         Some(if seconds < 0 { 1 } else { seconds })
     }
 
-    fn field_labels(&self) -> FieldLabels {
-        FieldLabels::These {
-            labels: &[
-                "spec.nodeName",
-                "spec.restartPolicy",
-                "spec.schedulerName",
-                "spec.serviceAccountName",
-                "spec.hostNetwork",
-                "status.phase",
-                "status.podIP",
-                "status.podIPs",
-                "status.nominatedNodeName",
-            ],
-            namespace: true,
-            aliases: &[("spec.host", "spec.nodeName")],
-            refusal: "field label not supported: {}",
-        }
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+    fn field_value(&self, object: &Object, label: &str) -> String {
         let object = Cursor::root(object);
-        let text = |way: &'static str| (way, object.text(way).to_owned());
-        let host_network = object.flag("spec.hostNetwork") == Some(true);
-        let address = match object.items("status.podIPs").next() {
-            Some(first) => first.text("ip"),
-            None => object.text("status.podIP"),
-        };
-        vec![
-            text("spec.nodeName"),
-            text("spec.restartPolicy"),
-            text("spec.schedulerName"),
-            text("spec.serviceAccountName"),
-            ("spec.hostNetwork", host_network.to_string()),
-            text("status.phase"),
-            ("status.podIP", address.to_owned()),
-            // accepted, but no pod has a value for it
-            ("status.podIPs", String::new()),
-            text("status.nominatedNodeName"),
-        ]
+        match label {
+            "spec.hostNetwork" => (object.flag(label) == Some(true)).to_string(),
+            "status.podIP" => match object.items("status.podIPs").next() {
+                Some(first) => first.text("ip").to_owned(),
+                None => object.text(label).to_owned(),
+            },
+            // Accepted, but no Pod has a value for it.
+            "status.podIPs" => String::new(),
+            _ => object.text(label).to_owned(),
+        }
     }
 }

@@ -12,8 +12,8 @@ pub(crate) use validation::validate_protocol;
 
 use serde_json::json;
 
-use super::plain;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::facts::{Facts, FieldLabels};
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -29,6 +29,18 @@ const AFFINITY_SECONDS: i64 = 10_800;
 pub(crate) struct Service;
 
 impl Strategy for Service {
+    fn facts(&self) -> &Facts {
+        const {
+            &Facts {
+                name: names::dns1123_label,
+                allows_create_on_update: true,
+                returns_deleted_object: true,
+                fields: FieldLabels::of(&["spec.clusterIP", "spec.type"], true),
+                ..Facts::DEFAULT
+            }
+        }
+    }
+
     fn default(&self, object: &mut Object) {
         default_spec(ensure_object(object, "spec"));
         let is_load_balancer = Cursor::root(object).text("spec.type") == "LoadBalancer";
@@ -80,27 +92,6 @@ impl Strategy for Service {
         } else if context.subresource == "status" {
             validation::validate_status(object, old, errors);
         }
-    }
-
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::dns1123_label(name, is_prefix)
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn field_labels(&self) -> FieldLabels {
-        plain::field_labels(&["spec.clusterIP", "spec.type"], true)
-    }
-
-    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let value = |label: &'static str| (label, Cursor::root(object).text(label).to_owned());
-        vec![value("spec.clusterIP"), value("spec.type")]
     }
 }
 
