@@ -101,7 +101,7 @@ impl From<Status> for Refused {
 
 /// Counts a request among those under way. Administrators always get an answer.
 fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
-    if call.is_long_running() {
+    if call.is_long_running {
         return Ok(());
     }
     call.seat = server.metrics.take_seat(call.is_mutating(), call.started);

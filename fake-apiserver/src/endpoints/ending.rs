@@ -46,7 +46,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     let is_broken = response.extensions().get::<NoAnswer>().is_some();
     if let Some(record) = &mut record {
         record.has_code((!is_broken).then_some(response.status().as_u16()));
-        if call.is_long_running() {
+        if call.is_long_running {
             record.begins(now);
         }
     }
@@ -64,7 +64,7 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
     if let Some(KeptAnswer::Whole(bytes)) = &kept {
         record.succeeded(bytes);
     }
-    if !record.wants_answer() || call.is_long_running() || call.info.is_none() || !call.struck.is_empty() {
+    if !record.wants_answer() || call.is_long_running || call.info.is_none() || !call.struck.is_empty() {
         return response;
     }
     let (bytes, response) = match kept {
@@ -109,7 +109,7 @@ fn count(
         started: call.started,
         is_long: false,
     };
-    if call.is_long_running() && code < 300 {
+    if call.is_long_running && code < 300 {
         ending.is_long = true;
         server.metrics.begin(ending.labels.clone());
         return ending.follow(response);

@@ -62,6 +62,8 @@ pub(crate) struct Call {
     pub(crate) record: Option<Box<Record>>,
     /// Time of arrival.
     pub(crate) started: Duration,
+    /// Set if it lasts for as long as its client wants.
+    pub(crate) is_long_running: bool,
     audit_id: HeaderValue,
     /// Its number among all requests, counted from 1.
     number: u64,
@@ -78,7 +80,9 @@ impl Call {
             Some(ClientName(name)) => Arc::clone(name),
             None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
         };
+        let query = Query::parse(parts.uri.query());
         Self {
+            is_long_running: is_long_running(&parts.method, parts.uri.path(), &query),
             client,
             warnings: Warnings::default(),
             struck: Vec::new(),
@@ -86,7 +90,7 @@ impl Call {
             seat: None,
             record: None,
             number,
-            query: Query::parse(parts.uri.query()),
+            query,
             body: Bytes::new(),
             info: None,
             deprecation: None,
@@ -137,25 +141,6 @@ impl Call {
             list.split(',')
                 .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
         })
-    }
-
-    /// Returns `true` if the request lasts for as long as its client wants: a watch, a log or a connection. After
-    /// `BasicLongRunningRequestCheck` of k8s.io/apiserver.
-    pub(crate) fn is_long_running(&self) -> bool {
-        let path = self.parts.uri.path();
-        let is_connection = |it: ResourcePath<'_>| {
-            let subresource = it.subresource.split('/').next().unwrap_or_default();
-            CONNECTIONS.contains(&subresource)
-        };
-        match self.parts.method {
-            Method::GET if self.query.flag("watch").unwrap_or(false) || path.contains("/watch/") => {
-                ResourcePath::parse(path).is_some_and(|it| it.legacy_watch || it.name.is_empty() || is_connection(it))
-            }
-            _ => {
-                let has_segment = path.split('/').any(|it| CONNECTIONS.contains(&it));
-                has_segment && ResourcePath::parse(path).is_some_and(is_connection)
-            }
-        }
     }
 
     /// Returns `true` if the request is counted with those that write.
@@ -228,6 +213,18 @@ impl Call {
         });
         response
     }
+}
+
+/// Returns `true` for a watch, a log or a connection. After `BasicLongRunningRequestCheck` of k8s.io/apiserver.
+fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
+    ResourcePath::parse(path).is_some_and(|it| {
+        let connection = it
+            .subresource
+            .split_once('/')
+            .map_or(it.subresource, |(first, _)| first);
+        let is_watch = it.legacy_watch || (it.name.is_empty() && query.flag("watch").unwrap_or(false));
+        (is_watch && *method == Method::GET) || CONNECTIONS.contains(&connection)
+    })
 }
 
 /// The whole of an answer, left beside it for the journal.

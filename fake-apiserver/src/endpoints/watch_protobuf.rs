@@ -19,17 +19,22 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
         object: Value,
     }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
-        return Bytes::new();
+        // A line that a test put in to break the stream breaks this one, too.
+        return framed(line);
     };
     let object = protobuf::encode_value(&event.object).unwrap_or_else(|| envelope_of_json(&event.object));
     let mut raw = Vec::with_capacity(object.len() + 8);
     write_bytes(&mut raw, 1, &object);
-    let mut frame = vec![0; LENGTH_BYTES];
-    write_bytes(&mut frame, 1, event.kind.as_bytes());
-    write_bytes(&mut frame, 2, &raw);
-    let length = u32::try_from(frame.len() - LENGTH_BYTES).unwrap_or(u32::MAX);
-    frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    frame.into()
+    let mut message = Vec::with_capacity(raw.len() + 16);
+    write_bytes(&mut message, 1, event.kind.as_bytes());
+    write_bytes(&mut message, 2, &raw);
+    framed(&message)
+}
+
+/// A message behind its length.
+fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes()[..], message].concat().into()
 }
 
 /// An object without a form in protobuf, such as one that a test puts in: as JSON within the envelope.

@@ -176,7 +176,9 @@ impl Registry {
         let checks = row.metadata_checks("");
         let namespaced = row.info.is_namespaced();
         metadata::validate_create(object, namespaced, row.strategy(), &checks, &mut errors);
-        row.strategy().validate(object, &mut errors);
+        self.with_context(request.conditions(""), |context| {
+            row.strategy().validate_create(object, &mut errors, context);
+        });
         refuse(row, object, &errors)?;
         // The rules of every object come after those of the kind; most kinds have run them already.
         if checks.on_create.is_empty() {

@@ -15,7 +15,6 @@ use super::pod::validate_node_selector;
 use super::resource_slice::validate_bindings;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::api::status::Status;
 use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
@@ -64,17 +63,9 @@ impl Strategy for ResourceClaim {
         default_requests(object, "spec.devices.requests");
     }
 
-    fn allocate(
-        &self,
-        object: &mut Object,
-        old: Option<&Object>,
-        errors: &mut FieldErrors,
-        context: &Context<'_>,
-    ) -> Result<(), Status> {
-        if old.is_none() {
-            authorize_admin(&Cursor::root(object), "spec.devices.requests", context, errors);
-        }
-        Ok(())
+    fn validate_create(&self, object: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        authorize_admin(&Cursor::root(object), "spec.devices.requests", context, errors);
+        self.validate(object, errors);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -115,17 +106,9 @@ impl Strategy for ResourceClaimTemplate {
         default_requests(object, "spec.spec.devices.requests");
     }
 
-    fn allocate(
-        &self,
-        object: &mut Object,
-        old: Option<&Object>,
-        errors: &mut FieldErrors,
-        context: &Context<'_>,
-    ) -> Result<(), Status> {
-        if old.is_none() {
-            authorize_admin(&Cursor::root(object), "spec.spec.devices.requests", context, errors);
-        }
-        Ok(())
+    fn validate_create(&self, object: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        authorize_admin(&Cursor::root(object), "spec.spec.devices.requests", context, errors);
+        self.validate(object, errors);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

@@ -29,7 +29,7 @@ pub(crate) struct Context<'a> {
 /// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
-/// every object, `validate`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every
+/// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every
 /// object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
 pub(crate) trait Strategy: Sync + Send {
     /// The constants of the kind.
@@ -66,8 +66,13 @@ pub(crate) trait Strategy: Sync + Send {
     /// `status` of kinds that have the subresource is already gone.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
-    /// Checks a new object's own rules; metadata has been checked.
+    /// Checks an object's own rules; metadata has been checked.
     fn validate(&self, _object: &Object, _errors: &mut FieldErrors) {}
+
+    /// Checks a new object, rights that depend on its fields included.
+    fn validate_create(&self, object: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate(object, errors);
+    }
 
     /// Restores what this kind of write may not change. For the resource itself `status` is already the old one where
     /// the kind has the subresource; for `/status` everything but `status` and the changeable metadata is the old one.
