@@ -21,6 +21,11 @@ impl FieldPath {
         Self::default()
     }
 
+    /// The path of a field without a name, `field.NewPath("")` of Go, which prints as `[]`.
+    pub(crate) fn unnamed() -> Self {
+        Self("[]".to_owned())
+    }
+
     /// A field of this one; `name` may hold dots to go several steps down.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {

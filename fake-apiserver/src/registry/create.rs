@@ -157,6 +157,7 @@ impl Registry {
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
         gates::drop_disabled(&row.info.group, &row.info.resource, object, None);
+        request.warnings.extend(strategy.warnings_before(object));
         self.with_context(request.conditions(""), |context| {
             strategy.allocate(object, None, &mut errors, context)?;
             strategy.prepare_for_create(object, context);

@@ -15,7 +15,14 @@ pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// The texts of the warnings that a POST is answered with.
 pub(crate) async fn warnings(server: &ApiServer, path: &str, body: &Value) -> Vec<String> {
-    let request = Request::post(path)
+    warnings_of(server, "POST", path, body).await
+}
+
+/// The same of another method.
+pub(crate) async fn warnings_of(server: &ApiServer, method: &str, path: &str, body: &Value) -> Vec<String> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header("content-type", "application/json")
         .body(body.to_string())
         .expect("the request is whole");

@@ -6,6 +6,7 @@ mod devices;
 mod kinds;
 mod nesting;
 mod patches;
+mod pods;
 mod revisions;
 mod services;
 mod uids;

@@ -134,9 +134,13 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
-            self.raises_generation(object, old)
-        })
+        match old {
+            // the server looks at the stored template
+            Some(old) => warnings::of_workload(old, Some(object), "spec.template", "", |object| {
+                self.raises_generation(object, old)
+            }),
+            None => warnings::of_workload(object, None, "spec.template", warnings::NAMES_PODS, |_| true),
+        }
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

@@ -39,6 +39,9 @@ const CHANGEABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
 ];
 
+/// The field behind the gate MaxUnavailableStatefulSet, which is off by default in 1.36.
+const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable";
+
 /// StatefulSets.
 #[derive(Debug)]
 pub(crate) struct StatefulSetStrategy;
@@ -69,6 +72,13 @@ impl Strategy for StatefulSetStrategy {
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".to_owned(), json!({ "replicas": 0, "availableReplicas": 0 }));
+        drop_max_unavailable(object);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
+        if !Cursor::root(old).is_set(MAX_UNAVAILABLE) {
+            drop_max_unavailable(object);
+        }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -91,6 +101,14 @@ impl Strategy for StatefulSetStrategy {
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
+        for claim in Cursor::root(object).at("spec").items("volumeClaimTemplates") {
+            // the paths lack the field or spell it in Go's way, as the server's do
+            let path = match old {
+                None => claim.path(),
+                Some(_) => claim.path().child("Spec"),
+            };
+            warnings::of_claim(&Cursor::value_at(claim.get("spec"), &path), &mut warnings);
+        }
         if Cursor::root(object)
             .integer("spec.revisionHistoryLimit")
             .is_some_and(|limit| limit < 0)
@@ -102,6 +120,13 @@ impl Strategy for StatefulSetStrategy {
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         !Cursor::root(object).same(&Cursor::root(old), "spec")
+    }
+}
+
+/// `dropStatefulSetDisabledFields`
+fn drop_max_unavailable(object: &mut Object) {
+    if let Some(rolling) = object_mut(object, "spec.updateStrategy.rollingUpdate") {
+        rolling.remove("maxUnavailable");
     }
 }
 

@@ -89,6 +89,11 @@ pub(crate) trait Strategy: Sync + Send {
         Ok(())
     }
 
+    /// Warnings about a new object as the client sent it, before it is prepared.
+    fn warnings_before(&self, _object: &Object) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()

@@ -1,17 +1,28 @@
 //! Annotations that mean something to a pod.
 
+use serde_json::{Value, json};
+
 use super::mounts::descending;
+use super::scheduling::validate_toleration_list;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, quote};
-use crate::registry::types::cursor::Cursor;
+use crate::registry::patch::parse_json;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Marks a pod that mirrors one of a kubelet's own.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+/// Holds tolerations as JSON, as older versions read them.
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+
+/// Names the seccomp profile of a pod, as older versions read it.
+pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+/// Prefix of the same for one container.
+pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+/// Prefix of the annotation that names the AppArmor profile of a container, as older versions read it.
+pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Checks the annotations of a pod or of a template.
 pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -20,6 +31,7 @@ pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, 
         let detail = "must set spec.nodeName if mirror pod annotation is set";
         errors.invalid(mirror, mirror.to_value(), detail);
     }
+    validate_old_tolerations(annotations, errors);
     let cost = annotations.entry(DELETION_COST);
     if cost.is_set("") && !is_cost(cost.as_text()) {
         errors.invalid(cost, cost.as_text(), "must be a 32bit integer");
@@ -51,14 +63,77 @@ pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, 
     }
 }
 
+/// `ValidateTolerationsInPodAnnotations`
+fn validate_old_tolerations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
+    let written = annotations.entry(TOLERATIONS).as_text();
+    if written.is_empty() {
+        return;
+    }
+    match read_tolerations(written) {
+        Ok(tolerations) => {
+            // The server shows the key as if it were a field.
+            let path = annotations.path().child(TOLERATIONS);
+            validate_toleration_list(&Cursor::value_at(Some(&tolerations), &path), errors);
+        }
+        Err(trouble) => errors.invalid(annotations, TOLERATIONS, trouble),
+    }
+}
+
+/// Tolerations from JSON, whose fields may be written in upper or lower case, as Go reads a type without JSON names.
+fn read_tolerations(written: &str) -> Result<Value, String> {
+    const FIELDS: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
+    let wrong = |value: &Value, place: &str| {
+        let found = match value {
+            Value::Null | Value::Object(_) => "object",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+        };
+        Err(format!("json: cannot unmarshal {found} into Go value of type {place}"))
+    };
+    let items = match parse_json(written.as_bytes())? {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items,
+        other => return wrong(&other, "[]core.Toleration"),
+    };
+    let mut read = Vec::with_capacity(items.len());
+    for item in items {
+        let fields = match item {
+            Value::Null => JsonMap::new(),
+            Value::Object(fields) => fields,
+            other => return wrong(&other, "core.Toleration"),
+        };
+        let known = |name: &str| FIELDS.into_iter().find(|field| field.eq_ignore_ascii_case(name));
+        let fields = fields.into_iter();
+        let fields = fields.filter_map(|(name, value)| Some((known(&name)?.to_owned(), value)));
+        read.push(Value::Object(fields.collect()));
+    }
+    Ok(Value::Array(read))
+}
+
+/// The profile that an annotation of AppArmor names (`ApparmorFieldForAnnotation`).
+pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        _ => match annotation.strip_prefix("localhost/") {
+            Some(file) if !file.is_empty() => Some(json!({"type": "Localhost", "localhostProfile": file})),
+            _ => None,
+        },
+    }
+}
+
 /// Returns `true` if this is an integer of 32 bits without a leading zero or plus.
 fn is_cost(cost: &str) -> bool {
     let first = cost.bytes().next().unwrap_or(b'+');
     first != b'+' && (first != b'0' || cost == "0") && cost.parse::<i32>().is_ok()
 }
 
-/// Checks that an update leaves alone the annotations that may not change.
-pub(super) fn validate_changes(annotations: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+/// Checks that an update leaves alone the annotations that may not change, and that all are right
+/// (`ValidatePodSpecificAnnotationUpdates`).
+pub(super) fn validate_changes(pod: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (annotations, old) = (pod.at("metadata.annotations"), old.at("metadata.annotations"));
     for (key, value) in old.entries("") {
         let now = annotations.entry(key);
         if now.same(&value, "") {
@@ -79,4 +154,5 @@ pub(super) fn validate_changes(annotations: &Cursor<'_>, old: &Cursor<'_>, error
             errors.forbidden(now, "may not add mirror pod annotation");
         }
     }
+    validate_annotations(&annotations, &pod.at("spec"), errors);
 }

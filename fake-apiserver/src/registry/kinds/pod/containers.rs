@@ -136,8 +136,16 @@ impl Surroundings<'_> {
                 errors.not_found(target, target.as_text());
             }
             let detail = "cannot be set for an Ephemeral Container";
-            for field in NOT_FOR_EPHEMERAL.iter().filter(|field| !container.is_empty(field)) {
-                errors.forbidden(container.at(field), detail);
+            let is_list = |field: &str| matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
+            for field in NOT_FOR_EPHEMERAL {
+                // the others are pointers in Go, which an empty value sets, too
+                let is_set = match is_list(field) {
+                    true => !container.is_empty(field),
+                    false => container.is_set(field),
+                };
+                if is_set {
+                    errors.forbidden(container.at(field), detail);
+                }
             }
             for mount in container.items("volumeMounts") {
                 for field in ["subPath", "subPathExpr"] {

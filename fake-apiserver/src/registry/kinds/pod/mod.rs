@@ -25,8 +25,10 @@ mod search_domain;
 mod annotations;
 mod update;
 mod status;
+mod status_containers;
 mod print;
 pub(crate) mod warnings;
+mod overlaps;
 mod strategy;
 
 pub(crate) use mounts::no_backsteps;

@@ -1,8 +1,15 @@
 //! Preparation of a Pod before validation: fields that the server sets, and those that each subresource may change.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
+use super::annotations::{APP_ARMOR, app_armor_profile};
+use super::defaults::CONTAINER_LISTS;
 use super::pod_resources::quality_of_service;
+use super::security::validate_app_armor_profile;
+use super::windows::containers;
+use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
@@ -15,6 +22,13 @@ const KEPT_METADATA: [&str; 6] = [
     "annotations",
     "finalizers",
     "ownerReferences",
+];
+
+/// The lists of container statuses.
+const STATUS_LISTS: [&str; 3] = [
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
 ];
 
 /// Sets every field of a status that is always shown.
@@ -42,11 +56,7 @@ pub(super) fn default_status(status: &mut JsonMap) {
             default_value(condition, time, Value::Null);
         }
     }
-    for list in [
-        "initContainerStatuses",
-        "containerStatuses",
-        "ephemeralContainerStatuses",
-    ] {
+    for list in STATUS_LISTS {
         for container in items_mut(status, list) {
             default_container_status(container);
         }
@@ -93,6 +103,65 @@ pub(super) fn prepare_created(pod: &mut Object) {
     if let (Some(labels), Some(spec)) = (labels, object_mut(pod, "spec")) {
         complete_selectors(spec, &labels);
     }
+    let profiles = annotated_profiles(pod);
+    if let Some(spec) = object_mut(pod, "spec") {
+        for list in CONTAINER_LISTS {
+            for container in items_mut(spec, list) {
+                let profile = profiles.get(Cursor::root(container).text("name"));
+                let Some((_, profile)) = profile.filter(|(_, it)| it.is_some()) else {
+                    continue;
+                };
+                let context = ensure_object(container, "securityContext");
+                default_value(context, "appArmorProfile", profile.clone());
+            }
+        }
+    }
+}
+
+/// Warnings about annotations that name an AppArmor profile that the fields do not; the field is then filled in.
+pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
+    let profiles = annotated_profiles(pod);
+    let pod = Cursor::root(pod);
+    let spec = pod.at("spec");
+    containers(&spec)
+        .filter_map(|container| profiles.get(container.text("name")))
+        .map(|(key, _)| {
+            let path = FieldPath::new("metadata.annotations").key(key);
+            format!("{path}: deprecated since v1.30; use the \"appArmorProfile\" field instead")
+        })
+        .collect()
+}
+
+/// The annotations that name AppArmor profiles of containers without such a field, by the container's name: their keys
+/// and the profiles, none for an annotation that is wrong. One that says what the pod's own field says is left out
+/// (`applyAppArmorVersionSkew`).
+fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
+    let pod = Cursor::root(pod);
+    let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
+    if annotations.is_empty("") || spec.text("os.name") == "windows" {
+        return BTreeMap::new();
+    }
+    let mut profiles = BTreeMap::new();
+    let bare = containers(&spec).filter(|it| !it.is_set("securityContext.appArmorProfile"));
+    for container in bare {
+        let key = format!("{APP_ARMOR}{}", container.text("name"));
+        let annotation = annotations.entry(&key);
+        if !annotation.is_set("") {
+            continue;
+        }
+        let profile = app_armor_profile(annotation.as_text()).filter(is_right_profile);
+        if profile.is_some() && spec.get("securityContext.appArmorProfile") == profile.as_ref() {
+            continue;
+        }
+        profiles.insert(container.text("name").to_owned(), (key.clone(), profile));
+    }
+    profiles
+}
+
+fn is_right_profile(profile: &Value) -> bool {
+    let mut errors = FieldErrors::new();
+    validate_app_armor_profile(&Cursor::value_at(Some(profile), &FieldPath::root()), &mut errors);
+    errors.is_empty()
 }
 
 /// Writes the values that `matchLabelKeys` stand for into the label selectors beside them.
@@ -140,6 +209,14 @@ fn add_label_keys(term: &mut JsonMap, keys: &str, operator: &str, labels: &JsonM
 /// The field of the status behind the gate DRANodeAllocatableResources.
 const ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
 
+/// The field of a mount's status behind the gate ImageVolumeWithDigest.
+const VOLUME_STATUS: &str = "volumeStatus";
+
+fn has_volume_status(status: &Cursor<'_>) -> bool {
+    let mut containers = STATUS_LISTS.into_iter().flat_map(|list| status.items(list));
+    containers.any(|it| it.items("volumeMounts").any(|mount| mount.is_set(VOLUME_STATUS)))
+}
+
 /// Keeps what a writer of `/status` may leave out.
 pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     if let Some(old_meta) = old.metadata() {
@@ -152,6 +229,13 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     let read_old = Cursor::root(old_status);
     if read_old.is_empty(ALLOCATABLE) {
         status.remove(ALLOCATABLE);
+    }
+    if !has_volume_status(&read_old) {
+        for list in STATUS_LISTS {
+            for mount in items_mut(status, list).flat_map(|it| items_mut(it, "volumeMounts")) {
+                mount.remove(VOLUME_STATUS);
+            }
+        }
     }
     for field in ["qosClass", "observedGeneration"] {
         let unset = match status.get(field) {

@@ -5,13 +5,14 @@ use serde_json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
 /// Field names whose Go form is not the JSON name with a capital.
-const IRREGULAR: [(&str, &str); 14] = [
+const IRREGULAR: [(&str, &str); 15] = [
     ("apiVersion", "APIVersion"),
     ("apiGroup", "APIGroup"),
     ("dnsConfig", "DNSConfig"),
     ("dnsPolicy", "DNSPolicy"),
     ("fsGroup", "FSGroup"),
     ("hostIP", "HostIP"),
+    ("ip", "IP"),
     ("httpGet", "HTTPGet"),
     ("httpHeaders", "HTTPHeaders"),
     ("tcpSocket", "TCPSocket"),

@@ -11,6 +11,13 @@ use crate::registry::types::labels;
 /// The least and the most seconds a projected token lives.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
+/// The same fields in the order in which their files are compared, and the names that warnings give them.
+pub(super) const CERTIFICATE_FILES: [(&str, &str); 3] = [
+    ("certificateChainPath", "PodCertificate chain"),
+    ("keyPath", "PodCertificate key"),
+    ("credentialBundlePath", "PodCertificate credential bundle"),
+];
+
 /// The fields of a certificate's projection that name files.
 const CERTIFICATE_PATHS: [&str; 3] = ["credentialBundlePath", "keyPath", "certificateChainPath"];
 

@@ -175,8 +175,13 @@ fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// Checks tolerations.
 pub(crate) fn validate_tolerations(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_toleration_list(&spec.at("tolerations"), errors);
+}
+
+/// The same of the list itself.
+pub(super) fn validate_toleration_list(tolerations: &Cursor<'_>, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    for toleration in spec.items("tolerations") {
+    for toleration in tolerations.items("") {
         let (key, operator) = (toleration.at("key"), toleration.at("operator"));
         let (value, effect) = (toleration.text("value"), toleration.at("effect"));
         if !key.is_empty("") && !names::is_qualified_name(key.as_text()) {

@@ -2,13 +2,15 @@
 
 use serde_json::Value;
 
+use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER};
 use super::mounts::descending;
 use super::windows::{containers, validate_windows_options};
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::default_value;
 
 /// The numbers of users and groups.
-const IDS: (i64, i64) = (0, 2_147_483_647);
+pub(super) const IDS: (i64, i64) = (0, 2_147_483_647);
 
 /// Prefixes of the sysctls of System V IPC.
 const IPC_SYSCTLS: [&str; 6] = [
@@ -101,17 +103,29 @@ fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
         (true, false) => errors.required(file, "must be set when seccomp type is Localhost"),
         (true, true) => descending(&file, errors),
         (false, true) => {
+            let shown = profile_as_printed(&profile);
             let detail = "can only be set when seccomp type is Localhost";
-            errors.invalid(file, profile.to_value(), detail);
+            crate::registry::kinds::metadata::invalid_printed(file, &shown, detail, errors);
         }
         (false, false) => {}
     }
 }
 
+/// A seccomp profile as Go prints it, whose type is no pointer.
+fn profile_as_printed(profile: &Cursor<'_>) -> String {
+    let mut shown = profile.map_or_empty("").clone();
+    default_value(&mut shown, "type", "");
+    super::print::go_struct(&Cursor::root(&shown), &["type", "localhostProfile"])
+}
+
 fn validate_app_armor(context: &Cursor<'_>, errors: &mut FieldErrors) {
-    let Some(profile) = context.present("appArmorProfile") else {
-        return;
-    };
+    if let Some(profile) = context.present("appArmorProfile") {
+        validate_app_armor_profile(&profile, errors);
+    }
+}
+
+/// `ValidateAppArmorProfileField`
+pub(super) fn validate_app_armor_profile(profile: &Cursor<'_>, errors: &mut FieldErrors) {
     let (kind, at) = (profile.at("type"), profile.at("localhostProfile"));
     let file = at.as_text();
     match kind.as_text() {
@@ -191,16 +205,17 @@ pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Curs
     if annotations.is_empty("") {
         return;
     }
-    const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-    const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
     let own = spec.at("securityContext");
-    let said = annotations.entry(SECCOMP).as_text();
-    compare("seccomp", &own.at("seccompProfile"), said, errors);
+    compare(
+        "seccomp",
+        &own.at("seccompProfile"),
+        &annotations.entry(SECCOMP),
+        errors,
+    );
     for container in containers(spec) {
         let key = format!("{SECCOMP_CONTAINER}{}", container.text("name"));
         let profile = container.at("securityContext.seccompProfile");
-        compare("seccomp", &profile, annotations.entry(&key).as_text(), errors);
+        compare("seccomp", &profile, &annotations.entry(&key), errors);
     }
     if spec.text("os.name") == "windows" {
         return;
@@ -211,15 +226,15 @@ pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Curs
         if !profile.is_set("") {
             profile = profile.in_other(own.get("appArmorProfile"));
         }
-        compare("apparmor", &profile, annotations.entry(&key).as_text(), errors);
+        compare("apparmor", &profile, &annotations.entry(&key), errors);
     }
 }
 
-fn compare(what: &str, profile: &Cursor<'_>, said: &str, errors: &mut FieldErrors) {
-    if !profile.is_set("") || said.is_empty() {
+fn compare(what: &str, profile: &Cursor<'_>, annotation: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !profile.is_set("") || !annotation.is_set("") {
         return;
     }
-    let kind = profile.text("type");
+    let (kind, said) = (profile.text("type"), annotation.as_text());
     let same_kind = match kind {
         "Unconfined" => said == "unconfined",
         "RuntimeDefault" => said == "runtime/default" || (what == "seccomp" && said == "docker/default"),

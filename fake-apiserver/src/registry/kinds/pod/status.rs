@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::annotations;
-use crate::api::field::FieldErrors;
+use super::status_containers::validate_container_statuses;
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::net::validate_ip;
+use crate::registry::types::net::parse_sloppy;
 
 /// Conditions of the system, whose names are no qualified names' business.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
@@ -15,7 +16,7 @@ const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 /// Checks a write of `/status`.
 pub(super) fn validate_status(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     let (pod, old) = (Cursor::root(pod), Cursor::root(old));
-    annotations::validate_changes(&pod.at("metadata.annotations"), &old.at("metadata.annotations"), errors);
+    annotations::validate_changes(&pod, &old, errors);
     let (status, old_status, spec) = (pod.at("status"), old.at("status"), old.at("spec"));
     for condition in status.items("conditions") {
         validate_condition(&condition, errors);
@@ -34,15 +35,16 @@ pub(super) fn validate_status(pod: &Object, old: &Object, errors: &mut FieldErro
     }
     validate_claim_statuses(&status, &spec, errors);
     validate_extended_claim(&status.at("extendedResourceClaimStatus"), &pod.at("spec"), errors);
-    validate_addresses(&status.at("podIPs"), errors);
+    validate_addresses(&status.at("podIPs"), &old_status.at("podIPs"), errors);
     let addresses = status.at("hostIPs");
     for first in addresses.items("").take(1) {
         let address = first.at("ip");
         if status.text("hostIP") != address.as_text() {
             errors.invalid(address, address.as_text(), "must be equal to `hostIP`");
         }
-        validate_addresses(&addresses, errors);
+        validate_addresses(&addresses, &old_status.at("hostIPs"), errors);
     }
+    validate_container_statuses(&status, &spec, errors);
 }
 
 fn validate_condition(condition: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -205,17 +207,29 @@ fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut 
     }
 }
 
-fn validate_addresses(addresses: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut families = (0, 0);
+/// Checks addresses of at most one of each family (`validatePodIPs`, `validateHostIPs`).
+fn validate_addresses(addresses: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kept: Vec<Value> = old.maps("").filter_map(|it| it.get("ip").cloned()).collect();
     for entry in addresses.items("") {
         // the path lacks the field, as the server's does
-        match validate_ip(&entry.in_other(entry.get("ip")), errors) {
-            Some(address) if address.is_ipv4() => families.0 += 1,
-            Some(_) => families.1 += 1,
-            None => {}
-        }
+        entry.in_other(entry.get("ip")).check_legacy_ip(&kept, errors);
     }
-    if families.0 > 1 || families.1 > 1 {
+    let parsed: Vec<_> = addresses.items("").map(|it| parse_sloppy(it.text("ip"))).collect();
+    if parsed.len() < 2 {
+        return;
+    }
+    let wrong = parsed.iter().position(Option::is_none);
+    if let Some(index) = wrong {
+        let address = addresses.items("").nth(index).map_or("", |it| it.text("ip"));
+        errors.push(FieldError {
+            path: addresses.path(),
+            kind: FieldErrorKind::Internal,
+            value: None,
+            detail: format!("failed to check for dual stack with error:invalid IP[{index}]: {address}"),
+        });
+    }
+    let of_v4 = parsed.iter().flatten().filter(|it| it.to_canonical().is_ipv4()).count();
+    if wrong.is_some() || parsed.len() > 2 || of_v4 != 1 {
         let detail = "may specify no more than one IP for each IP family";
         let shown = addresses.get("").map_or(Value::Null, super::print::go_names);
         errors.invalid(addresses, shown, detail);

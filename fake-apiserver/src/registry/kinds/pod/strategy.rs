@@ -85,6 +85,10 @@ impl Strategy for PodStrategy {
         Ok(())
     }
 
+    fn warnings_before(&self, object: &Object) -> Vec<String> {
+        prepare::warn_of_app_armor(object)
+    }
+
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match old {
             None => warnings::of_pod(object),

@@ -21,7 +21,7 @@ const UPDATABLE: &str = "pod updates may not change fields other than \
 fn validate_any(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     validate_pod(pod, errors);
     let (pod, old) = (Cursor::root(pod), Cursor::root(old));
-    annotations::validate_changes(&pod.at("metadata.annotations"), &old.at("metadata.annotations"), errors);
+    annotations::validate_changes(&pod, &old, errors);
 }
 
 /// Checks an update of the Pod itself.
@@ -182,7 +182,7 @@ fn validate_deleted_gates(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fiel
 pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     let (new, was) = (Cursor::root(pod), Cursor::root(old));
     if was.at("metadata.annotations").entry(MIRROR).is_set("") {
-        errors.forbidden(FieldPath::root(), "static pods do not support ephemeral containers");
+        errors.forbidden(FieldPath::unnamed(), "static pods do not support ephemeral containers");
         return;
     }
     validate_any(pod, old, errors);
@@ -217,11 +217,11 @@ pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErro
     let (new, was) = (Cursor::root(pod), Cursor::root(old));
     let (spec, old_spec) = (new.at("spec"), was.at("spec"));
     if was.at("metadata.annotations").entry(MIRROR).is_set("") {
-        errors.forbidden(FieldPath::root(), "static pods cannot be resized");
+        errors.forbidden(FieldPath::unnamed(), "static pods cannot be resized");
         return;
     }
     if old_spec.text("os.name") == "windows" {
-        errors.forbidden(FieldPath::root(), "windows pods cannot be resized");
+        errors.forbidden(FieldPath::unnamed(), "windows pods cannot be resized");
         return;
     }
     validate_pod(pod, errors);
@@ -239,6 +239,7 @@ pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErro
     if running.is_some_and(|status| !status.is_set("resources")) {
         errors.forbidden(spec, "Pod running on node without support for resize");
     }
+    validate_pod_level(&spec, &old_spec, errors);
     if validate_order(&spec, &old_spec, errors) {
         validate_resized(&spec, &old_spec, errors);
     }
@@ -263,8 +264,23 @@ fn validate_order(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
     errors.iter().len() == before
 }
 
+/// `validatePodLevelResourcesResize`
+fn validate_pod_level(spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (now, was) = (spec.at("resources"), old_spec.at("resources"));
+    if ["requests", "limits"]
+        .iter()
+        .all(|which| now.is_empty(which) && was.is_empty(which))
+    {
+        return;
+    }
+    validate_kept(&now, &was, "pod-level ", errors);
+    let is_gone = was.is_set("") && !now.is_set("");
+    if !is_gone && (!same_but_compute(&now, &was) || !now.same(&was, "claims")) {
+        errors.forbidden(spec, "only cpu and memory resources are mutable at pod-level");
+    }
+}
+
 fn validate_resized(spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
-    validate_kept(&spec.at("resources"), &old_spec.at("resources"), "pod-level ", errors);
     for name in ["initContainers", "containers"] {
         for (container, old) in spec.items(name).zip(old_spec.items(name)) {
             validate_kept(&container.at("resources"), &old.at("resources"), "", errors);
@@ -272,19 +288,21 @@ fn validate_resized(spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut Field
     }
     for name in ["containers", "initContainers"] {
         for (container, old) in spec.items(name).zip(old_spec.items(name)) {
-            if only_compute_changed(&container, &old) {
-                let mut policies = container.items("resizePolicy");
-                let restarts = policies.any(|policy| policy.text("restartPolicy") == "RestartContainer");
-                let sidecar = container.text("restartPolicy") == "Always";
-                if name == "initContainers" && !sidecar && !container.same(&old, "") && restarts {
-                    let detail =
-                        "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+            match (only_compute_changed(&container, &old), name) {
+                (true, _) => {}
+                (false, "containers") => errors.forbidden(spec, "only cpu and memory resources are mutable"),
+                (false, _) => {
+                    let detail = "only cpu and memory resources for init or sidecar containers are mutable";
                     errors.forbidden(container, detail);
                 }
-            } else if name == "containers" {
-                errors.forbidden(spec, "only cpu and memory resources are mutable");
-            } else {
-                let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+            }
+            let sidecar = container.text("restartPolicy") == "Always";
+            if name == "containers" || sidecar || container.same(&old, "") {
+                continue;
+            }
+            let policies = container.items("resizePolicy");
+            for _ in policies.filter(|policy| policy.text("restartPolicy") == "RestartContainer") {
+                let detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
                 errors.forbidden(container, detail);
             }
         }
@@ -312,9 +330,11 @@ fn validate_kept(now: &Cursor<'_>, was: &Cursor<'_>, whose: &str, errors: &mut F
 /// Returns `true` if the containers are the same but for CPU and memory.
 fn only_compute_changed(container: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (now, was) = (container.at("resources"), old.at("resources"));
-    container.same_but(old, &["resources"])
-        && ["requests", "limits"]
-            .iter()
-            .all(|which| now.at(which).same_but(&was.at(which), &["cpu", "memory"]))
-        && now.same(&was, "claims")
+    // the server forgets the claims of the new container when it compares
+    container.same_but(old, &["resources"]) && same_but_compute(&now, &was) && was.is_empty("claims")
+}
+
+fn same_but_compute(now: &Cursor<'_>, was: &Cursor<'_>) -> bool {
+    let mut lists = ["requests", "limits"].iter();
+    lists.all(|which| now.at(which).same_but(&was.at(which), &["cpu", "memory"]))
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::amount::read;
-use super::annotations::validate_annotations;
+use super::annotations::{MIRROR, validate_annotations};
 use super::containers::{Surroundings, validate_host_network, validate_image_spaces};
 use super::env::validate_file_volumes;
-use super::pod_resources::{is_pod_level, requested};
+use super::pod_resources::requested;
 use super::resources::{Owner, validate_resources};
 use super::scheduling::{validate_affinity, validate_spread, validate_tolerations};
 use super::search_domain::search_domain;
 use super::security::{validate_host_users, validate_pod_security, validate_profile_annotations};
 use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -64,6 +64,7 @@ impl<'a> Template<'a> {
         let owner = volumes::Owner {
             name: "",
             is_pod: false,
+            is_mirror: false,
             claims: &self.claims,
         };
         validate_spec(&spec, owner, self.names_pods, errors);
@@ -92,15 +93,16 @@ pub(super) fn validate_created(pod: &Object, errors: &mut FieldErrors) {
 
 /// Checks a Pod, new or not.
 pub(super) fn validate_pod(pod: &Object, errors: &mut FieldErrors) {
-    let none = BTreeSet::new();
+    let (none, name) = (BTreeSet::new(), pod.name());
+    let pod = Cursor::root(pod);
+    let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
     let owner = volumes::Owner {
-        name: pod.name(),
+        name,
         is_pod: true,
+        is_mirror: annotations.has_entry(MIRROR),
         claims: &none,
     };
-    let pod = Cursor::root(pod);
-    let spec = pod.at("spec");
-    validate_annotations(&pod.at("metadata.annotations"), &spec, errors);
+    validate_annotations(&annotations, &spec, errors);
     validate_spec(&spec, owner, false, errors);
     if spec.is_empty("serviceAccountName") {
         for volume in spec.items("volumes") {
@@ -124,7 +126,13 @@ fn validate_spec<'a>(spec: &'a Cursor<'a>, owner: volumes::Owner<'a>, names_pods
         errors.required(spec.at("terminationGracePeriodSeconds"), "");
     }
     let volumes = validate_volumes(spec, owner, errors);
-    validate_resource_claims(spec, errors);
+    if owner.is_mirror {
+        for _ in spec.items("resourceClaims") {
+            errors.forbidden(FieldPath::unnamed(), "static pods do not support resource claims");
+        }
+    } else {
+        validate_resource_claims(spec, errors);
+    }
     let claims = spec.items("resourceClaims").map(|claim| claim.text("name"));
     let surroundings = Surroundings {
         spec,
@@ -271,21 +279,23 @@ fn validate_pod_resources(spec: &Cursor<'_>, claims: &[&str], errors: &mut Field
     }
     for (resource, amount) in own.entries("limits") {
         let whole = amount.as_text();
-        let most = read(whole);
         if let Some((sum, written)) = requested(spec, "limits", resource).filter(|_| resource.starts_with("hugepages-"))
-            && most.is_some_and(|most| sum > most)
+            && read(whole).is_some_and(|most| sum > most)
         {
             let detail = format!("must be greater than or equal to aggregate container limits of {written}");
             errors.invalid(amount, whole, detail);
         }
-        let containers = spec.items("containers").enumerate();
-        for (index, container) in containers.filter(|_| is_pod_level(resource)) {
-            let limits = container.at("resources.limits");
-            let limit = limits.entry(resource).as_text();
-            if read(limit) > most && !limit.is_empty() {
+    }
+    for (index, container) in spec.items("containers").enumerate() {
+        for (resource, limit) in container.entries("resources.limits") {
+            let limits = own.at("limits");
+            let whole = limits.entry(resource).as_text();
+            if let (Some(own_limit), Some(most)) = (read(limit.as_text()), read(whole))
+                && own_limit > most
+            {
                 let at = own.at("containers").path().index(index).key(resource).child("limits");
                 let detail = format!("must be less than or equal to pod limits of {whole}");
-                errors.invalid(at, limit, detail);
+                errors.invalid(at, limit.as_text(), detail);
             }
         }
     }

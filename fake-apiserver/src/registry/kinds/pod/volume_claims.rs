@@ -10,17 +10,33 @@ use crate::registry::types::labels;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// The only metadata a template of a claim may have.
-const TEMPLATE_METADATA: [&str; 2] = ["labels", "annotations"];
+/// Metadata that a template of a claim may not have, in Go's order of fields and as errors spell them.
+const FORBIDDEN_METADATA: [(&str, &str); 13] = [
+    ("name", "name"),
+    ("generateName", "generateName"),
+    ("namespace", "namespace"),
+    ("selfLink", "selfLink"),
+    ("uid", "uID"),
+    ("resourceVersion", "resourceVersion"),
+    ("generation", "generation"),
+    ("creationTimestamp", "creationTimestamp"),
+    ("deletionTimestamp", "deletionTimestamp"),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+    ("ownerReferences", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
+];
 
 /// Checks the template of a claim that lives as long as its pod.
 pub(super) fn validate_claim_template(template: &Cursor<'_>, errors: &mut FieldErrors) {
     let meta = template.at("metadata");
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);
-    for field in meta.map("").into_iter().flat_map(Map::keys) {
-        if !TEMPLATE_METADATA.contains(&field.as_str()) && !meta.is_empty(field) {
-            errors.forbidden(meta.at(field), "cannot be set");
+    for (field, called) in FORBIDDEN_METADATA {
+        // a grace period is a pointer, so that 0 is set, too; no other number is
+        let is_zero = field == "generation" && meta.integer(field) == Some(0);
+        if !meta.is_empty(field) && !is_zero {
+            errors.forbidden(meta.at(called), "cannot be set");
         }
     }
     validate_claim_spec(&template.at("spec"), errors);
@@ -79,9 +95,8 @@ fn validate_both_sources(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if !reference.is_empty("namespace") {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
         errors.invalid(spec, shown(), detail);
-    } else if ["apiGroup", "kind", "name"]
-        .iter()
-        .any(|it| source.text(it) != reference.text(it))
+    } else if !source.same(&reference, "apiGroup")
+        || ["kind", "name"].iter().any(|it| source.text(it) != reference.text(it))
     {
         errors.invalid(spec, shown(), "must match dataSourceRef");
     }

@@ -6,7 +6,7 @@ use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::names;
 
 /// Error for the number of a partition.
-const PARTITION: &str = "must be between 0 and 255, inclusive";
+const PARTITION: &str = "must be between 1 and 255, inclusive";
 
 /// Checks the settings of `source`.
 pub(crate) fn validate_system(source: &str, settings: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -195,11 +195,23 @@ fn validate_quobyte(settings: &Cursor<'_>, errors: &mut FieldErrors) {
         errors.required(settings.at("tenant"), detail);
     } else {
         let pairs = registry.as_text().split(',');
-        for _ in pairs.filter(|pair| pair.matches(':').count() != 1) {
+        for _ in pairs.filter(|pair| !is_host_port(pair)) {
             errors.invalid(registry, registry.as_text(), detail);
         }
     }
     settings.at("volume").check_required(errors);
+}
+
+/// Returns `true` if Go's `net.SplitHostPort` takes the text: one colon, or more within brackets.
+fn is_host_port(pair: &str) -> bool {
+    let Some((host, port)) = pair.rsplit_once(':') else {
+        return false;
+    };
+    let inner = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']'),
+        None => Some(host).filter(|host| !host.contains(':')),
+    };
+    inner.is_some_and(|inner| !inner.contains(['[', ']'])) && !port.contains(['[', ']'])
 }
 
 fn validate_flocker(settings: &Cursor<'_>, errors: &mut FieldErrors) {

@@ -8,7 +8,7 @@ use super::mounts::{Volumes, no_backsteps, not_reserved};
 use super::projected::validate_projected;
 use super::volume_claims::validate_claim_template;
 use super::volume_systems::validate_system;
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, quote};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
@@ -74,6 +74,8 @@ pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     /// Set for a Pod, not a template.
     pub(super) is_pod: bool,
+    /// Set for a Pod that mirrors one of a kubelet's own.
+    pub(super) is_mirror: bool,
     /// Claims that a StatefulSet mounts under these names, instead of volumes of the same name.
     pub(super) claims: &'a BTreeSet<&'a str>,
 }
@@ -159,6 +161,9 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
         };
         if found {
             errors.forbidden(volume.at(called), "may not specify more than 1 volume type");
+            if source == "iscsi" {
+                validate_portal_length(volume, &settings, errors);
+            }
             continue;
         }
         found = true;
@@ -172,7 +177,12 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
             }
             "downwardAPI" => validate_downward(&settings, errors),
             "projected" => validate_projected(&settings, errors),
-            "ephemeral" => validate_ephemeral(&settings, volume.text("name"), owner, errors),
+            "ephemeral" => validate_ephemeral(volume, &settings, owner, errors),
+            "gcePersistentDisk" => {
+                // the path is that of a field that does not exist, as the server's is
+                let shown = volume.at("persistentDisk").in_other(settings.get(""));
+                validate_system(source, &shown, errors);
+            }
             "image" => {
                 if owner.is_pod {
                     settings.at("reference").check_required(errors);
@@ -182,9 +192,22 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
             }
             _ => validate_system(source, &settings, errors),
         }
+        if source == "iscsi" {
+            validate_portal_length(volume, &settings, errors);
+        }
     }
     if !found {
         errors.required(volume, "must specify a volume type");
+    }
+}
+
+/// The names that an iSCSI volume is known by are limited together, whatever other source the volume has.
+fn validate_portal_length(volume: &Cursor<'_>, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (name, portal) = (volume.text("name"), iscsi.text("targetPortal"));
+    if iscsi.is_set("initiatorName") && name.len() + 1 + portal.len() > 64 {
+        let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                      iscsi.initiatorName is specified.";
+        errors.invalid(volume.at("name"), name, detail);
     }
 }
 
@@ -254,16 +277,17 @@ pub(super) fn validate_downward_file(file: &Cursor<'_>, owner: &Cursor<'_>, erro
     validate_mode(&file.at("mode"), errors);
 }
 
-fn validate_ephemeral(settings: &Cursor<'_>, volume: &str, owner: Owner<'_>, errors: &mut FieldErrors) {
+fn validate_ephemeral(volume: &Cursor<'_>, settings: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
     let template = settings.at("volumeClaimTemplate");
+    let name = volume.text("name");
     match template.is_set("") {
         false => errors.required(template, ""),
         true => validate_claim_template(&template, errors),
     }
-    if !owner.name.is_empty() && !volume.is_empty() {
-        let claim = format!("{}-{volume}", owner.name);
+    if !owner.name.is_empty() && !name.is_empty() {
+        let claim = format!("{}-{name}", owner.name);
         for text in names::dns1123_subdomain(&claim, false) {
-            errors.invalid(settings.at("name"), volume, format!("PVC name \"{claim}\": {text}"));
+            errors.invalid(volume.at("name"), name, format!("PVC name {}: {text}", quote(&claim)));
         }
     }
 }

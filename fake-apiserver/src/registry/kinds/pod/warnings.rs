@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::amount::{is_whole, read};
+use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, app_armor_profile};
+use super::overlaps::warn_of_overlaps;
 use super::windows::containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
+use crate::registry::types::net::warn_of_ip;
 
 /// Use of the names of a kind's objects, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
@@ -59,7 +62,8 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
+/// Sources that are deprecated, in the order of the warnings; those about an ephemeral claim come between them.
+const DEPRECATED_VOLUMES: [(&str, &str, &str); 10] = [
     (
         "photonPersistentDisk",
         "photonPersistentDisk",
@@ -83,6 +87,7 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
         "glusterfs",
         "deprecated in v1.25, non-functional in v1.26+",
     ),
+    ("ephemeral", "", ""),
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
@@ -97,7 +102,7 @@ pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
 pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     warn_name(pod.name(), "the Pod's hostname", &mut warnings);
-    of_template(&Cursor::root(pod), &mut warnings);
+    of_template(&Cursor::root(pod), false, &mut warnings);
     warnings
 }
 
@@ -117,7 +122,7 @@ pub(crate) fn of_workload(
     if let Some(template) = Cursor::root(object).present(way)
         && old.is_none_or(changed)
     {
-        of_template(&template, &mut warnings);
+        of_template(&template, true, &mut warnings);
     }
     warnings
 }
@@ -133,7 +138,7 @@ fn warn_name(name: &str, naming: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn of_template(template: &Cursor<'_>, warnings: &mut Vec<String>) {
+fn of_template(template: &Cursor<'_>, is_template: bool, warnings: &mut Vec<String>) {
     let (spec, annotations) = (template.at("spec"), template.at("metadata.annotations"));
     warn_scheduling(&spec, warnings);
     for (key, text) in DEPRECATED_ANNOTATIONS {
@@ -142,14 +147,15 @@ fn of_template(template: &Cursor<'_>, warnings: &mut Vec<String>) {
         }
     }
     for volume in spec.items("volumes") {
-        for (_, shown, text) in DEPRECATED_VOLUMES.iter().filter(|(field, _, _)| volume.is_set(field)) {
-            warn(volume.at(shown), text, warnings);
-        }
-        let resources = volume.at("ephemeral.volumeClaimTemplate.spec.resources");
-        for which in ["requests", "limits"] {
-            warn_fractions(&resources.at(which), &["storage"], warnings);
+        for (field, shown, text) in DEPRECATED_VOLUMES {
+            if field == "ephemeral" {
+                of_claim(&volume.at("ephemeral.volumeClaimTemplate.spec"), warnings);
+            } else if volume.is_set(field) {
+                warn(volume.at(shown), text, warnings);
+            }
         }
     }
+    warn_of_overlaps(&spec, warnings);
     warn_repeated(&spec, "hostAliases", "ip", warnings);
     warn_repeated(&spec, "imagePullSecrets", "name", warnings);
     for secret in spec.items("imagePullSecrets") {
@@ -157,10 +163,21 @@ fn of_template(template: &Cursor<'_>, warnings: &mut Vec<String>) {
             warn(secret.at("name"), "invalid empty name \"\"", warnings);
         }
     }
-    warn_fractions(&spec.at("overhead"), &BYTES, warnings);
+    for resource in BYTES {
+        warn_fraction(&spec.at("overhead"), resource, warnings);
+    }
+    warn_seccomp(&annotations, SECCOMP, &spec.at("securityContext"), warnings);
     for container in containers(&spec) {
-        for which in ["resources.limits", "resources.requests"] {
-            warn_fractions(&container.at(which), &BYTES, warnings);
+        let (name, context) = (container.text("name"), container.at("securityContext"));
+        warn_seccomp(&annotations, &format!("{SECCOMP_CONTAINER}{name}"), &context, warnings);
+        if is_template {
+            let own = spec.at("securityContext.appArmorProfile");
+            warn_app_armor(&annotations, &format!("{APP_ARMOR}{name}"), &context, &own, warnings);
+        }
+        for resource in BYTES {
+            for which in ["resources.limits", "resources.requests"] {
+                warn_fraction(&container.at(which), resource, warnings);
+            }
         }
         warn_env(&container, warnings);
     }
@@ -171,6 +188,46 @@ fn of_template(template: &Cursor<'_>, warnings: &mut Vec<String>) {
         warn(grace, text, warnings);
     }
     warn_affinity(&spec, warnings);
+    let config = spec.at("dnsConfig");
+    for server in config.items("nameservers") {
+        warnings.extend(warn_of_ip(&server.path(), server.as_text()));
+    }
+    for alias in spec.items("hostAliases") {
+        let address = alias.at("ip");
+        warnings.extend(warn_of_ip(&address.path(), address.as_text()));
+    }
+}
+
+/// Warnings about the spec of a PersistentVolumeClaim (`GetWarningsForPersistentVolumeClaimSpec`).
+pub(crate) fn of_claim(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
+    for which in ["resources.requests", "resources.limits"] {
+        warn_fraction(&spec.at(which), "storage", warnings);
+    }
+}
+
+fn warn_seccomp(annotations: &Cursor<'_>, key: &str, context: &Cursor<'_>, warnings: &mut Vec<String>) {
+    let annotation = annotations.entry(key);
+    if annotation.is_set("") && !context.is_set("seccompProfile") {
+        let text = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+        warn(annotation, text, warnings);
+    }
+}
+
+fn warn_app_armor(
+    annotations: &Cursor<'_>,
+    key: &str,
+    context: &Cursor<'_>,
+    own: &Cursor<'_>,
+    warnings: &mut Vec<String>,
+) {
+    let annotation = annotations.entry(key);
+    if !annotation.is_set("") || context.is_set("appArmorProfile") {
+        return;
+    }
+    if !own.is_set("") || own.get("") != app_armor_profile(annotation.as_text()).as_ref() {
+        let text = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+        warn(annotation, text, warnings);
+    }
 }
 
 /// `path: text`
@@ -184,12 +241,34 @@ fn warn_scheduling(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
             warn(entry, text, warnings);
         }
     }
+    let nodes = spec.at("affinity.nodeAffinity");
+    for term in nodes.items("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms") {
+        warn_term(&term, false, warnings);
+    }
+    for weighted in nodes.items("preferredDuringSchedulingIgnoredDuringExecution") {
+        warn_term(&weighted.at("preference"), true, warnings);
+    }
     for constraint in spec.items("topologySpreadConstraints") {
         let key = constraint.at("topologyKey");
         if let Some(text) = deprecated_node_label(key.as_text()) {
             warn(key, &format!("{} is {text}", key.as_text()), warnings);
         }
         warn_selector(&constraint.at("labelSelector"), warnings);
+    }
+}
+
+/// `GetWarningsForNodeSelectorTerm`
+fn warn_term(term: &Cursor<'_>, checks_values: bool, warnings: &mut Vec<String>) {
+    for expression in term.items("matchExpressions") {
+        let key = expression.at("key");
+        if let Some(text) = deprecated_node_label(key.as_text()) {
+            warn(key, &format!("{} is {text}", key.as_text()), warnings);
+        }
+        for value in expression.items("values").filter(|_| checks_values) {
+            for text in names::label_value(value.as_text()) {
+                warn(value, &format!("{} is invalid, {text}", value.as_text()), warnings);
+            }
+        }
     }
 }
 
@@ -225,14 +304,12 @@ fn warn_repeated(spec: &Cursor<'_>, list: &str, field: &str, warnings: &mut Vec<
 /// Resources of containers that are counted in bytes.
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 
-fn warn_fractions(resources: &Cursor<'_>, names: &[&str], warnings: &mut Vec<String>) {
-    for resource in names {
-        let amount = resources.entry(resource);
-        let written = amount.as_text();
-        if read(written).is_some_and(|amount| !is_whole(&amount)) {
-            let text = format!("fractional byte value \"{written}\" is invalid, must be an integer");
-            warn(amount, &text, warnings);
-        }
+fn warn_fraction(resources: &Cursor<'_>, resource: &str, warnings: &mut Vec<String>) {
+    let amount = resources.entry(resource);
+    let written = amount.as_text();
+    if read(written).is_some_and(|amount| !is_whole(&amount)) {
+        let text = format!("fractional byte value \"{written}\" is invalid, must be an integer");
+        warn(amount, &text, warnings);
     }
 }
 

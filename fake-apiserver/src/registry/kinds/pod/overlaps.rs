@@ -1,0 +1,110 @@
+//! Warnings about files of one volume that lie in each other's way (`warningsForOverlappingVirtualPaths`).
+
+use super::projected::CERTIFICATE_FILES;
+use crate::api::field::quote;
+use crate::registry::types::cursor::Cursor;
+
+/// A file of a volume, and the source that it comes from where the volume has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct File {
+    path: String,
+    source: String,
+}
+
+impl File {
+    fn new(path: &str, source: &str) -> Self {
+        Self {
+            path: path.trim_end_matches('/').to_owned(),
+            source: source.to_owned(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self.source.is_empty() {
+            true => quote(&self.path),
+            false => format!("{} ({})", quote(&self.path), self.source),
+        }
+    }
+
+    /// Returns `true` if one is the other, or the directory that the other is in.
+    fn overlaps(&self, other: &File) -> bool {
+        let (one, two) = (format!("{}/", self.path), format!("{}/", other.path));
+        !self.path.is_empty() && !other.path.is_empty() && (one.starts_with(&two) || two.starts_with(&one))
+    }
+}
+
+/// Warns of the overlaps in the volumes of a pod.
+pub(super) fn warn_of_overlaps(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
+    for volume in spec.items("volumes") {
+        let name = volume.text("name");
+        for (source, what, field) in [
+            ("configMap", "ConfigMap", "name"),
+            ("secret", "Secret", "secretName"),
+            ("downwardAPI", "DownwardAPI", ""),
+        ] {
+            let source = volume.at(source);
+            let described = described(what, source.text(field), field);
+            let files = source.items("items").map(|it| File::new(it.text("path"), ""));
+            warn(name, &described, files, warnings);
+        }
+        for source in volume.items("projected.sources") {
+            if source
+                .map("")
+                .is_some_and(|it| it.values().all(serde_json::Value::is_null))
+            {
+                warnings.push(format!("volume {} (Projected) has no sources provided", quote(name)));
+            }
+        }
+        let sources = volume.at("projected");
+        let files: Vec<File> = sources.items("sources").flat_map(|it| projected_files(&it)).collect();
+        warn(name, "Projected", files.into_iter(), warnings);
+    }
+}
+
+fn described(what: &str, name: &str, field: &str) -> String {
+    match field.is_empty() {
+        true => what.to_owned(),
+        false => format!("{what} {}", quote(name)),
+    }
+}
+
+/// The files of the first source that an entry of a projected volume has.
+fn projected_files(entry: &Cursor<'_>) -> Vec<File> {
+    for (source, what, field) in [
+        ("configMap", "ConfigMap", "name"),
+        ("secret", "Secret", "name"),
+        ("downwardAPI", "DownwardAPI", ""),
+    ] {
+        let source = entry.at(source);
+        if source.is_set("items") {
+            let described = described(what, source.text(field), field);
+            let files = source.items("items");
+            return files.map(|it| File::new(it.text("path"), &described)).collect();
+        }
+    }
+    if let Some(token) = entry.present("serviceAccountToken") {
+        return vec![File::new(token.text("path"), "ServiceAccountToken")];
+    }
+    let certificate = entry.at("podCertificate");
+    let files = CERTIFICATE_FILES
+        .iter()
+        .filter(|(field, _)| !certificate.is_empty(field));
+    files
+        .map(|(field, what)| File::new(certificate.text(field), what))
+        .collect()
+}
+
+fn warn(volume: &str, what: &str, files: impl Iterator<Item = File>, warnings: &mut Vec<String>) {
+    let mut seen: Vec<File> = Vec::new();
+    for file in files {
+        for other in seen.iter().filter(|other| file.overlaps(other)) {
+            warnings.push(format!(
+                "volume {} ({what}): overlapping paths: {} with {}",
+                quote(volume),
+                file.shown(),
+                other.shown()
+            ));
+        }
+        seen.push(file);
+    }
+}
