@@ -186,11 +186,23 @@ pub fn quote(text: &str) -> String {
             '\u{b}' => out.push_str("\\v"),
             '\u{c}' => out.push_str("\\f"),
             c if (c as u32) < 0x20 || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c => out.push(c),
+            c if is_print(c) => out.push(c),
+            c if (c as u32) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push_str(&format!("\\U{:08x}", c as u32)),
         }
     }
     out.push('"');
     out
+}
+
+/// Returns `true` if Go prints the character as it is (`unicode.IsPrint`): a space, and no other blank.
+pub(crate) fn is_print(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // A character that begins no string escapes what does not print, and nothing else.
+    let text = ['a', c].iter().collect::<String>();
+    !text.escape_debug().skip(1).collect::<String>().starts_with('\\')
 }
 
 /// The errors found in one object, in the order they were found.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::field::{FieldErrors, FieldPath};
+use super::field::{FieldErrors, FieldPath, is_print};
 use super::resource::GroupKind;
 use super::selector::{FieldSelector, LabelSelector};
 use super::status::Status;
@@ -307,11 +307,7 @@ fn check_manager(manager: &str, errors: &mut FieldErrors) {
     if manager.len() > MANAGER_BYTES_MAX {
         errors.too_long(path(), MANAGER_BYTES_MAX);
     }
-    // Go counts a space as printable, and no other blank.
-    for (at, c) in manager
-        .char_indices()
-        .filter(|(_, c)| c.is_control() || (c.is_whitespace() && *c != ' '))
-    {
+    for (at, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
         let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
         errors.invalid(path(), manager, why);
     }

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{APPLY, get, message, post, send};
+use crate::ask::{APPLY, causes, get, message, post, send, with};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const FOOS: &str = "/apis/e.com/v1/namespaces/default/foos";
@@ -87,5 +87,70 @@ async fn integers_have_sixty_four_bits(#[case] number: &str, #[case] fits: bool)
         (code == 201, message(&answer).contains(refusal)),
         (fits, !fits),
         "{answer}"
+    );
+}
+
+/// Creates a definition with changes to its spec and to its only version; answers the causes of the refusal.
+async fn refused(spec: &Value, version: &Value) -> Vec<String> {
+    let plain =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"}, "versions": [with(&plain, version)]}});
+    let answer = post(
+        &ApiServer::start(),
+        DEFINITIONS,
+        &with(&definition, &json!({"spec": spec})),
+    )
+    .await;
+    if answer.0 == 201 {
+        let schema = &answer.1["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(*schema, json!({"type": "object"}), "what is empty is omitted");
+    }
+    causes(&answer)
+}
+
+#[rstest]
+#[case("a\u{a0}b", Some(1))]
+#[case("ab\u{200b}", Some(2))]
+#[case("\u{e9}\u{301} is \u{1f600}", None)]
+#[tokio::test]
+async fn warnings_of_deprecation_are_printable(#[case] warning: &str, #[case] index: Option<usize>) {
+    let found = refused(&json!({}), &json!({"deprecated": true, "deprecationWarning": warning})).await;
+    let text = "must only contain printable UTF-8 characters; non-printable character found at index";
+    let found: Vec<bool> = found
+        .iter()
+        .map(|it| it.ends_with(&format!("{text} {}", index.unwrap_or(0))))
+        .collect();
+    assert_eq!(found, vec![true; usize::from(index.is_some())]);
+}
+
+#[tokio::test]
+async fn what_keeps_unknown_fields_is_not_converted() {
+    let webhook = json!({"clientConfig": {"url": "https://a.b"}, "conversionReviewVersions": ["v1"]});
+    let spec = json!({"preserveUnknownFields": true, "conversion": {"strategy": "Webhook", "webhook": webhook}});
+    let found = refused(&spec, &json!({})).await;
+    let expected = "spec.conversion.strategy: Invalid value: \"Webhook\": must be None if spec.preserveUnknownFields is \
+                    true";
+    assert!(found.iter().any(|it| it == expected), "{found:?}");
+}
+
+#[rstest]
+#[case("enum", json!([]))]
+#[case("oneOf", json!([]))]
+#[case("patternProperties", json!({}))]
+#[tokio::test]
+async fn empty_keywords_at_the_root_of_a_version_with_a_status_are_refused(
+    #[case] keyword: &str,
+    #[case] value: Value,
+) {
+    let schema = json!({"schema": {"openAPIV3Schema": {keyword: value}}});
+    assert_eq!(refused(&json!({}), &schema).await, [""; 0]);
+    let found = refused(&json!({}), &with(&schema, &json!({"subresources": {"status": {}}}))).await;
+    let text = "fields are allowed at the root of the schema if the status subresource is enabled";
+    assert_eq!(
+        found.iter().map(|it| it.ends_with(text)).collect::<Vec<_>>(),
+        [true],
+        "{found:?}"
     );
 }

@@ -50,6 +50,16 @@ fn kind(name: &str) -> (String, Value) {
             "certificatesigningrequests",
             json!({"spec": {"signerName": "a.b/c", "usages": ["client auth"], "request": REQUEST}}),
         ),
+        "FlowSchema" => (
+            "/apis/flowcontrol.apiserver.k8s.io/v1",
+            "flowschemas",
+            json!({"spec": {"priorityLevelConfiguration": {"name": "p"}}}),
+        ),
+        "PriorityLevelConfiguration" => (
+            "/apis/flowcontrol.apiserver.k8s.io/v1",
+            "prioritylevelconfigurations",
+            json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}),
+        ),
         "Job" => (
             "/apis/batch/v1/namespaces/default",
             "jobs",
@@ -179,4 +189,58 @@ async fn nobody_owns_what_cannot_be_compared(#[case] secrets: Value, #[case] is_
     .await;
     assert_eq!(code, 201, "{made}");
     assert_eq!(made["metadata"].get("managedFields").is_some(), is_tracked, "{made}");
+}
+
+/// The rules of the schemas that are always there.
+fn any_request(groups: &[&str]) -> Value {
+    let subjects: Vec<Value> = groups
+        .iter()
+        .map(|it| json!({"kind": "Group", "group": {"name": it}}))
+        .collect();
+    json!([{"subjects": subjects,
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
+            "namespaces": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}])
+}
+
+#[rstest]
+#[case("FlowSchema", "exempt", json!({"matchingPrecedence": 1, "priorityLevelConfiguration": {"name": "exempt"},
+    "rules": any_request(&["system:masters"])}), "")]
+#[case("FlowSchema", "exempt", json!({"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": "exempt"},
+    "rules": any_request(&["system:masters"])}), "spec of 'exempt' must equal the fixed value")]
+#[case("FlowSchema", "catch-all", json!({"matchingPrecedence": 10000, "priorityLevelConfiguration": {"name": "catch-all"},
+    "distinguisherMethod": {"type": "ByUser"},
+    "rules": any_request(&["system:unauthenticated", "system:authenticated"])}), "")]
+#[case("FlowSchema", "catch-all", json!({}), "spec of 'catch-all' must equal the fixed value")]
+#[case("PriorityLevelConfiguration", "exempt",
+    json!({"type": "Exempt", "limited": null, "exempt": {"lendablePercent": 50}}), "")]
+#[case("PriorityLevelConfiguration", "exempt", json!({"type": "Exempt"}),
+    "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")]
+#[case("PriorityLevelConfiguration", "catch-all", json!({"limited": {"nominalConcurrencyShares": 5}}), "")]
+#[case("PriorityLevelConfiguration", "catch-all", json!({}), "spec of 'catch-all' must equal the fixed value")]
+#[tokio::test]
+async fn mandatory_priorities_are_fixed(
+    #[case] name: &str,
+    #[case] object_name: &str,
+    #[case] spec: Value,
+    #[case] expected: &str,
+) {
+    let (path, object) = kind(name);
+    let object = with(&object, &json!({"metadata": {"name": object_name}, "spec": spec}));
+    let (code, answer) = post(&ApiServer::start(), &path, &object).await;
+    let text = answer["message"].as_str().unwrap_or_default();
+    assert_eq!(
+        (code, text.contains(expected)),
+        (if expected.is_empty() { 201 } else { 422 }, true),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn an_empty_list_of_policies_is_not_defaulted() {
+    let (path, object) = kind("HorizontalPodAutoscaler");
+    let object = with(&object, &json!({"spec": {"behavior": {"scaleDown": {"policies": []}}}}));
+    let answer = post(&ApiServer::start(), &path, &object).await;
+    let expected = "spec.behavior.scaleDown.policies: Required value: must specify at least one Policy";
+    assert_eq!(causes(&answer), [expected], "{}", answer.1);
 }

@@ -9,4 +9,5 @@ mod patches;
 mod pods;
 mod revisions;
 mod services;
+mod tokens;
 mod uids;

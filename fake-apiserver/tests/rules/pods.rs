@@ -247,10 +247,10 @@ async fn resizes_are_checked(
 }
 
 #[tokio::test]
-async fn pointers_of_ephemeral_containers_are_set_though_they_be_empty() {
+async fn fields_of_ephemeral_containers_are_set_though_they_be_empty() {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
-    let container = json!({"name": "e", "image": "i", "lifecycle": {}, "restartPolicy": ""});
+    let container = json!({"name": "e", "image": "i", "lifecycle": {}, "restartPolicy": "", "ports": []});
     let changed = with(&made, &json!({"spec": {"ephemeralContainers": [container]}}));
     let answer = put(&server, &format!("{PODS}/a/ephemeralcontainers"), &changed).await;
     let refused = |field: &str| {
@@ -258,7 +258,7 @@ async fn pointers_of_ephemeral_containers_are_set_though_they_be_empty() {
     };
     assert_eq!(
         causes(&answer),
-        [refused("restartPolicy"), refused("lifecycle")],
+        ["ports", "restartPolicy", "lifecycle"].map(refused),
         "{}",
         answer.1
     );

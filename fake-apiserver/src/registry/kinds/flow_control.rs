@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
@@ -22,6 +22,10 @@ const QUEUES_MAX: i64 = 10_000_000;
 const HASH_BITS: i64 = 60;
 /// The name of the one schema, and of the one level, that nothing limits.
 const EXEMPT: &str = "exempt";
+/// The annotation of an older version, which no object of this one may have.
+const KEEPS_ZERO: &str = "flowcontrol.k8s.io/preserve-zero-concurrency-shares";
+/// The name of those for requests that no other matches.
+const CATCH_ALL: &str = "catch-all";
 const VERBS: [&str; 9] = [
     "create",
     "delete",
@@ -67,6 +71,8 @@ impl Strategy for FlowSchema {
         for rule in spec.items("rules") {
             validate_rule(&rule, errors);
         }
+        validate_mandatory_schema(&spec, object.text("metadata.name"), errors);
+        validate_status(&object.at("status"), errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -76,10 +82,48 @@ impl Strategy for FlowSchema {
     }
 
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        if context.subresource.is_empty() {
-            self.validate(object, errors);
+        match context.subresource {
+            "" => self.validate(object, errors),
+            _ => validate_status(&Cursor::root(object).at("status"), errors),
         }
-        validate_status(&Cursor::root(object).at("status"), errors);
+    }
+}
+
+/// The schemas that are always there may be written, but not changed.
+fn validate_mandatory_schema(spec: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
+    let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
+    let (precedence, subjects) = match name {
+        EXEMPT => (1, vec![group("system:masters")]),
+        CATCH_ALL => (
+            PRECEDENCE_MAX,
+            vec![group("system:unauthenticated"), group("system:authenticated")],
+        ),
+        _ => return,
+    };
+    let mut fixed = json!({
+        "priorityLevelConfiguration": {"name": name},
+        "matchingPrecedence": precedence,
+        "rules": [{
+            "subjects": subjects,
+            "resourceRules": [{
+                "verbs": ["*"],
+                "apiGroups": ["*"],
+                "resources": ["*"],
+                "clusterScope": true,
+                "namespaces": ["*"],
+            }],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        }],
+    });
+    if name == CATCH_ALL {
+        fixed["distinguisherMethod"] = json!({"type": "ByUser"});
+    }
+    if spec.get("") != Some(&fixed) {
+        errors.invalid(
+            spec,
+            spec.to_value(),
+            format!("spec of '{name}' must equal the fixed value"),
+        );
     }
 }
 
@@ -294,6 +338,10 @@ impl Strategy for PriorityLevelConfiguration {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
+        let annotations = object.at("metadata.annotations");
+        if annotations.has_entry(KEEPS_ZERO) {
+            errors.forbidden(annotations, format!("annotation '{KEEPS_ZERO}' is forbidden"));
+        }
         let spec = object.at("spec");
         let kind = spec.at("type");
         if (object.text("metadata.name") == EXEMPT) != (kind.as_text() == "Exempt") {
@@ -320,6 +368,8 @@ impl Strategy for PriorityLevelConfiguration {
             }
             other => errors.not_supported(kind, other, &["Exempt", "Limited"]),
         }
+        validate_mandatory_level(&spec, object.text("metadata.name"), errors);
+        validate_status(&object.at("status"), errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -329,10 +379,36 @@ impl Strategy for PriorityLevelConfiguration {
     }
 
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        if context.subresource.is_empty() {
-            self.validate(object, errors);
+        match context.subresource {
+            "" => self.validate(object, errors),
+            _ => validate_status(&Cursor::root(object).at("status"), errors),
         }
-        validate_status(&Cursor::root(object).at("status"), errors);
+    }
+}
+
+/// `ValidateIfMandatoryPriorityLevelConfigurationObject`
+fn validate_mandatory_level(spec: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
+    let (is_fixed, but) = match name {
+        EXEMPT => (
+            spec.text("type") == "Exempt" && !spec.is_set("limited"),
+            " except the 'spec.exempt' field",
+        ),
+        CATCH_ALL => {
+            let limited = json!({
+                "nominalConcurrencyShares": 5,
+                "lendablePercent": 0,
+                "limitResponse": {"type": "Reject"},
+            });
+            (
+                spec.get("") == Some(&json!({"type": "Limited", "limited": limited})),
+                "",
+            )
+        }
+        _ => return,
+    };
+    if !is_fixed {
+        let text = format!("spec of '{name}'{but} must equal the fixed value");
+        errors.invalid(spec, spec.to_value(), text);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Names of managers (rules H1, H7).
 
+use crate::api::field::is_print;
+
 /// The longest name, in bytes.
 const MAX_BYTES: usize = 128;
 
@@ -15,8 +17,7 @@ pub(crate) fn manager_name(field_manager: Option<&str>, user_agent: Option<&str>
         if name.len() + c.len_utf8() > MAX_BYTES {
             break;
         }
-        // Go counts a space as printable, and no other blank.
-        if !c.is_control() && (c == ' ' || !c.is_whitespace()) {
+        if is_print(c) {
             name.push(c);
         }
     }

@@ -10,6 +10,7 @@ use crate::api::json::syntax_error;
 use crate::api::nesting;
 
 /// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
+#[cfg(test)]
 pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
     parse_with_duplicates(body).map(|(value, _)| value)
 }

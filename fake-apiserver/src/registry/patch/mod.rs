@@ -14,7 +14,8 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use go_json::parse_json;
+#[cfg(test)]
+use go_json::parse_json;
 pub(crate) use go_text::go_text;
 pub(crate) use json::{Inapplicable, json_patch, json_patch_or_why};
 pub(crate) use merge::merge_patch;

@@ -27,6 +27,11 @@ const DEFAULT_SECONDS: i64 = 60 * 60;
 const MIN_SECONDS: i64 = 10 * 60;
 const MAX_SECONDS: i64 = 1 << 32;
 
+/// The lifetime that kubelets ask for when they project tokens into Pods, and that such tokens really have
+/// (`--service-account-extend-token-expiration`).
+const EXTENDED_FROM: i64 = 60 * 60 + 7;
+const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
+
 impl Registry {
     pub(super) async fn request_token(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
@@ -54,9 +59,21 @@ impl Registry {
         *asked = self.check_posted(&write, std::mem::take(asked)).await?;
         let bound = self.bound_object(asked, &account)?;
 
-        let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
-        let end = end.unwrap_or(Timestamp::MAX);
-        let claims = self.claims(asked, &account, &bound, end);
+        let after = |seconds| {
+            let time = self.entropy.now().saturating_add(SignedDuration::from_secs(seconds));
+            time.unwrap_or(Timestamp::MAX)
+        };
+        let end = after(lifetime);
+        let audiences = self.access.tokens.audiences();
+        let claims = match lifetime == EXTENDED_FROM && is_for_pod(&bound) && is_among(asked, audiences) {
+            // Clients that do not renew such a token are only warned of by the server for a year.
+            true => {
+                let mut claims = self.claims(asked, &account, &bound, after(EXTENDED_TO));
+                claims["kubernetes.io"]["warnafter"] = end.as_second().into();
+                claims
+            }
+            false => self.claims(asked, &account, &bound, end),
+        };
         let token = self.access.tokens.sign(&claims).map_err(Status::internal)?;
         asked.insert(
             "status".into(),
@@ -93,12 +110,17 @@ impl Registry {
             return Ok(Vec::new());
         }
         let (api_version, kind, name) = (at("apiVersion"), at("kind"), at("name"));
-        let (claim, resource, namespace) = match (api_version, kind) {
-            ("v1", "Pod") => ("pod", "pods", account.namespace()),
-            ("v1", "Secret") => ("secret", "secrets", account.namespace()),
-            ("v1", "Node") => ("node", "nodes", ""),
+        // What is no group and version is read as neither.
+        let (group, version) = match api_version.split_once('/') {
+            Some((_, version)) if version.contains('/') => ("", ""),
+            Some(both) => both,
+            None => ("", api_version),
+        };
+        let (claim, resource, namespace) = match (group, kind) {
+            ("", "Pod") => ("pod", "pods", account.namespace()),
+            ("", "Secret") => ("secret", "secrets", account.namespace()),
+            ("", "Node") => ("node", "nodes", ""),
             _ => {
-                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
                 let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
                 return Err(Status::bad_request(why));
             }
@@ -107,6 +129,9 @@ impl Registry {
             group: "".into(),
             resource: resource.to_owned().into(),
         };
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
         let found = self.stored_object(resource, namespace, name);
         let found = found.ok_or_else(|| Status::not_found(&about(resource), name))?;
         if kind == "Pod" && text_at(&found, &["spec", "serviceAccountName"]) != account.name() {
@@ -137,6 +162,17 @@ impl Registry {
     }
 }
 
+fn is_for_pod(bound: &[(&'static str, Value)]) -> bool {
+    bound.iter().any(|(claim, _)| *claim == "pod")
+}
+
+/// Returns `true` if a token is for nobody but the server itself.
+fn is_among(asked: &Object, audiences: &[String]) -> bool {
+    let wanted = value_at(asked, &["spec", "audiences"]).and_then(Value::as_array);
+    let is_own = |it: &Value| audiences.iter().any(|own| it == own);
+    wanted.is_some_and(|wanted| wanted.iter().all(is_own))
+}
+
 /// Records the field manager, as the server does for every created object.
 fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: &str) {
     let types = Types {
@@ -156,6 +192,18 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
 /// Fills in what the request leaves to the server.
 fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
     check_name(asked, account.name())?;
+    if !asked.uid().is_empty() && asked.uid() != account.uid() {
+        let about = GroupResource {
+            group: GROUP.into(),
+            resource: KIND.into(),
+        };
+        let why = format!(
+            "the UID in the token request ({}) does not match the UID of the service account ({})",
+            asked.uid(),
+            account.uid()
+        );
+        return Err(Status::conflict(&about, account.name(), why));
+    }
     let metadata = asked.metadata_mut();
     metadata.insert("name".into(), account.name().into());
     metadata.insert("uid".into(), account.uid().into());

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::registry::types::cursor::Cursor;
+
 /// One schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<'a>(pub(super) &'a Map<String, Value>);
@@ -30,6 +32,11 @@ impl<'a> Node<'a> {
     /// Returns `true` if the keyword is present.
     pub(super) fn has(self, key: &str) -> bool {
         self.0.get(key).is_some_and(|it| !it.is_null())
+    }
+
+    /// Returns `true` if the keyword is there and neither an empty string nor an empty list or map.
+    pub(super) fn has_some(self, key: &str) -> bool {
+        !Cursor::root(self.0).is_empty(key)
     }
 
     pub(super) fn has_additional(self) -> bool {

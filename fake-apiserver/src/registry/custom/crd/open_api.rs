@@ -108,7 +108,11 @@ fn unsupported_keyword(node: Node<'_>) -> Option<String> {
         if found.is_some() {
             return;
         }
-        let keyword = UNSUPPORTED.iter().find(|(key, _)| node.has(key));
+        let has = |key| match key {
+            "additionalItems" => node.has(key),
+            _ => node.has_some(key),
+        };
+        let keyword = UNSUPPORTED.iter().find(|(key, _)| has(key));
         found = match keyword {
             Some((_, name)) => Some(format!("OpenAPIV3Schema '{name}' is not supported")),
             None if node.0.get("items").is_some_and(Value::is_array) => {
@@ -207,7 +211,9 @@ fn check_keywords(node: Node<'_>, path: &FieldPath, place: Place<'_>, errors: &m
         "dependencies",
         "$ref",
     ] {
-        if node.has(key) {
+        // of the others an empty one is there, too
+        let may_be_empty = matches!(key, "id" | "patternProperties" | "definitions");
+        if node.has(key) && (!may_be_empty || node.has_some(key)) {
             errors.forbidden(path.child(key), format!("{key} is not supported"));
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::node::Node;
 use super::{columns, conversion, open_api};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::{FieldErrors, FieldPath, is_print};
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
 /// Most distinct `selectableFields` of a version.
@@ -40,6 +40,11 @@ pub(super) fn validate<'a>(spec: &'a Map<String, Value>, old: Option<&'a Map<Str
     }
     validate_names(spec.get("names"), &path.child("names"), &mut errors);
     versions.validate_shared(&path, &mut errors);
+    let strategy = node.schema("conversion").map_or("", |it| it.text("strategy"));
+    if node.flag("preserveUnknownFields") && node.schema("conversion").is_some() && strategy != "None" {
+        let text = "must be None if spec.preserveUnknownFields is true";
+        errors.invalid(path.child("conversion").child("strategy"), strategy, text);
+    }
     let is_new_webhook = old.is_none_or(|old| old.get("conversion") != spec.get("conversion"));
     conversion::validate(
         spec.get("conversion"),
@@ -291,7 +296,7 @@ fn check_deprecation(version: Node<'_>, path: &FieldPath, errors: &mut FieldErro
     if warning.is_empty() {
         add("must not be an empty string".into());
     }
-    if let Some((index, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+    if let Some((index, _)) = warning.char_indices().find(|(_, c)| !is_print(*c)) {
         let text = "must only contain printable UTF-8 characters; non-printable character found at index";
         add(format!("{text} {index}"));
     }

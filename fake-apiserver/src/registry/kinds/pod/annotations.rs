@@ -6,7 +6,7 @@ use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, quote};
-use crate::registry::patch::parse_json;
+use crate::api::json::syntax_error;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Marks a pod that mirrors one of a kubelet's own.
@@ -92,7 +92,9 @@ fn read_tolerations(written: &str) -> Result<Value, String> {
         };
         Err(format!("json: cannot unmarshal {found} into Go value of type {place}"))
     };
-    let items = match parse_json(written.as_bytes())? {
+    let parsed = serde_json::from_str(written);
+    let parsed = parsed.map_err(|error| syntax_error(written.as_bytes()).unwrap_or_else(|| error.to_string()));
+    let items = match parsed? {
         Value::Null => Vec::new(),
         Value::Array(items) => items,
         other => return wrong(&other, "[]core.Toleration"),

@@ -136,12 +136,11 @@ impl Surroundings<'_> {
                 errors.not_found(target, target.as_text());
             }
             let detail = "cannot be set for an Ephemeral Container";
-            let is_list = |field: &str| matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
             for field in NOT_FOR_EPHEMERAL {
-                // the others are pointers in Go, which an empty value sets, too
-                let is_set = match is_list(field) {
-                    true => !container.is_empty(field),
-                    false => container.is_set(field),
+                // the others are pointers and lists in Go, which an empty value sets, too
+                let is_set = match field {
+                    "resources" => !container.is_empty(field),
+                    _ => container.is_set(field),
                 };
                 if is_set {
                     errors.forbidden(container.at(field), detail);

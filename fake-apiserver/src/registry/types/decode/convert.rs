@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
-use super::zero::{add_shown_fields, is_always_shown, is_empty, zero, zero_of_field};
+use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
@@ -97,7 +97,19 @@ impl Converter {
         if !is_empty(shape.kind(), value) {
             return Ok(true);
         }
-        Ok(!field.omits_empty())
+        Ok(!field.omits_empty() || self.is_told_empty(field))
+    }
+
+    /// Returns `true` if rules tell the empty value of the field at hand from an absent one.
+    fn is_told_empty(&self, field: &Field) -> bool {
+        let [.., before, Step::Field(structure, _)] = self.path.as_slice() else {
+            return false;
+        };
+        let reached = match before {
+            Step::Field(_, field) => field.name(),
+            Step::Key(_) | Step::Index(_) => "",
+        };
+        tells_empty(structure.name(), reached, field.name())
     }
 
     fn value(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {

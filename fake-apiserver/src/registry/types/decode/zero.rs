@@ -41,6 +41,40 @@ fn has_empty_value(kind: Kind) -> bool {
     }
 }
 
+/// Lists and maps that Go's rules compare with nil, though the type omits empty ones: those of a struct, wherever it
+/// stands or (second) as this field. They stay until the rules have seen them, which refuse an empty one.
+const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
+    ("HPAScalingRules", "", &["policies"]),
+    (
+        "EphemeralContainer",
+        "",
+        &["ports", "resizePolicy", "restartPolicyRules"],
+    ),
+    ("JSONSchemaProps", "", &["dependencies"]),
+    ("ServiceCIDRSpec", "", &["cidrs"]),
+    (
+        "JSONSchemaProps",
+        "openAPIV3Schema",
+        &[
+            "allOf",
+            "anyOf",
+            "definitions",
+            "enum",
+            "oneOf",
+            "patternProperties",
+            "x-kubernetes-list-map-keys",
+        ],
+    ),
+];
+
+/// Returns `true` if rules tell the empty value of a field from an absent one; `reached` is the field that holds the
+/// struct.
+pub(super) fn tells_empty(structure: &str, reached: &str, field: &str) -> bool {
+    TOLD_EMPTY
+        .iter()
+        .any(|(name, place, fields)| *name == structure && ["", reached].contains(place) && fields.contains(&field))
+}
+
 /// Returns `true` if Go writes the field even if it is unset.
 pub(super) fn is_always_shown(field: &Field) -> bool {
     if !field.omits_empty() && !field.omits_zero() {
