@@ -1,28 +1,40 @@
 //! Stored objects as they are now, for rules that look at other objects than the one that is written.
 
+use std::sync::Arc;
+
 use super::Registry;
 use super::scheme::Row;
 use super::scheme::codec;
 use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
-use crate::storage::Key;
+use crate::storage::{Key, Stored};
 
 impl Registry {
     /// Reads the stored objects of a built-in resource, in key order.
     pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
+        self.with_stored(group, resource, |row, stored| {
+            stored.iter().map(|stored| codec::decode(row, stored)).collect()
+        })
+    }
+
+    /// Calls `work` with the stored objects of a built-in resource, in key order.
+    pub(super) fn with_stored<T: Default>(
+        &self,
+        group: &str,
+        resource: &str,
+        work: impl FnOnce(&Row, &[&Arc<Stored>]) -> T,
+    ) -> T {
         let scheme = self.scheme();
         let Some(row) = scheme.rows().find(|row| {
             row.info.group == group && row.info.resource == resource && row.is_storage_version && row.is_stored()
         }) else {
-            return Vec::new();
+            return T::default();
         };
         let everything = crate::storage::Range::of(None);
         let snapshot = self.store.snapshot(&row.storage);
-        snapshot
-            .range(&everything)
-            .map(|stored| codec::decode(row, stored))
-            .collect()
+        let stored: Vec<_> = snapshot.range(&everything).collect();
+        work(row, &stored)
     }
 
     /// A stored object of the core group.

@@ -29,6 +29,7 @@ mod commit;
 mod compaction;
 mod expiry;
 mod own_loops;
+mod known;
 mod recent;
 pub(crate) mod create;
 pub(crate) mod update;
@@ -48,6 +49,7 @@ use authentication::Access;
 use compaction::Compaction;
 use definitions::Definitions;
 use expiry::EventLeases;
+use known::Known;
 use recent::Recent;
 use scheme::Scheme;
 use scheme::enablement::Enablement;
@@ -97,6 +99,8 @@ pub(crate) struct Registry {
     finishing: AtomicUsize,
     /// Revisions that are forgotten because of their age.
     compaction: Compaction,
+    /// Objects that many writes look at.
+    known: Known,
     /// The objects written last.
     recent: Recent,
     /// Answers of Pods to connections, where there is a kubelet.
@@ -129,6 +133,7 @@ impl Registry {
             definitions: Mutex::default(),
             finishing: AtomicUsize::new(0),
             compaction: Compaction::new(bounds.compaction_interval),
+            known: Known::default(),
             recent: Recent::default(),
             pod_streams: OnceLock::new(),
             scheme: RwLock::default(),

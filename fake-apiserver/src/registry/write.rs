@@ -153,7 +153,7 @@ pub(crate) struct Conditions<'a> {
 impl Registry {
     /// Runs `work` with what strategies may consult.
     pub(super) fn with_context<T>(&self, conditions: Conditions<'_>, work: impl FnOnce(&Context<'_>) -> T) -> T {
-        let stored = |group: &str, resource: &str| self.stored_objects(group, resource);
+        let stored = |group: &str, resource: &str| self.known_objects(group, resource);
         work(&Context {
             entropy: &self.entropy,
             stored: &stored,

@@ -1,5 +1,7 @@
 //! `Strategy`: what a kind says about create, update and delete, beyond what every object obeys.
 
+use std::sync::Arc;
+
 use super::facts::Facts;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -16,7 +18,7 @@ pub(crate) struct Context<'a> {
     pub(crate) entropy: &'a Entropy,
     /// Reads the stored objects of a built-in resource, in key order; for what must be unique across objects, such as
     /// a Service's cluster IP.
-    pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Object>,
+    pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Arc<Object>>,
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// User of the write; `None` for the server's own.

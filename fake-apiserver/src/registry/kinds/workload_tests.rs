@@ -1,5 +1,7 @@
 //! Writes of pods and workloads against answers recorded from a real server: one case a line of the data.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::metadata;
@@ -119,7 +121,7 @@ fn run(case: &JsonMap) -> Result<(), String> {
     let entropy = Entropy::new(1, jiff::Timestamp::UNIX_EPOCH);
     let class = json!({"metadata": {"name": "pc-u"}, "value": 1000});
     let stored = |_: &str, resource: &str| match resource {
-        "priorityclasses" => vec![object(&class)],
+        "priorityclasses" => vec![Arc::new(object(&class))],
         _ => Vec::new(),
     };
     let subresource = case.get("subresource").and_then(Value::as_str).unwrap_or_default();
@@ -221,7 +223,7 @@ fn places(value: &Value, at: &str, into: &mut Vec<String>) {
 /// Calls every method of a strategy, with arbitrary objects.
 fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
     let entropy = Entropy::new(1, jiff::Timestamp::UNIX_EPOCH);
-    let stored = |_: &str, _: &str| vec![old.clone()];
+    let stored = |_: &str, _: &str| vec![Arc::new(old.clone())];
     for subresource in ["", "status", "resize", "ephemeralcontainers", "scale"] {
         let context = Context {
             entropy: &entropy,

@@ -1,6 +1,8 @@
 //! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: what a class gives
 //! the objects that use it, the class of those that name none, and what a class must allow.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
@@ -22,7 +24,7 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
         }
         return Ok(());
     }
-    let classes = registry.stored_objects("node.k8s.io", "runtimeclasses");
+    let classes = registry.known_objects("node.k8s.io", "runtimeclasses");
     let class = classes.iter().find(|it| it.name() == name);
     let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
     match Cursor::root(class).get("overhead.podFixed") {
@@ -69,13 +71,13 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
 }
 
 /// The default class: the newest of those marked, of equally old ones the first by name.
-fn default_class(classes: &[Object], marks: &[&str]) -> Option<String> {
+fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");
         let has = |map: &Map<String, Value>| marks.iter().any(|mark| map.get(*mark).is_some_and(|it| it == "true"));
         annotations.is_some_and(has)
     };
-    let mut marked: Vec<&Object> = classes.iter().filter(is_default).collect();
+    let mut marked: Vec<&Object> = classes.iter().map(Arc::as_ref).filter(is_default).collect();
     marked.sort_by(|a, b| {
         let time = |it: &Object| it.meta_str("creationTimestamp").to_owned();
         time(b).cmp(&time(a)).then_with(|| a.name().cmp(b.name()))
@@ -92,7 +94,7 @@ pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
     if Cursor::root(claim).is_set("spec.storageClassName") || has_annotation {
         return;
     }
-    let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
+    let classes = registry.known_objects("storage.k8s.io", "storageclasses");
     let marks = [
         "storageclass.kubernetes.io/is-default-class",
         "storageclass.beta.kubernetes.io/is-default-class",
@@ -113,8 +115,8 @@ pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) ->
         return Ok(());
     }
     let class = class_of(claim);
-    let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
-    let allows = |it: &Object| it.name() == class && Cursor::root(it).flag("allowVolumeExpansion") == Some(true);
+    let classes = registry.known_objects("storage.k8s.io", "storageclasses");
+    let allows = |it: &Arc<Object>| it.name() == class && Cursor::root(it).flag("allowVolumeExpansion") == Some(true);
     if class.is_empty() || class_of(old) != class || !classes.iter().any(allows) {
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
                    support resize";
@@ -138,7 +140,7 @@ pub(super) fn set_ingress_class(registry: &Registry, ingress: &mut Object) {
     if Cursor::root(ingress).is_set("spec.ingressClassName") || has_annotation {
         return;
     }
-    let classes = registry.stored_objects("networking.k8s.io", "ingressclasses");
+    let classes = registry.known_objects("networking.k8s.io", "ingressclasses");
     if let Some(name) = default_class(&classes, &["ingressclass.kubernetes.io/is-default-class"]) {
         ensure_object(ingress, "spec").insert("ingressClassName".into(), name.into());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
@@ -90,7 +91,7 @@ impl ClusterRange {
 /// none.
 pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     let stored = (context.stored)("networking.k8s.io", "servicecidrs");
-    let going = |cidr: &&Object| cidr.meta_str("deletionTimestamp").is_empty();
+    let going = |cidr: &&Arc<Object>| cidr.meta_str("deletionTimestamp").is_empty();
     let texts = stored
         .iter()
         .filter(going)

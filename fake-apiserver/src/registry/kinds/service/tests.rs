@@ -1,5 +1,7 @@
 //! Services as a real server creates and changes them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::Value;
@@ -16,7 +18,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {
         entropy: &entropy,
-        stored: &|_, _| stored.to_vec(),
+        stored: &|_, _| stored.iter().cloned().map(Arc::new).collect(),
         subresource: "",
         user: None,
         dry_run: false,

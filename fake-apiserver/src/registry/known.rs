@@ -1,0 +1,59 @@
+//! `Known`: the decoded objects of small resources, such as classes and ranges of addresses. Rules look at all of them
+//! at each write of another resource, and they hardly ever change.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Registry;
+use super::scheme::{Row, codec};
+use crate::api::object::Object;
+use crate::storage::Stored;
+
+/// Objects of a resource; those of a larger one are not kept.
+const OBJECTS_MAX: usize = 32;
+/// Bytes of their encoding; those of a larger resource are not kept.
+const BYTES_MAX: usize = 32 * 1024;
+
+/// Objects beside what they were decoded from, by the name of the resource in storage.
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<HashMap<Arc<str>, Vec<Decoded>>>);
+
+#[derive(Clone, Debug)]
+struct Decoded {
+    stored: Arc<Stored>,
+    object: Arc<Object>,
+}
+
+impl Known {
+    /// The objects of some stored ones, in the same order.
+    fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
+        let decode = |stored: &Arc<Stored>| Arc::new(codec::decode(row, stored));
+        let bytes: usize = stored.iter().map(|it| it.body.bytes.len()).sum();
+        if stored.len() > OBJECTS_MAX || bytes > BYTES_MAX {
+            return stored.iter().map(|it| decode(it)).collect();
+        }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.get(&row.storage).map_or(&[][..], Vec::as_slice);
+        let is_same = |(it, stored): (&Decoded, &&Arc<Stored>)| Arc::ptr_eq(&it.stored, stored);
+        if before.len() != stored.len() || !before.iter().zip(stored).all(is_same) {
+            let known_or_new = |stored: &&Arc<Stored>| Decoded {
+                stored: Arc::clone(stored),
+                object: match before.iter().find(|it| Arc::ptr_eq(&it.stored, stored)) {
+                    Some(it) => Arc::clone(&it.object),
+                    None => decode(stored),
+                },
+            };
+            let now = stored.iter().map(known_or_new).collect();
+            known.insert(Arc::clone(&row.storage), now);
+        }
+        let now = known.get(&row.storage).map_or(&[][..], Vec::as_slice);
+        now.iter().map(|it| Arc::clone(&it.object)).collect()
+    }
+}
+
+impl Registry {
+    /// The stored objects of a built-in resource, in key order, for rules that look at them at each write.
+    pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
+        self.with_stored(group, resource, |row, stored| self.known.objects(row, stored))
+    }
+}
