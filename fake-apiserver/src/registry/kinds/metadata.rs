@@ -203,7 +203,13 @@ pub(crate) fn validate_create(
         validate_object(object, namespaced, errors);
         return;
     }
-    validate_new(object, namespaced, &strategy.facts().name, errors);
+    validate_new(
+        object,
+        namespaced,
+        &strategy.facts().name,
+        &CommonErrors::of(object),
+        errors,
+    );
     if checks.kube_finalizers {
         validate_finalizer_names(object, errors);
     }
@@ -211,7 +217,13 @@ pub(crate) fn validate_create(
 
 /// Checks metadata as for an object of any kind: its name is one segment of a path (`rest.BeforeCreate`).
 pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut FieldErrors) {
-    validate_new(object, namespaced, &names::path_segment, errors);
+    validate_new(
+        object,
+        namespaced,
+        &names::path_segment,
+        &CommonErrors::of(object),
+        errors,
+    );
 }
 
 /// Checks that a name whose kind takes any is one segment of a path, as those of signing requests.
@@ -221,11 +233,34 @@ pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
     }
 }
 
+/// Errors that every pass over the metadata of an object names.
+struct CommonErrors {
+    /// Those of labels, annotations and owners.
+    common: FieldErrors,
+    finalizers: FieldErrors,
+    managed_fields: FieldErrors,
+}
+
+impl CommonErrors {
+    fn of(object: &Object) -> Self {
+        let mut found = Self {
+            common: FieldErrors::new(),
+            finalizers: FieldErrors::new(),
+            managed_fields: FieldErrors::new(),
+        };
+        validate_common(object, &mut found.common);
+        validate_finalizers(object, &mut found.finalizers);
+        validate_managed_fields(object.metadata(), &mut found.managed_fields);
+        found
+    }
+}
+
 /// `validation.ValidateObjectMetaAccessor`.
 fn validate_new(
     object: &Object,
     namespaced: bool,
     validate_name: &dyn Fn(&str, bool) -> Vec<String>,
+    common: &CommonErrors,
     errors: &mut FieldErrors,
 ) {
     let empty = Map::new();
@@ -255,9 +290,9 @@ fn validate_new(
         errors.forbidden(path("namespace"), "not allowed on this type");
     }
     validate_generation(meta, errors);
-    validate_common(object, errors);
-    validate_finalizers(object, errors);
-    validate_managed_fields(meta, errors);
+    errors.extend(common.common.clone());
+    errors.extend(common.finalizers.clone());
+    errors.extend(common.managed_fields.clone());
 }
 
 /// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes of every
@@ -271,13 +306,14 @@ pub(crate) fn validate_update(
 ) {
     // An object does not move: it is in a namespace if it has one.
     let namespaced = !new.namespace().is_empty();
-    validate_object(new, namespaced, errors);
-    validate_changed(new, old, errors);
+    let common = CommonErrors::of(new);
+    validate_new(new, namespaced, &names::path_segment, &common, errors);
+    validate_changed(new, old, &common, errors);
     for pass in checks.on_update {
         match pass {
-            Pass::Update => validate_changed(new, old, errors),
+            Pass::Update => validate_changed(new, old, &common, errors),
             Pass::Create => {
-                validate_new(new, namespaced, &strategy.facts().name, errors);
+                validate_new(new, namespaced, &strategy.facts().name, &common, errors);
             }
         }
         if checks.kube_finalizers {
@@ -287,7 +323,7 @@ pub(crate) fn validate_update(
 }
 
 /// `validation.ValidateObjectMetaAccessorUpdate`.
-fn validate_changed(new: &Object, old: &Object, errors: &mut FieldErrors) {
+fn validate_changed(new: &Object, old: &Object, common: &CommonErrors, errors: &mut FieldErrors) {
     let empty = Map::new();
     let meta = new.metadata().unwrap_or(&empty);
     let old_meta = old.metadata().unwrap_or(&empty);
@@ -311,8 +347,8 @@ fn validate_changed(new: &Object, old: &Object, errors: &mut FieldErrors) {
             errors.invalid(path(field), value, IMMUTABLE);
         }
     }
-    validate_common(new, errors);
-    validate_managed_fields(meta, errors);
+    errors.extend(common.common.clone());
+    errors.extend(common.managed_fields.clone());
 }
 
 fn validate_generation(meta: &Map<String, Value>, errors: &mut FieldErrors) {
@@ -447,8 +483,10 @@ fn validate_no_new_finalizers(new: &Object, old: &Object, errors: &mut FieldErro
     errors.forbidden(path("finalizers"), text);
 }
 
-fn validate_managed_fields(meta: &Map<String, Value>, errors: &mut FieldErrors) {
-    let entries = meta.get("managedFields").and_then(Value::as_array);
+fn validate_managed_fields(meta: Option<&Map<String, Value>>, errors: &mut FieldErrors) {
+    let entries = meta
+        .and_then(|meta| meta.get("managedFields"))
+        .and_then(Value::as_array);
     for (index, entry) in entries.into_iter().flatten().enumerate() {
         let text = |field| entry.get(field).and_then(Value::as_str).unwrap_or_default();
         let at = |field| path("managedFields").index(index).child(field);
