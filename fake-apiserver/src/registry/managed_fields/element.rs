@@ -60,6 +60,7 @@ impl<'a> Element<'a> {
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Element::Field(name) => {
+                out.reserve("f:".len() + name.len());
                 out.push_str("f:");
                 out.push_str(name);
             }

@@ -175,8 +175,9 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
         }
         _ => false,
     };
+    // What differs differs mostly in its metadata.
     let same_entries = old.len() == now.len() && old.iter().zip(now).all(|(a, b)| same_entry(a, b));
-    if same_entries && old != now && same_but_metadata(live, new) && same_metadata(live, new) {
+    if same_entries && old != now && same_metadata(live, new) && same_but_metadata(live, new) {
         let old = old.clone();
         set_entries(new, old);
     }
