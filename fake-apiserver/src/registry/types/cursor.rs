@@ -135,12 +135,12 @@ impl<'a> Cursor<'a> {
             (Node::Absent, _) | (Node::Map(_), "") => return None,
             (Node::Map(map), step) => map.get(step)?,
             (Node::Value(value), "") => value,
-            (Node::Value(value), step) => value.get(step)?,
+            (Node::Value(value), step) => value.as_object()?.get(step)?,
         };
         while !rest.is_empty() {
             let step;
             (step, rest) = next_step(rest);
-            value = value.get(step)?;
+            value = value.as_object()?.get(step)?;
         }
         (!value.is_null()).then_some(value)
     }
@@ -230,15 +230,21 @@ impl<'a> Cursor<'a> {
 
     /// Returns `true` if both objects have the same fields and entries, except those named.
     pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
-        let covers = |one: &Cursor<'_>, other: &Cursor<'_>| {
+        let covers = |one: &Cursor<'_>, other: &Cursor<'_>, is_same: &dyn Fn(&Value, &Value) -> bool| {
             let mut entries = one
                 .map("")
                 .into_iter()
                 .flatten()
-                .filter(|(key, _)| !names.contains(&key.as_str()));
-            entries.all(|(key, value)| value.is_null() || other.map("").and_then(|it| it.get(key)) == Some(value))
+                .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
+            entries.all(|(key, value)| {
+                other
+                    .map("")
+                    .and_then(|it| it.get(key))
+                    .is_some_and(|it| is_same(value, it))
+            })
         };
-        covers(self, other) && covers(other, self)
+        // What both have is compared once.
+        covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())
     }
 
     /// The path of this value.
