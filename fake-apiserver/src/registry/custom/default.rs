@@ -3,10 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::schema::{Additional, Structural};
+use crate::registry::types::edit::keep_entries;
 
 /// Removes nulls of fields that are neither nullable nor have a default. Nulls in lists stay, and fail validation.
 pub(super) fn drop_nulls(map: &mut Map<String, Value>, node: &Structural) {
-    map.retain(|name, value| {
+    keep_entries(map, |name, value| {
         let Some(child) = node.child(name) else {
             return true;
         };

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::entropy;
+use crate::registry::types::edit::keep_entries;
 
 /// The Go type of a field.
 #[derive(Clone, Copy)]
@@ -105,7 +106,9 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
     };
     decode_struct(map, OBJECT_META, &place, unknown)?;
     // A pointer in Go, which is written even if it points to zero.
-    map.retain(|name, value| name == "deletionGracePeriodSeconds" || !is_empty(value));
+    keep_entries(map, |name, value| {
+        name == "deletionGracePeriodSeconds" || !is_empty(value)
+    });
     Ok(())
 }
 
@@ -124,7 +127,7 @@ fn decode_struct(
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
     let mut first_error = None;
-    map.retain(|name, value| {
+    keep_entries(map, |name, value| {
         let Some(field) = fields.iter().find(|field| field.name == name) else {
             unknown.push(format!("{}.{name}", place.prefix));
             return false;
@@ -198,7 +201,7 @@ fn decode_field(value: &mut Value, field: &Field, place: &Place<'_>, unknown: &m
                     prefix: &format!("{}.{}[{index}]", place.prefix, field.name),
                 };
                 decode_struct(map, fields, &place, unknown)?;
-                map.retain(|name, value| {
+                keep_entries(map, |name, value| {
                     fields.iter().any(|it| it.name == name && it.always) || value.is_boolean() || !is_empty(value)
                 });
                 for field in fields.iter().filter(|field| field.always) {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::path::Path;
 use super::schema::{Additional, Structural, is_meta_field};
+use crate::registry::types::edit::keep_entries;
 
 /// Removes the fields of a whole object which `schema` does not declare, and returns their paths, sorted.
 /// Without a schema nothing but the metadata is declared.
@@ -55,7 +56,7 @@ fn prune_fields(
     path: &Path<'_>,
     removed: &mut Vec<String>,
 ) {
-    map.retain(|name, value| {
+    keep_entries(map, |name, value| {
         if node.is_resource && is_meta_field(name) {
             return true;
         }

@@ -29,6 +29,22 @@ pub(crate) fn ensure_object<'a>(map: &'a mut JsonMap, field: &str) -> &'a mut Js
     value.expect("made an object on the lines above")
 }
 
+/// Keeps the entries for which `keeps` answers `true`, as `Map::retain` does; where all stay, which is what most maps
+/// are like, it is several times as fast.
+pub(crate) fn keep_entries(map: &mut JsonMap, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
+    let mut gone: Vec<String> = Vec::new();
+    for (key, value) in map.iter_mut() {
+        if !keeps(key, value) {
+            gone.push(key.clone());
+        }
+    }
+    if gone.is_empty() {
+        return;
+    }
+    let mut gone = gone.iter().peekable();
+    map.retain(|key, _| gone.next_if_eq(&key).is_none());
+}
+
 /// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
 pub(crate) fn default_value(map: &mut JsonMap, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
+use crate::registry::types::edit::keep_entries;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
@@ -59,7 +60,7 @@ impl Converter {
     fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) -> Result<(), Abort> {
         let mut result = Ok(());
         let mut fields = structure.fields_in_order();
-        map.retain(|name, value| {
+        keep_entries(map, |name, value| {
             if result.is_err() {
                 return true;
             }
