@@ -14,6 +14,8 @@ pub mod object;
 pub mod field;
 pub mod json;
 pub(crate) mod nesting;
+pub(crate) mod print;
+pub(crate) mod read;
 pub(crate) mod protobuf;
 pub(crate) mod duration;
 pub mod selector;

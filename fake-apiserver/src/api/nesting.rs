@@ -46,8 +46,3 @@ pub(crate) fn is_readable(object: &Map<String, Value>) -> bool {
     let whole = 1 + object.values().map(levels).max().unwrap_or_default();
     whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)
 }
-
-/// Returns `true` if a text may nest more deeply: most texts are ruled out at once.
-pub(crate) fn may_exceed(text: &[u8]) -> bool {
-    text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > MAX
-}

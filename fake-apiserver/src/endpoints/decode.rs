@@ -14,7 +14,7 @@ use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::{self, Decoded};
-use crate::registry::types::decode::{self, protobuf};
+use crate::registry::types::decode::{self, Text, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
 use crate::registry::types::schema::resources::BUILTINS;
 
@@ -34,6 +34,8 @@ pub(crate) struct Sent<'a> {
     pub(crate) object: Object,
     /// Its JSON text, for what the object no longer shows; empty where there is none.
     pub(crate) text: Cow<'a, [u8]>,
+    /// Set if the text has a key twice in some object.
+    pub(crate) repeats_key: bool,
     /// Duplicate keys of a YAML body, as strict decoding refuses them.
     yaml_error: Option<String>,
     /// The same as warnings.
@@ -46,9 +48,11 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => {
             let text = Cow::Borrowed(&*call.body);
+            let (object, repeats_key) = decode::parse(&text, kind)?;
             Ok(Sent {
-                object: decode::parse(&text, kind)?,
+                object,
                 text,
+                repeats_key,
                 ..Sent::default()
             })
         }
@@ -56,9 +60,11 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
             let parsed = yaml::parse(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
             let yaml_error = parsed.strict_error();
             let text = Cow::Owned(serde_json::to_vec(&parsed.value).unwrap_or_default());
+            let (object, repeats_key) = decode::parse(&text, kind)?;
             Ok(Sent {
-                object: decode::parse(&text, kind)?,
+                object,
                 text,
+                repeats_key,
                 yaml_error,
                 yaml_warnings: parsed.duplicates,
             })
@@ -78,16 +84,21 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
     let Sent {
         object,
         text,
+        repeats_key,
         yaml_error,
         yaml_warnings,
     } = sent(row, call)?;
+    let text = Text {
+        raw: &text,
+        repeats_key,
+    };
     if let (FieldValidation::Strict, Some(error)) = (validation, yaml_error) {
         let (kind, version) = (&row.info.kind, &row.info.version);
         return Err(Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {error}"
         )));
     }
-    let mut decoded = body::read(row, object, &text, validation)?;
+    let mut decoded = body::read(row, object, text, validation)?;
     if validation != FieldValidation::Ignore {
         decoded.warnings.splice(0..0, yaml_warnings);
     }

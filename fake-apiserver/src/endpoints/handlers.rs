@@ -18,6 +18,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 use crate::registry::subresources;
+use crate::registry::types::decode::Text;
 use crate::registry::write::{Answer, WriteRequest, Written};
 
 /// Answers a request for a resource.
@@ -234,7 +235,10 @@ async fn other_subresource(
         query: &call.query,
         patch,
         object: sent.object,
-        raw: &sent.text,
+        text: Text {
+            raw: &sent.text,
+            repeats_key: sent.repeats_key,
+        },
         warnings: &call.warnings,
         user_agent: call.user_agent(),
         user: &call.user,

@@ -50,10 +50,23 @@ impl Registry {
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
-        let repeated = metadata::dedupe_owner_references(&mut object, true);
-        request.warnings.extend(repeated);
-        request.row.settle(&mut object);
+        self.complete_admitted(request, &mut object);
         self.create_mutated(request, object).await
+    }
+
+    /// Brings an object that admission may have changed to the form of all others.
+    pub(super) fn complete_admitted(&self, request: &WriteRequest<'_>, object: &mut Object) {
+        let repeated = metadata::dedupe_owner_references(object, true);
+        request.warnings.extend(repeated);
+        // The server's own plugins write nothing empty.
+        if self.may_be_changed(request.row) {
+            request.row.settle(object);
+        } else {
+            debug_assert!(
+                request.row.is_settled(object),
+                "plugins of the server settle what they write"
+            );
+        }
     }
 
     /// Prepares, validates and stores a new object after the mutating phase of admission.
@@ -84,7 +97,7 @@ impl Registry {
             self.check_write(request, Operation::Create, &mut object, None).await?;
             let key = codec::key_of(&object);
             self.convert_to_store(row, &object).await?;
-            let body = codec::encode(row, &object)?;
+            let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
             if request.options.dry_run {
                 if let Some(existing) = self.store.get(&row.storage, &key) {
                     return Err(self.exists(request, &object, &existing));
@@ -108,7 +121,9 @@ impl Registry {
             tries -= 1;
             match self.insert(row, key, body) {
                 Ok(stored) => {
-                    self.recent.keep(row, &stored, object);
+                    if !has_fraction {
+                        self.recent.keep(row, &stored, object);
+                    }
                     let written = Written {
                         answer: Answer::Stored(stored),
                         code: 201,

@@ -218,7 +218,7 @@ impl Registry {
         };
         let (before, mut next) = (codec::decode(row, stored), next.clone());
         managed_fields::track_update(&types, Some(&before), &mut next, &manager);
-        let Ok(body) = codec::encode(row, &next) else {
+        let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
             return false;
         };
         body.bytes != stored.body.bytes && self.replace_own(row, stored, body)

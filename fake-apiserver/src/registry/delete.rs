@@ -250,7 +250,7 @@ impl Registry {
 /// A marked object for storage. Only its metadata has changed: where a webhook converts, it need not be asked.
 fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::storage::Body, Status> {
     let Some((resource, _)) = row.conversion_on_read() else {
-        return codec::encode(row, object);
+        return Ok(codec::encode(row, object)?.body);
     };
     let mut in_storage = codec::decode_as_stored(row, stored);
     let mut meta = object.metadata().cloned().unwrap_or_default();
@@ -261,7 +261,7 @@ fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::s
     }
     in_storage.insert("metadata".into(), meta.into());
     let storage_row = row.of_version(&resource.storage);
-    codec::encode(storage_row.as_ref().unwrap_or(row), &in_storage)
+    Ok(codec::encode(storage_row.as_ref().unwrap_or(row), &in_storage)?.body)
 }
 
 enum Grace {

@@ -135,6 +135,7 @@ impl Registry {
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
         object.metadata_mut().remove("resourceVersion");
+        row.settle(&mut object);
         self.admit_and_create(request, object).await
     }
 }

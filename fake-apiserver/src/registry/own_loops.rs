@@ -210,7 +210,7 @@ impl Registry {
 
     /// Stores the object, unless it has changed meanwhile: that write updates the conditions itself.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
-        if let Ok(body) = codec::encode(row, next) {
+        if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
             self.replace_own(row, stored, body);
         }
     }

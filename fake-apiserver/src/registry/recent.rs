@@ -4,8 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
-
 use super::scheme::Row;
 use super::scheme::codec;
 use crate::api::object::Object;
@@ -32,10 +30,11 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an object in the version of `row`, which has just been stored.
+    /// Keeps an object in the version of `row`, which has just been stored and is the same when it is read back: a
+    /// number with a fraction may change when it is printed and read.
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
-        if !row.is_as_stored || bytes > BYTES_MAX || object.values().any(has_float) {
+        if !row.is_as_stored || bytes > BYTES_MAX {
             return;
         }
         row.name_kind(&mut object);
@@ -80,20 +79,10 @@ impl Recent {
     }
 }
 
-/// Returns `true` if the value holds a number that may change when it is printed and read.
-fn has_float(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => number.is_f64(),
-        Value::Array(items) => items.iter().any(has_float),
-        Value::Object(map) => map.values().any(has_float),
-        Value::Null | Value::Bool(_) | Value::String(_) => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::registry::scheme::Scheme;
@@ -109,7 +98,7 @@ mod tests {
     }
 
     fn stored(row: &Row, object: &Object, revision: u64) -> Arc<Stored> {
-        let body = codec::encode(row, object).expect("a small object");
+        let body = codec::encode(row, object).expect("a small object").body;
         let key = codec::key_of(object);
         Arc::new(Stored { key, revision, body })
     }
@@ -119,13 +108,15 @@ mod tests {
 
         #[test]
         fn kept_objects_equal_read_ones(
-            text in ".{0,8}", whole in any::<i64>(), float in any::<f64>(), has_float in any::<bool>(),
+            text in ".{0,8}", whole in any::<i64>(), float in any::<f64>(), is_float in any::<bool>(),
         ) {
             let (row, recent) = (row(), Recent::default());
-            let number = if has_float { json!(float) } else { json!(whole) };
+            let number = if is_float { json!(float) } else { json!(whole) };
             let object = object(json!({"text": text, "list": [number, null, {}]}));
             let stored = stored(&row, &object, 7);
-            recent.keep(&row, &stored, object);
+            if !codec::encode(&row, &object).expect("a small object").has_fraction {
+                recent.keep(&row, &stored, object);
+            }
             prop_assert_eq!(recent.take(&row, &stored), codec::decode(&row, &stored));
         }
     }

@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
+
 use super::admission::attributes::{Attributes, kind_named};
 use super::kinds::metadata;
 use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
+use super::types::decode::Text;
 use super::write::{Answer, Conditions, WriteRequest, Written, refuse};
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
@@ -175,7 +178,7 @@ impl Registry {
 
         managed_fields::restore_times(&old, &mut object);
         self.convert_to_store(row, &object).await?;
-        let body = codec::encode(row, &object)?;
+        let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {
@@ -191,7 +194,9 @@ impl Registry {
                 Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => return Ok(None),
             }
         };
-        self.recent.keep(row, &stored, object);
+        if !has_fraction {
+            self.recent.keep(row, &stored, object);
+        }
         Ok(Some(Written::updated(Answer::Stored(stored))))
     }
 
@@ -216,9 +221,7 @@ impl Registry {
         let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
-        let repeated = metadata::dedupe_owner_references(&mut object, true);
-        request.warnings.extend(repeated);
-        request.row.settle(&mut object);
+        self.complete_admitted(request, &mut object);
         Ok((object, attributes.old.take().unwrap_or_default()))
     }
 
@@ -243,7 +246,7 @@ impl Registry {
     /// manifest, which has never been stored, gets what a new object gets.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
-        let Decoded { mut object, .. } = body::read(row, object, &[], FieldValidation::Ignore)?;
+        let Decoded { mut object, .. } = body::read(row, object, Text::default(), FieldValidation::Ignore)?;
         row.settle(&mut object);
         row.to_storage(&mut object);
         if is_manifest {
@@ -260,7 +263,7 @@ impl Registry {
         metadata::complete(&mut object, row.strategy(), &self.entropy);
         let key = codec::key_of(&object);
         for _ in 0..TRIES {
-            let body = codec::encode(row, &object)?;
+            let body = codec::encode(row, &object)?.body;
             let stored = match self.store.get(&row.storage, &key) {
                 Some(old) => self.replace(row, &old, body),
                 None => self.insert(row, key.clone(), body),
@@ -319,11 +322,13 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
     let row = request.row;
     match request.info.subresource.as_str() {
         "status" if !row.is_custom() => {
-            object.retain(|field, _| matches!(field.as_str(), "metadata" | "status"));
+            object.retain(|field, _| matches!(field.as_str(), "metadata" | "status") || old.contains_key(field));
             let kept = old
                 .iter()
                 .filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"));
-            object.extend(kept.map(|(field, value)| (field.clone(), value.clone())));
+            for (field, value) in kept {
+                restore_field(object, field, Some(value));
+            }
             for path in row.unowned_paths("status") {
                 let ["metadata", field] = path else { continue };
                 let kept = old.metadata().and_then(|meta| meta.get(*field)).cloned();
@@ -333,10 +338,17 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
             }
         }
         "" if row.info.subresource("status").is_some() => {
-            object.remove("status");
-            object.extend(old.get("status").map(|it| ("status".to_owned(), it.clone())));
+            restore_field(object, "status", old.get("status"));
         }
         _ => {}
+    }
+}
+
+/// Gives a field the value it had. Most writes carry it already, and comparing is cheaper than copying.
+fn restore_field(object: &mut Object, field: &str, value: Option<&Value>) {
+    if object.get(field) != value {
+        object.remove(field);
+        object.extend(value.map(|it| (field.to_owned(), it.clone())));
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 
 use base64::Engine;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::errors;
 use super::resolve::{self, Resolved, resolve};
 use crate::api::nesting;
+use crate::api::read::read;
 
 /// Values that anchors and aliases may copy in one document.
 const COPIED_VALUES_MAX: usize = 200_000;
@@ -45,17 +44,25 @@ impl Parsed {
 /// The first document of a request's body; nothing is `null`. The error begins with `yaml: `.
 pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
     // Most YAML bodies are JSON: clients write an apply patch so.
-    if body.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{') {
-        let mut json = serde_json::Deserializer::from_slice(body);
-        if let Ok(value) = PlainJson.deserialize(&mut json)
-            && json.end().is_ok()
-        {
-            let duplicates = Vec::new();
-            return Ok(Parsed { value, duplicates });
-        }
+    if let Some(value) = plain_json(body) {
+        let duplicates = Vec::new();
+        return Ok(Parsed { value, duplicates });
     }
     let text = readable(body)?;
     Documents::new(text).next().unwrap_or_else(|| Ok(Parsed::default()))
+}
+
+/// The object that a body is if it is JSON. Of a key that stands twice the line has to be found.
+fn plain_json(body: &[u8]) -> Option<Value> {
+    if body.iter().find(|it| !it.is_ascii_whitespace()) != Some(&b'{') {
+        return None;
+    }
+    let json = read(std::str::from_utf8(body).ok()?)?;
+    match (json.repeats_key, json.has_fraction) {
+        (true, _) => None,
+        (false, true) => with_integers(json.value),
+        (false, false) => Some(json.value),
+    }
 }
 
 /// All documents of a file; empty ones are left out, and nothing follows the first error.
@@ -399,71 +406,23 @@ fn plain(text: &str) -> Result<Value, String> {
     }
 }
 
-/// JSON without duplicate keys, whose floats without a fraction become integers as they do on the way through YAML.
-struct PlainJson;
-
-impl<'de> DeserializeSeed<'de> for PlainJson {
-    type Value = Value;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for PlainJson {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
-        Ok(Value::Bool(it))
-    }
-
-    fn visit_i64<E>(self, it: i64) -> Result<Value, E> {
-        Ok(it.into())
-    }
-
-    fn visit_u64<E>(self, it: u64) -> Result<Value, E> {
-        Ok(it.into())
-    }
-
-    fn visit_f64<E: Error>(self, it: f64) -> Result<Value, E> {
-        let number = resolve::number(it).ok_or_else(|| E::custom("not a number"))?;
-        Ok(Value::Number(number))
-    }
-
-    fn visit_str<E>(self, it: &str) -> Result<Value, E> {
-        Ok(Value::String(it.to_owned()))
-    }
-
-    fn visit_string<E>(self, it: String) -> Result<Value, E> {
-        Ok(Value::String(it))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(PlainJson)? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(PlainJson)?;
-            if map.insert(key, value).is_some() {
-                return Err(A::Error::custom("a key twice: its line has to be found"));
+/// Makes floats without a fraction integers, as they become on the way through YAML; `None` if a number is too large.
+fn with_integers(mut value: Value) -> Option<Value> {
+    match &mut value {
+        Value::Number(number) if number.is_f64() => *number = resolve::number(number.as_f64()?)?,
+        Value::Array(items) => {
+            for item in items {
+                *item = with_integers(item.take())?;
             }
         }
-        Ok(Value::Object(map))
+        Value::Object(map) => {
+            for field in map.values_mut() {
+                *field = with_integers(field.take())?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+    Some(value)
 }
 
 #[cfg(test)]

@@ -48,6 +48,12 @@ impl Registry {
         Ok(())
     }
 
+    /// Returns `true` if others than the server's own plugins may change objects of this kind.
+    pub(crate) fn may_be_changed(&self, row: &Row) -> bool {
+        let has_hooks = !self.admission.setup().hooks.mutating.is_empty();
+        !is_exempt(row) && (has_hooks || self.configured().has_mutation())
+    }
+
     async fn mutate_by_hook(&self, hook: &Hook, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         let answer = hook.call(attributes.review(self.entropy.uid())).await;
         attributes.warnings.extend(answer.warnings);

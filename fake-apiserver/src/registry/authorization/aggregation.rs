@@ -44,7 +44,9 @@ impl Registry {
             let Some(next) = self.aggregated(row, role, &roles) else {
                 continue;
             };
-            let Ok(body) = codec::encode(row, &next) else { continue };
+            let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
+                continue;
+            };
             // Whoever interferes comes by here himself.
             if self.replace_own(row, stored, body) {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

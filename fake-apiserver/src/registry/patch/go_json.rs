@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::api::field::quote;
 use crate::api::json::syntax_error;
 use crate::api::nesting;
+use crate::api::read::read;
 
 /// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
 #[cfg(test)]
@@ -19,6 +20,10 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
 pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     // Go reads invalid UTF-8 as replacement characters.
     let text = String::from_utf8_lossy(body);
+    if let Some(mut read) = read(&text).filter(|it| !it.repeats_key) {
+        read.value.sort_all_objects();
+        return Ok((read.value, Vec::new()));
+    }
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Reader {

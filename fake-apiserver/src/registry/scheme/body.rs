@@ -11,7 +11,7 @@ use crate::api::status::Status;
 use crate::registry::custom::decode as custom;
 use crate::registry::custom::definition::CustomVersion;
 use crate::registry::patch::{self, Patched};
-use crate::registry::types::decode::{self, Claim};
+use crate::registry::types::decode::{self, Claim, Text};
 use crate::registry::types::schema::builtin::Shape;
 
 /// A body that has been read.
@@ -23,11 +23,16 @@ pub(crate) struct Decoded {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The body of POST or PUT as an object of the row's kind. `raw` is its JSON text, for what a parsed value no longer
+/// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for what a parsed value no longer
 /// shows: repeated fields and the order of the others.
-pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldValidation) -> Result<Decoded, Status> {
+pub(crate) fn read(
+    row: &Row,
+    mut object: Object,
+    text: Text<'_>,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
     let warnings = match row.custom_version() {
-        Some(version) => read_custom(row, version, &mut object, raw, validation)?,
+        Some(version) => read_custom(row, version, &mut object, text, validation)?,
         None => {
             let info = &row.info;
             let wanted = decode::Wanted {
@@ -36,7 +41,7 @@ pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldV
                 kind: &info.kind,
                 shape: row.shape(),
             };
-            decode::decode(wanted, &mut object, raw, validation)?
+            decode::decode(wanted, &mut object, text, validation)?
         }
     };
     row.strategy().default(&mut object);
@@ -48,13 +53,13 @@ fn read_custom(
     row: &Row,
     version: &CustomVersion,
     object: &mut Object,
-    raw: &[u8],
+    text: Text<'_>,
     validation: FieldValidation,
 ) -> Result<Vec<String>, Status> {
-    custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
+    custom::check_named(object, &String::from_utf8_lossy(text.raw), version)?;
     let unknown = coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
     let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
-    let mut warnings: Vec<String> = decode::duplicate_fields(raw).iter().map(quoted).collect();
+    let mut warnings: Vec<String> = decode::duplicate_fields(text).iter().map(quoted).collect();
     warnings.extend(unknown);
     if validation == FieldValidation::Strict && !warnings.is_empty() {
         let why = format!("strict decoding error: {}", warnings.join(", "));

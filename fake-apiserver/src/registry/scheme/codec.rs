@@ -6,6 +6,8 @@ use serde_json::Value;
 use super::Row;
 use crate::api::nesting;
 use crate::api::object::Object;
+use crate::api::print::{Printer, write_number};
+use crate::api::read::read;
 use crate::api::status::Status;
 use crate::storage::{Body, Key, Revision, Stored};
 
@@ -17,18 +19,21 @@ pub(crate) fn key_of(object: &Object) -> Key {
     Key::new(object.namespace(), object.name())
 }
 
+/// An object as storage keeps it.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// For storage.
+    pub(crate) body: Body,
+    /// Set if the object may be another one when it is read back: it holds a number with a fraction.
+    pub(crate) has_fraction: bool,
+}
+
 /// Encodes an object of the storage version for storage; see [`Body`] for the form.
-pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
+pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let object = &*row.stored_form(object);
     let object = &*object.sorted();
-    let mut out = Vec::with_capacity(512);
-    let write = |out: &mut Vec<u8>, key: &str, value: &Value| {
-        // Writing JSON to memory cannot fail: keys are strings and numbers finite.
-        let _ = serde_json::to_writer(&mut *out, key);
-        out.push(b':');
-        let _ = serde_json::to_writer(&mut *out, value);
-        out.push(b',');
-    };
+    // The object itself and its metadata are open: the head opens them.
+    let mut out = Printer::new(2, 512);
     // People look for these first, and Go's struct begins with them.
     const FIRST: [&str; 3] = ["name", "namespace", "uid"];
     let is_first = |key: &str| !row.is_custom() && FIRST.contains(&key);
@@ -41,26 +46,26 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     };
     for (key, value) in FIRST.iter().filter_map(|key| object.metadata()?.get_key_value(*key)) {
         if is_first(key) {
-            write(&mut out, key, value);
+            out.entry(key, value);
         }
     }
     for (key, value) in metadata().filter(|(key, _)| !is_first(key)) {
         match value.as_array() {
-            Some(entries) if key == "managedFields" && !row.is_custom() => write_managed_fields(entries, &mut out),
-            Some(_) | None => write(&mut out, key, value),
+            Some(entries) if key == "managedFields" && !row.is_custom() => print_managed_fields(entries, &mut out),
+            Some(_) | None => out.entry(key, value),
         }
     }
-    close(&mut out);
+    out.close(b'}');
     let metadata_len = out.len();
-    out.push(b',');
+    out.comma();
     for (key, value) in object
         .iter()
         .filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"))
     {
-        write(&mut out, key, value);
+        out.entry(key, value);
     }
-    close(&mut out);
-    if nesting::may_exceed(&out) && !nesting::is_readable(object) {
+    out.close(b'}');
+    if out.deepest() > nesting::MAX && !nesting::is_readable(object) {
         return Err(Status::bad_request(format!(
             "{} nests deeper than {} levels: {}",
             row.info.kind,
@@ -73,9 +78,11 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     }
     let pair = |(key, value): (&str, &str)| (key.into(), value.into());
     let fields = row.strategy().selectable_fields(object);
-    out.shrink_to_fit();
-    Ok(Body {
-        bytes: Bytes::from(out),
+    let has_fraction = out.has_fraction();
+    let mut bytes = out.into_bytes();
+    bytes.shrink_to_fit();
+    let body = Body {
+        bytes: Bytes::from(bytes),
         metadata_len,
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
@@ -83,12 +90,13 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
             .into_iter()
             .map(|(label, value)| (label.as_ref().into(), value.into()))
             .collect(),
-    })
+    };
+    Ok(Encoded { body, has_fraction })
 }
 
 /// The field owners of a built-in object, in the order of Go's struct: where one writer's entry ends and the next
 /// begins is hard enough to see.
-fn write_managed_fields(entries: &[Value], out: &mut Vec<u8>) {
+fn print_managed_fields(entries: &[Value], out: &mut Printer) {
     const ORDER: [&str; 7] = [
         "manager",
         "operation",
@@ -98,29 +106,18 @@ fn write_managed_fields(entries: &[Value], out: &mut Vec<u8>) {
         "fieldsV1",
         "subresource",
     ];
-    out.extend_from_slice(b"\"managedFields\":[");
-    for (index, entry) in entries.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.push(b'{');
+    out.key("managedFields");
+    out.open(b'[');
+    for entry in entries {
+        out.open(b'{');
         for (key, value) in ORDER.iter().filter_map(|key| Some((key, entry.get(key)?))) {
-            let _ = serde_json::to_writer(&mut *out, key);
-            out.push(b':');
-            let _ = serde_json::to_writer(&mut *out, value);
-            out.push(b',');
+            out.entry(key, value);
         }
-        close(out);
+        out.close(b'}');
+        out.comma();
     }
-    out.extend_from_slice(b"],");
-}
-
-/// Ends an object, taking back the last comma.
-fn close(out: &mut Vec<u8>) {
-    match out.last_mut() {
-        Some(last) if *last == b',' => *last = b'}',
-        _ => out.push(b'}'),
-    }
+    out.close(b']');
+    out.comma();
 }
 
 /// Decodes a stored object into the version of `row`, with kind, apiVersion and resourceVersion.
@@ -132,9 +129,11 @@ pub(crate) fn decode(row: &Row, stored: &Stored) -> Object {
 pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);
-    // One check of the whole text is faster than one of each string in it.
     let text = std::str::from_utf8(&text).expect("JSON is written as UTF-8");
-    let mut object = Object(serde_json::from_str(text).expect("what is encoded can be read"));
+    let mut object = match read(text).map(|it| it.value) {
+        Some(Value::Object(map)) => Object(map),
+        _ => Object(serde_json::from_str(text).expect("what is encoded can be read")),
+    };
     row.restore(&mut object);
     object.sort();
     object
@@ -182,7 +181,7 @@ pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> R
         out.extend_from_slice(version.as_bytes());
         out.extend_from_slice(b"\",");
     }
-    out.extend_from_slice(&encode(row, object)?.bytes);
+    out.extend_from_slice(&encode(row, object)?.body.bytes);
     Ok(())
 }
 
@@ -201,19 +200,4 @@ fn write_revision(revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"resourceVersion\":\"");
     write_number(revision, out);
     out.extend_from_slice(b"\",");
-}
-
-/// Writes a number in decimal.
-pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }

@@ -35,7 +35,7 @@ pub(crate) struct SubresourceRequest<'a> {
     /// The body of POST, PUT and apply; empty for other requests.
     pub(crate) object: Object,
     /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
-    pub(crate) raw: &'a [u8],
+    pub(crate) text: decode::Text<'a>,
     /// Records the warnings for the client.
     pub(crate) warnings: &'a Warnings,
     /// `User-Agent`
@@ -89,7 +89,7 @@ impl SubresourceRequest<'_> {
 
     /// The body as a built-in object of a kind that is not the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
-        let warnings = decode::decode(wanted, &mut object, self.raw, options.field_validation)?;
+        let warnings = decode::decode(wanted, &mut object, self.text, options.field_validation)?;
         Ok(Decoded { object, warnings })
     }
 }
@@ -125,10 +125,10 @@ impl Registry {
         let write = request.write(&options);
         match request.patch {
             Some(PatchKind::Apply) => self.apply(&write, &request.object).await,
-            Some(kind) => self.patch(&write, kind, request.raw).await,
+            Some(kind) => self.patch(&write, kind, request.text.raw).await,
             None => {
                 let object = request.object.clone();
-                let decoded = body::read(request.row, object, request.raw, options.field_validation)?;
+                let decoded = body::read(request.row, object, request.text, options.field_validation)?;
                 self.update(&write, decoded).await
             }
         }

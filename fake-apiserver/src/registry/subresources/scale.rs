@@ -211,7 +211,7 @@ impl Scaled<'_> {
     }
 
     fn patched(&self, live: &Object, kind: PatchKind) -> Result<Decoded, Status> {
-        let raw = self.request.raw;
+        let raw = self.request.text.raw;
         let make = || {
             let document = Value::Object(live.0.clone());
             match kind {

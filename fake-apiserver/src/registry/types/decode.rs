@@ -12,6 +12,7 @@ use super::schema::builtin::{Shape, is_unserved, shape_of};
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
+use crate::api::read::{Read, read};
 use crate::api::status::Status;
 
 pub(crate) use scan::duplicate_fields;
@@ -38,24 +39,41 @@ impl Wanted<'_> {
     }
 }
 
-/// Reads a JSON body that must be an object. The refusal is that of a body whose kind cannot be found out (rule A15).
-pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
-    // One check of the whole text is faster than one of each string in it.
-    let parsed = match std::str::from_utf8(raw) {
-        Ok(text) => serde_json::from_str(text),
-        Err(_) => serde_json::from_slice(raw),
+/// Text of a body, for what the object that was read from it no longer shows; empty where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Text<'a> {
+    /// The JSON.
+    pub(crate) raw: &'a [u8],
+    /// Set if some object in it has a key twice.
+    pub(crate) repeats_key: bool,
+}
+
+/// Reads a JSON body that must be an object; answers with it whether some key stands twice. The refusal is that of a
+/// body whose kind cannot be found out (rule A15).
+pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
+    let read = std::str::from_utf8(raw).ok().and_then(read);
+    let parsed = match read {
+        Some(read) => Ok(read),
+        None => serde_json::from_slice(raw).map(|value| Read {
+            levels: nesting::levels(&value),
+            value,
+            repeats_key: true,
+            has_fraction: true,
+        }),
     };
-    let parsed = parsed.map(|mut value: Value| {
-        value.sort_all_objects();
-        value
+    let parsed = parsed.map(|mut read| {
+        read.value.sort_all_objects();
+        read
     });
     match parsed {
-        Ok(value) if nesting::may_exceed(raw) && nesting::levels_of_object(&value) > nesting::MAX => {
+        Ok(Read { value, levels, .. }) if levels > nesting::MAX && nesting::levels_of_object(&value) > nesting::MAX => {
             Err(unreadable(nesting::EXCEEDED, raw, kind))
         }
-        Ok(Value::Object(map)) => Ok(Object(map)),
-        Ok(Value::Null) => Ok(Object::default()),
-        Ok(other) => Err(unrecognized(&no_object(&other), raw, kind)),
+        Ok(Read { value, repeats_key, .. }) => match value {
+            Value::Object(map) => Ok((Object(map), repeats_key)),
+            Value::Null => Ok((Object::default(), repeats_key)),
+            other => Err(unrecognized(&no_object(&other), raw, kind)),
+        },
         Err(error) => {
             let text = match crate::api::json::syntax_error(raw) {
                 Some(text) => text,
@@ -112,15 +130,15 @@ fn scheme_of(group: &str) -> &'static str {
 
 /// Decodes the body of a create or update into a built-in kind; the result names that kind.
 ///
-/// `raw` is the JSON it was parsed from, for duplicate keys and for the order of errors; empty where there is none.
+/// `text` is the JSON it was parsed from, for duplicate keys and for the order of errors.
 /// Answers the warnings (rule L1).
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
-    raw: &[u8],
+    text: Text<'_>,
     strictness: FieldValidation,
 ) -> Result<Vec<String>, Status> {
-    let (kind, api_version) = kind_of(object).map_err(|why| unrecognized(&why, raw, wanted.kind))?;
+    let (kind, api_version) = kind_of(object).map_err(|why| unrecognized(&why, text.raw, wanted.kind))?;
     let kind = if kind.is_empty() { wanted.kind } else { kind }.to_owned();
     let api_version = match api_version {
         "" | "/" => wanted.api_version(),
@@ -144,7 +162,7 @@ pub(crate) fn decode(
             wanted.api_version()
         )));
     };
-    let errors = convert_strictly(shape, object, Document::Sent(raw), strictness).map_err(|error| refuse(&error))?;
+    let errors = convert_strictly(shape, object, Document::Sent(text), strictness).map_err(|error| refuse(&error))?;
     if strictness == FieldValidation::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
@@ -237,8 +255,8 @@ impl Claim {
 /// Source of an object, for facts that a parsed value no longer shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Document<'a> {
-    /// A JSON text; empty where there is none.
-    Sent(&'a [u8]),
+    /// A JSON text.
+    Sent(Text<'a>),
     /// Nothing but the value itself, which has no key twice. Printed where that is asked for.
     Made(&'a dyn Fn() -> String),
 }
@@ -267,8 +285,8 @@ pub(crate) fn convert_strictly(
     }
     // The order of several errors, and whether a duplicate counts, is only to be seen in the document.
     match document {
-        Document::Sent(raw) if !raw.is_empty() && (unknown.len() > 1 || scan::may_have_duplicates(raw)) => {
-            return Ok(scan::strict_errors(raw, shape));
+        Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
+            return Ok(scan::strict_errors(text.raw, shape));
         }
         Document::Made(text) if unknown.len() > 1 => return Ok(scan::strict_errors(text().as_bytes(), shape)),
         Document::Sent(_) | Document::Made(_) => {}

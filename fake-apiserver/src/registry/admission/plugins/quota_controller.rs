@@ -225,7 +225,7 @@ impl Counted {
             return;
         }
         next.insert("status".into(), status);
-        if let Ok(body) = codec::encode(row, &next) {
+        if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
             // Whoever was faster counts himself.
             let _ = registry.replace_own(row, &stored, body);
         }

@@ -5,19 +5,20 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::Text;
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
 /// The server collects no more strict errors than these.
 const MOST_ERRORS: usize = 100;
 
-/// The paths of the keys that stand more than once in their object, in the order of the document. Cheap where there
-/// are none; bytes that are no JSON have none.
-pub(crate) fn duplicate_fields(raw: &[u8]) -> Vec<String> {
-    if !may_have_duplicates(raw) {
+/// The paths of the keys that stand more than once in their object, in the order of the document. Bytes that are no
+/// JSON have none.
+pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
+    if !text.repeats_key {
         return Vec::new();
     }
     let mut walk = Walk::default();
-    if let Ok(node) = serde_json::from_slice::<Node>(raw) {
+    if let Ok(node) = serde_json::from_slice::<Node>(text.raw) {
         walk.untyped(&node);
     }
     walk.errors
@@ -35,82 +36,6 @@ pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
         walk.typed(&node, shape);
     }
     walk.errors
-}
-
-/// Returns `true` if some object may have a key twice. Keys
-/// with escapes that have another spelling count as such.
-pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
-    // The keys of the objects that are open, the innermost last, and where each object's begin; lists have no place.
-    let mut keys: Vec<&[u8]> = Vec::new();
-    let mut open: Vec<Option<usize>> = Vec::new();
-    let mut key_next = false;
-    let mut at = 0;
-    while let Some(&byte) = raw.get(at) {
-        at += 1;
-        match byte {
-            b'{' => {
-                open.push(Some(keys.len()));
-                key_next = true;
-            }
-            b'[' => {
-                open.push(None);
-                key_next = false;
-            }
-            b'}' | b']' => {
-                if let Some(Some(start)) = open.pop() {
-                    if has_twice(&mut keys[start..]) {
-                        return true;
-                    }
-                    keys.truncate(start);
-                }
-                key_next = false;
-            }
-            b',' => key_next = matches!(open.last(), Some(Some(_))),
-            b'"' => {
-                let len = string_len(&raw[at..]);
-                if key_next {
-                    if may_be_respelled(&raw[at..at + len]) {
-                        return true;
-                    }
-                    keys.push(&raw[at..at + len]);
-                    key_next = false;
-                }
-                at += len + 1;
-            }
-            _ => {}
-        }
-    }
-    false
-}
-
-/// The length of a string up to its closing quote.
-fn string_len(raw: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(step) = raw
-        .get(at..)
-        .and_then(|rest| rest.iter().position(|&byte| byte == b'"' || byte == b'\\'))
-    {
-        at += step;
-        if raw[at] == b'"' {
-            return at;
-        }
-        at += 2;
-    }
-    raw.len()
-}
-
-/// Returns `true` if other bytes can stand for the same key. `\"` and its like can be spelled otherwise only by `\u`,
-/// which makes the other key the suspect; `\/` is a plain slash, too.
-fn may_be_respelled(key: &[u8]) -> bool {
-    key.contains(&b'\\') && key.windows(2).any(|pair| matches!(pair, br"\u" | br"\/"))
-}
-
-fn has_twice(keys: &mut [&[u8]]) -> bool {
-    if keys.len() > 8 {
-        keys.sort_unstable();
-        return keys.windows(2).any(|pair| pair[0] == pair[1]);
-    }
-    keys.iter().enumerate().any(|(at, key)| keys[..at].contains(key))
 }
 
 /// A JSON document with its order and its duplicates.

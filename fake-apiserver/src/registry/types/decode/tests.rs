@@ -26,9 +26,16 @@ const DEPLOYMENT: Wanted<'static> = Wanted {
 };
 
 fn body(wanted: Wanted<'_>, raw: &str, strictness: FieldValidation) -> Result<(Value, Vec<String>), Status> {
-    let mut object = parse(raw.as_bytes(), wanted.kind)?;
-    let warnings = decode(wanted, &mut object, raw.as_bytes(), strictness)?;
+    let (mut object, repeats_key) = parse(raw.as_bytes(), wanted.kind)?;
+    let raw = raw.as_bytes();
+    let warnings = decode(wanted, &mut object, Text { raw, repeats_key }, strictness)?;
     Ok((Value::Object(object.0), warnings))
+}
+
+fn duplicates(raw: &str) -> Vec<String> {
+    let repeats_key = parse(raw.as_bytes(), "").is_ok_and(|(_, repeats_key)| repeats_key);
+    let raw = raw.as_bytes();
+    duplicate_fields(Text { raw, repeats_key })
 }
 
 fn refusal(wanted: Wanted<'_>, raw: &str) -> String {
@@ -151,7 +158,7 @@ fn l2_strict_errors_come_in_the_order_of_the_document() {
 #[case(r#"{"k\"":1,"k\u0022":1}"#, &["k\""])]
 #[case(r#"{"a\/b":1,"a/b":1}"#, &["a/b"])]
 fn a_key_is_repeated_however_it_is_spelled(#[case] raw: &str, #[case] repeated: &[&str]) {
-    assert_eq!(super::duplicate_fields(raw.as_bytes()), repeated);
+    assert_eq!(duplicates(raw), repeated);
 }
 
 #[test]
@@ -179,17 +186,14 @@ fn l1_one_unknown_field_needs_no_second_look() {
 #[case(r#"{"a":"b\"","b":"a","c":"{\"a\":1,\"a\":2}"}"#, &[])]
 #[case(r#"{"a"#, &[])]
 fn l1_duplicates_are_found_in_raw_bytes(#[case] raw: &str, #[case] expected: &[&str]) {
-    assert_eq!(duplicate_fields(raw.as_bytes()), expected);
+    assert_eq!(duplicates(raw), expected);
 }
 
 #[test]
 fn l1_duplicates_among_many_keys() {
     let keys = |n: usize| (0..n).map(|i| format!("\"k{i}\":1,")).collect::<String>();
-    assert!(duplicate_fields(format!("{{{}\"z\":1}}", keys(100)).as_bytes()).is_empty());
-    assert_eq!(
-        duplicate_fields(format!("{{{}\"k7\":1}}", keys(100)).as_bytes()),
-        ["k7"]
-    );
+    assert!(duplicates(&format!("{{{}\"z\":1}}", keys(100))).is_empty());
+    assert_eq!(duplicates(&format!("{{{}\"k7\":1}}", keys(100))), ["k7"]);
 }
 
 #[test]

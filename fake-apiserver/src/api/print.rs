@@ -1,0 +1,201 @@
+//! `Printer`: JSON values as text, with what is only to be learned by walking through them: depth and fractions.
+
+use serde_json::{Number, Value};
+
+/// Writes values byte for byte as serde_json does.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    out: Vec<u8>,
+    level: usize,
+    deepest: usize,
+    has_fraction: bool,
+}
+
+impl Printer {
+    /// A printer of something that lies so many levels deep.
+    pub(crate) fn new(level: usize, capacity: usize) -> Self {
+        Self {
+            out: Vec::with_capacity(capacity),
+            level,
+            deepest: level,
+            has_fraction: false,
+        }
+    }
+
+    /// Writes a value.
+    pub(crate) fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.out.extend_from_slice(b"null"),
+            Value::Bool(true) => self.out.extend_from_slice(b"true"),
+            Value::Bool(false) => self.out.extend_from_slice(b"false"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                self.open(b'[');
+                for item in items {
+                    self.value(item);
+                    self.out.push(b',');
+                }
+                self.close(b']');
+            }
+            Value::Object(map) => {
+                self.open(b'{');
+                for (key, value) in map {
+                    self.entry(key, value);
+                }
+                self.close(b'}');
+            }
+        }
+    }
+
+    /// Writes an entry of an object, with the comma behind it.
+    pub(crate) fn entry(&mut self, key: &str, value: &Value) {
+        self.key(key);
+        self.value(value);
+        self.out.push(b',');
+    }
+
+    /// Writes the key of an entry.
+    pub(crate) fn key(&mut self, key: &str) {
+        self.text(key);
+        self.out.push(b':');
+    }
+
+    /// Begins a list or an object.
+    pub(crate) fn open(&mut self, bracket: u8) {
+        self.level += 1;
+        self.deepest = self.deepest.max(self.level);
+        self.out.push(bracket);
+    }
+
+    /// Ends a list or an object, whose last item has left a comma.
+    pub(crate) fn close(&mut self, bracket: u8) {
+        self.level -= 1;
+        match self.out.last_mut() {
+            Some(last) if *last == b',' => *last = bracket,
+            _ => self.out.push(bracket),
+        }
+    }
+
+    /// Writes the comma behind an item.
+    pub(crate) fn comma(&mut self) {
+        self.out.push(b',');
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Returns the most levels that were open at a time.
+    pub(crate) fn deepest(&self) -> usize {
+        self.deepest
+    }
+
+    /// Returns `true` if there was a number that may change when it is printed and read.
+    pub(crate) fn has_fraction(&self) -> bool {
+        self.has_fraction
+    }
+
+    /// The bytes.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    fn number(&mut self, number: &Number) {
+        self.has_fraction |= number.is_f64();
+        match number.as_u64() {
+            Some(number) => write_number(number, &mut self.out),
+            // Writing JSON to memory cannot fail.
+            None => serde_json::to_writer(&mut self.out, number).unwrap_or_default(),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if is_plain(text.as_bytes()) {
+            self.out.reserve(text.len() + 2);
+            self.out.push(b'"');
+            self.out.extend_from_slice(text.as_bytes());
+            self.out.push(b'"');
+        } else {
+            // Writing JSON to memory cannot fail.
+            serde_json::to_writer(&mut self.out, text).unwrap_or_default();
+        }
+    }
+}
+
+/// Returns `true` if no byte has to be escaped. All are looked at: without a way out the compiler takes many at a time.
+fn is_plain(text: &[u8]) -> bool {
+    let is_escaped = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    !text.iter().fold(false, |found, byte| found | is_escaped(*byte))
+}
+
+/// Writes a number in decimal.
+pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::nesting;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let number = prop_oneof![
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(|it| json!(it)),
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            number,
+            any::<String>().prop_map(Value::from),
+            "[ -~\\n\"]{0,30}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 40, 6, |inner| {
+            let map = proptest::collection::btree_map(".{0,12}", inner.clone(), 0..6);
+            prop_oneof![
+                proptest::collection::vec(inner, 0..6).prop_map(Value::from),
+                map.prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn values_are_printed_as_serde_json_prints_them(value in value()) {
+            let mut printer = Printer::new(0, 0);
+            printer.value(&value);
+            prop_assert_eq!(printer.deepest(), nesting::levels(&value));
+            let text = String::from_utf8(printer.into_bytes()).unwrap();
+            prop_assert_eq!(text, value.to_string());
+        }
+    }
+
+    #[test]
+    fn numbers_with_a_fraction_are_noticed() {
+        let has_fraction = |value: Value| {
+            let mut printer = Printer::new(0, 0);
+            printer.value(&value);
+            printer.has_fraction()
+        };
+        assert!(has_fraction(json!([{"a": 1.5}])) && has_fraction(json!(-0.0)));
+        assert!(!has_fraction(json!([{"a": -7, "b": u64::MAX}, "1.5"])));
+    }
+}

@@ -1,0 +1,233 @@
+//! `read`: JSON text as a value, and what is learned on the way: keys that stand twice, depth and fractions.
+
+use serde_json::{Map, Number, Value};
+
+/// The most levels of lists and objects, as serde_json has it.
+const LEVELS_MAX: usize = 127;
+
+/// A value that was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// The value; of a key that stands twice the last one.
+    pub(crate) value: Value,
+    /// Set if some object has a key twice.
+    pub(crate) repeats_key: bool,
+    /// Levels of lists and objects.
+    pub(crate) levels: usize,
+    /// Set if some number is no integer.
+    pub(crate) has_fraction: bool,
+}
+
+/// Reads a text as serde_json reads it, only faster. `None` if that has to say why it cannot.
+pub(crate) fn read(text: &str) -> Option<Read> {
+    let mut reader = Reader {
+        text,
+        at: 0,
+        level: 0,
+        levels: 0,
+        repeats_key: false,
+        has_fraction: false,
+    };
+    let value = reader.value()?;
+    reader.peek().is_none().then_some(Read {
+        value,
+        repeats_key: reader.repeats_key,
+        levels: reader.levels,
+        has_fraction: reader.has_fraction,
+    })
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    /// The next byte.
+    at: usize,
+    level: usize,
+    levels: usize,
+    repeats_key: bool,
+    has_fraction: bool,
+}
+
+impl Reader<'_> {
+    /// The next byte behind white space.
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while matches!(bytes.get(self.at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
+            self.at += 1;
+        }
+        bytes.get(self.at).copied()
+    }
+
+    /// The same, and goes past it.
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        match self.next()? {
+            b'"' => self.string().map(Value::String),
+            b'{' => self.object(),
+            b'[' => self.list(),
+            b't' => self.literal("rue", Value::Bool(true)),
+            b'f' => self.literal("alse", Value::Bool(false)),
+            b'n' => self.literal("ull", Value::Null),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => None,
+        }
+    }
+
+    fn literal(&mut self, rest: &str, value: Value) -> Option<Value> {
+        let is_whole = self.text.as_bytes()[self.at..].starts_with(rest.as_bytes());
+        self.at += rest.len();
+        is_whole.then_some(value)
+    }
+
+    fn object(&mut self) -> Option<Value> {
+        self.enter()?;
+        let mut map = Map::new();
+        if self.peek()? == b'}' {
+            self.at += 1;
+        } else {
+            loop {
+                let key = (self.next()? == b'"').then(|| self.string())??;
+                let value = (self.next()? == b':').then(|| self.value())??;
+                self.repeats_key |= map.insert(key, value).is_some();
+                match self.next()? {
+                    b',' => {}
+                    b'}' => break,
+                    _ => return None,
+                }
+            }
+        }
+        self.level -= 1;
+        Some(Value::Object(map))
+    }
+
+    fn list(&mut self) -> Option<Value> {
+        self.enter()?;
+        let mut items = Vec::new();
+        if self.peek()? == b']' {
+            self.at += 1;
+        } else {
+            loop {
+                items.push(self.value()?);
+                match self.next()? {
+                    b',' => {}
+                    b']' => break,
+                    _ => return None,
+                }
+            }
+        }
+        self.level -= 1;
+        Some(Value::Array(items))
+    }
+
+    fn enter(&mut self) -> Option<()> {
+        self.level += 1;
+        self.levels = self.levels.max(self.level);
+        (self.level <= LEVELS_MAX).then_some(())
+    }
+
+    /// The string that has begun.
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        let mut has_escapes = false;
+        loop {
+            let rest = self.text.as_bytes().get(self.at..)?;
+            let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
+            let len = rest.iter().position(|byte| !is_plain(byte))?;
+            self.at += len + 1;
+            match rest[len] {
+                b'"' => break,
+                b'\\' => {
+                    has_escapes = true;
+                    self.at += 1;
+                }
+                _ => return None,
+            }
+        }
+        let end = self.at - 1;
+        match has_escapes {
+            false => self.text.get(start..end).map(str::to_owned),
+            true => serde_json::from_str(self.text.get(start - 1..=end)?).ok(),
+        }
+    }
+
+    /// The number whose first byte is behind.
+    fn number(&mut self) -> Option<Value> {
+        let start = self.at - 1;
+        let rest = &self.text.as_bytes()[self.at..];
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        self.at += rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+        let text = self.text.get(start..self.at)?;
+        let is_small = text.len() < 19 && !text.starts_with(['-', '0']) && text.bytes().all(|it| it.is_ascii_digit());
+        if is_small {
+            return text.parse::<u64>().ok().map(Value::from);
+        }
+        let number: Number = serde_json::from_str(text).ok()?;
+        self.has_fraction |= number.is_f64();
+        Some(Value::Number(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::api::nesting;
+
+    fn agrees(text: &str) {
+        let expected = serde_json::from_str::<Value>(text).ok();
+        let expected = expected.map(|value| (nesting::levels(&value), value));
+        assert_eq!(read(text).map(|it| (it.levels, it.value)), expected, "{text}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn texts_are_read_as_serde_json_reads_them(
+            text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
+        ) {
+            agrees(&text);
+        }
+    }
+
+    #[rstest]
+    #[case::nothing("")]
+    #[case::space("  \n")]
+    #[case::values(" { \"a\" : [ 1 , -2 , 0 , \"x\\\"y\\u00e9\\\\\" , true , false , null , { } , [ ] ] } ")]
+    #[case::numbers(
+        "[0, -0, 18446744073709551615, 18446744073709551616, -9223372036854775808, 1.50, 1e3, 100000000000000000]"
+    )]
+    #[case::leading_zeros("[01]")]
+    #[case::two_values("{} {}")]
+    #[case::control("\"a\u{1}b\"")]
+    #[case::surrogates("\"\\ud83d\\ude00\"")]
+    #[case::half_a_surrogate("\"\\ud83d\"")]
+    #[case::unfinished("{\"a\":\"b\\")]
+    #[case::trailing_comma("[1,]")]
+    fn a_text_is_read_as_serde_json_reads_it(#[case] text: &str) {
+        agrees(text);
+    }
+
+    #[test]
+    fn as_many_levels_as_serde_json_reads() {
+        for levels in [127, 128, 100_000] {
+            agrees(&format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
+        }
+    }
+
+    #[rstest]
+    #[case("[{\"a\":1},{\"a\":1}]", false, false)]
+    #[case("{\"a\":1,\"b\":1,\"a\":2}", true, false)]
+    #[case("{\"b\":{\"a\":1,\"\\u0061\":2}}", true, false)]
+    #[case("[{\"a\":1.0}]", false, true)]
+    fn repeated_keys_and_fractions_are_noticed(#[case] text: &str, #[case] repeats: bool, #[case] has_fraction: bool) {
+        let read = read(text).unwrap();
+        assert_eq!((read.repeats_key, read.has_fraction), (repeats, has_fraction));
+    }
+}
