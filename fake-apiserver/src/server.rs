@@ -485,12 +485,21 @@ impl Host for Endpoints {
     }
 }
 
-/// Answers a request to the control API, which only administrators and its own token may send.
+/// Answers a request to the control API, which only administrators and its own token may send. Its page has nothing of
+/// the server, and asks for the token.
 async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    if let Err(status) = endpoints.admit_master(&parts) {
+    let is_page = control::is_page(&parts);
+    let admitted = match is_page {
+        true => endpoints.check_arrival(&parts),
+        false => endpoints.admit_master(&parts),
+    };
+    if let Err(status) = admitted {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return control::refuse(code, &status.message);
+    }
+    if is_page {
+        return control::page(&parts);
     }
     let answered = control.oneshot(Request::from_parts(parts, body)).await;
     answered.unwrap_or_else(|never| match never {})

@@ -38,6 +38,17 @@ pub struct WorldDiff {
     pub changed: Vec<(String, Vec<String>)>,
 }
 
+/// Differences between two worlds, with the objects.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Objects only the second has, in the order of kinds and names.
+    pub(crate) added: Vec<Value>,
+    /// Objects only the first has.
+    pub(crate) removed: Vec<Value>,
+    /// Objects both have under one name, as the second has them, with the lines that tell how they differ.
+    pub(crate) changed: Vec<(Value, Vec<String>)>,
+}
+
 /// An object as it is stored, from [`ApiServer::stored_objects`].
 #[derive(Clone, Debug)]
 pub struct StoredObject {
@@ -81,6 +92,21 @@ impl StoredObject {
     /// set order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
+    }
+
+    /// `apiVersion` of the kind.
+    pub(crate) fn api_version(&self) -> String {
+        self.row.info.api_version()
+    }
+
+    /// Kind.
+    pub(crate) fn kind(&self) -> &str {
+        &self.row.info.kind
+    }
+
+    /// The stored form.
+    pub(crate) fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     /// The object, decoded.
@@ -236,6 +262,20 @@ impl ApiServer {
 
     /// Returns the differences between two states.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> WorldDiff {
+        let changes = self.changes(before, after);
+        WorldDiff {
+            added: changes.added,
+            removed: changes.removed,
+            changed: changes
+                .changed
+                .into_iter()
+                .map(|(it, lines)| (title(&it), lines))
+                .collect(),
+        }
+    }
+
+    /// The same with the changed objects as they are in the second state.
+    pub(crate) fn changes(&self, before: &Snapshot, after: &Snapshot) -> Changes {
         let by_id = |snapshot| -> BTreeMap<(String, String), Value> {
             let objects: Vec<Value> = self.objects(snapshot);
             objects
@@ -244,15 +284,15 @@ impl ApiServer {
                 .collect()
         };
         let (mut before, after) = (by_id(before), by_id(after));
-        let mut diff = WorldDiff::default();
+        let mut diff = Changes::default();
         for (id, new) in after {
             match before.remove(&id) {
                 None => diff.added.push(new),
                 Some(old) => {
                     let mut lines = Vec::new();
-                    compare("", Some(&bare(old)), Some(&bare(new)), &mut lines);
+                    compare("", Some(&bare(old)), Some(&bare(new.clone())), &mut lines);
                     if !lines.is_empty() {
-                        diff.changed.push((id.1, lines));
+                        diff.changed.push((new, lines));
                     }
                 }
             }

@@ -151,6 +151,8 @@ type Watch struct {
 	Namespace           string `json:"namespace"`
 	Delivered           uint64 `json:"delivered"`
 	LastResourceVersion uint64 `json:"lastResourceVersion"`
+	Behind              int    `json:"behind"`
+	IsSilent            bool   `json:"isSilent"`
 	IsHeld              bool   `json:"isHeld"`
 	Held                []any  `json:"held"`
 }
@@ -163,6 +165,7 @@ type Entry struct {
 
 // Journal is a page of the journal; Next is the position for the next request.
 type Journal struct {
+	First   uint64  `json:"first"`
 	Next    uint64  `json:"next"`
 	Total   uint64  `json:"total"`
 	Entries []Entry `json:"entries"`
@@ -221,6 +224,13 @@ func (s *Server) ReadJournal(since uint64) (journal Journal) {
 	return journal
 }
 
+// ReadEntry returns an entry of the journal with its "user" and its "answer".
+func (s *Server) ReadEntry(number uint64) (entry map[string]any) {
+	s.t.Helper()
+	s.ask("GET", fmt.Sprint("/journal/", number), nil, &entry)
+	return entry
+}
+
 // ClearJournal forgets the journal.
 func (s *Server) ClearJournal() { s.t.Helper(); s.ask("DELETE", "/journal", nil, nil) }
 
@@ -266,6 +276,13 @@ func (s *Server) TakeSnapshot() uint64 {
 	return answer.Snapshot
 }
 
+// ListSnapshots returns the kept "snapshots", and the newest "resourceVersion".
+func (s *Server) ListSnapshots() (states map[string]any) {
+	s.t.Helper()
+	s.ask("GET", "/snapshot", nil, &states)
+	return states
+}
+
 // Restore restores a state.
 func (s *Server) Restore(snapshot uint64) {
 	s.t.Helper()
@@ -284,6 +301,20 @@ func (s *Server) ReadWorld() (text string) {
 	s.t.Helper()
 	s.ask("GET", "/world", nil, &text)
 	return text
+}
+
+// ListObjects returns the kinds, names and owners of all objects.
+func (s *Server) ListObjects() (objects []map[string]any) {
+	s.t.Helper()
+	s.ask("GET", "/objects", nil, &objects)
+	return objects
+}
+
+// ReadObject returns the object with a uid.
+func (s *Server) ReadObject(uid string) (object map[string]any) {
+	s.t.Helper()
+	s.ask("GET", "/objects/"+uid, nil, &object)
+	return object
 }
 
 // LoadObjects stores objects as they are, status and uid included.

@@ -27,7 +27,7 @@ export interface Fault { id: number; fault: string; hits: number }
 
 export interface Watch {
   id: number; client: string; group: string; resource: string; namespace: string; delivered: number;
-  lastResourceVersion: number; isHeld: boolean;
+  lastResourceVersion: number; behind: number; isSilent: boolean; isHeld: boolean;
   held: { type: string; namespace: string; name: string; resourceVersion: number }[];
 }
 
@@ -37,7 +37,17 @@ export type WatchAction =
   | { release: number } | { fail: Failure } | { cutInside: number } | { duplicate: number }
   | { send: { type: string; object: object } };
 
-export interface Journal { next: number; total: number; entries: ({ request: any } | { event: any })[] }
+export interface Journal { first: number; next: number; total: number; entries: ({ request: any } | { event: any })[] }
+
+export interface Snapshots {
+  atMs: number; resourceVersion: number;
+  snapshots: { snapshot: number; atMs: number; resourceVersion: number; objects: number }[];
+}
+
+export interface ObjectSummary {
+  apiVersion: string; kind: string; namespace: string; name: string; uid: string; resourceVersion: number;
+  isTerminating: boolean; owners: { uid: string; kind: string; name: string }[];
+}
 
 export interface PodScript {
   startsAfterMs?: number; readyAfterMs?: number; neverReady?: boolean; runsForMs?: number; runsForever?: boolean;
@@ -68,6 +78,7 @@ export class Server {
   listWatches(): Promise<Watch[]>;
   actOnWatches(on: Filter, action: WatchAction): Promise<number>;
   readJournal(since?: number): Promise<Journal>;
+  readEntry(number: number): Promise<{ entry: { request: any } | { event: any }; user: string; answer: string }>;
   clearJournal(): Promise<void>;
   setReplica(client: string, sees: 'everything' | 'nothingMore' | { asFarAs: number } | { behind: number }):
     Promise<{ sees: number | null; newest: number }>;
@@ -77,9 +88,12 @@ export class Server {
   compact(): Promise<number>;
   restart(options?: { log?: 'kept' | 'lost'; downMs?: number }): Promise<void>;
   takeSnapshot(): Promise<number>;
+  listSnapshots(): Promise<Snapshots>;
   restore(snapshot: number): Promise<number>;
   diff(snapshot: number): Promise<string>;
   readWorld(): Promise<string>;
+  listObjects(): Promise<ObjectSummary[]>;
+  readObject(uid: string): Promise<any>;
   loadObjects(objects: object | object[] | string): Promise<number>;
   applyEvent(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: object): Promise<number>;
 }

@@ -144,6 +144,10 @@ export class Server {
     return this.#ask('GET', `/journal?since=${since}`);
   }
 
+  readEntry(number) {
+    return this.#ask('GET', `/journal/${number}`);
+  }
+
   async clearJournal() {
     await this.#ask('DELETE', '/journal');
   }
@@ -176,6 +180,10 @@ export class Server {
     return (await this.#ask('POST', '/snapshot')).snapshot;
   }
 
+  listSnapshots() {
+    return this.#ask('GET', '/snapshot');
+  }
+
   async restore(snapshot) {
     return (await this.#ask('POST', '/restore', { snapshot })).resourceVersion;
   }
@@ -186,6 +194,14 @@ export class Server {
 
   readWorld() {
     return this.#ask('GET', '/world');
+  }
+
+  listObjects() {
+    return this.#ask('GET', '/objects');
+  }
+
+  readObject(uid) {
+    return this.#ask('GET', `/objects/${encodeURIComponent(uid)}`);
   }
 
   async loadObjects(objects) {

@@ -4,7 +4,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -89,6 +89,19 @@ fn has_type(headers: &HeaderMap, types: &[&str]) -> bool {
     types.iter().any(|it| it.eq_ignore_ascii_case(sent))
 }
 
+/// Returns `true` if `Accept` names a media type itself; `*/*` asks for the usual one.
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let named = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let mut clauses = named.flat_map(|it| it.split(','));
+    clauses.any(|it| {
+        it.split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case(kind)
+    })
+}
+
 /// An order in the body; no body is an empty order.
 pub(super) struct Order<T>(pub(super) T);
 
@@ -154,6 +167,7 @@ DELETE /_fake/faults[/N]     end all faults, or one
 GET    /_fake/watches        open watches
 POST   /_fake/watches        control watches: {\"on\": {\"resource\": \"pods\"}, \"do\": \"hold\"}
 GET    /_fake/journal        requests and events; ?since=N
+GET    /_fake/journal/{number} one of them with its answer
 DELETE /_fake/journal        forget them
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
@@ -162,9 +176,14 @@ DELETE /_fake/pods           remove the scripts of Pods
 POST   /_fake/compact        forget history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
 POST   /_fake/snapshot       keep the state
+GET    /_fake/snapshot       kept states
 POST   /_fake/restore        {\"snapshot\": 1}
 GET    /_fake/diff?from=N    changes since a state was kept
+GET    /_fake/objects        all objects with their owners; ?snapshot=N
+GET    /_fake/objects/{uid}  one object
 GET    /_fake/world          all objects as YAML
 POST   /_fake/objects        store objects as they are
 POST   /_fake/events         {\"type\": \"DELETED\", \"object\": {...}}
+
+In a browser /_fake/ shows all of it.
 ";

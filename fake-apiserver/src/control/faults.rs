@@ -1,50 +1,14 @@
-//! Injects faults, and acts on watches, replicas, clocks and connections.
+//! Injects faults, and acts on replicas, clocks and connections.
 
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Controlled;
 use super::answer::{Answer, Answered, Order, Refusal};
-use crate::faults::{Failure, FaultRule, RequestFilter, RestartLog, WatchEventKind, WatchHandle};
-
-/// An action on watches.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Action {
-    Hold,
-    Release(u64),
-    Resume,
-    Silence,
-    End,
-    Expire,
-    Fail(Failure),
-    Cut,
-    CutInside(usize),
-    Duplicate(u64),
-    Bookmark,
-    WithholdBookmarks,
-    WithholdInitialEnd,
-    SendInitialEnd,
-    Send(Event),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Event {
-    pub(super) r#type: String,
-    pub(super) object: Value,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OnWatches {
-    #[serde(default)]
-    on: RequestFilter,
-    r#do: Action,
-}
+use crate::faults::{FaultRule, RestartLog};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,64 +80,6 @@ pub(super) async fn end(State(it): State<Controlled>, Path(id): Path<String>) ->
         true => Ok(Answer::Json(json!({"ended": 1}))),
         false => Err(Refusal::absent(&format!("fault {id}"))),
     }
-}
-
-pub(super) async fn watches(State(it): State<Controlled>) -> Answer {
-    Answer::Json(it.server.watches().iter().map(shown).collect())
-}
-
-fn shown(handle: &WatchHandle) -> Value {
-    let info = handle.info();
-    let held = handle.held();
-    let held = held
-        .iter()
-        .map(|it| json!({"type": it.kind, "namespace": it.namespace, "name": it.name, "resourceVersion": it.revision}));
-    json!({
-        "id": handle.id(), "client": handle.client(), "group": info.group, "resource": info.resource,
-        "namespace": info.namespace, "delivered": handle.delivered(), "lastResourceVersion": handle.last_revision(),
-        "isHeld": handle.is_held(), "held": held.collect::<Vec<_>>(),
-    })
-}
-
-pub(super) async fn act_on_watches(State(it): State<Controlled>, Order(order): Order<OnWatches>) -> Answered {
-    let event = match &order.r#do {
-        Action::Send(event) => Some(kind(event)?),
-        _ => None,
-    };
-    if let Action::Fail(failure) = &order.r#do {
-        failure.check().map_err(Refusal::bad)?;
-    }
-    let mut watches = it.server.watches();
-    watches.retain(|it| order.on.matches(it.info(), it.client(), None));
-    for watch in &watches {
-        match &order.r#do {
-            Action::Hold => watch.hold(),
-            Action::Release(events) => watch.release(*events),
-            Action::Resume => watch.resume(),
-            Action::Silence => watch.silence(),
-            Action::End => watch.end(),
-            Action::Expire => watch.expire(),
-            Action::Fail(failure) => watch.fail(failure.status()),
-            Action::Cut => watch.cut(),
-            Action::CutInside(bytes) => watch.cut_inside(*bytes),
-            Action::Duplicate(events) => watch.duplicate(*events),
-            Action::Bookmark => watch.bookmark(),
-            Action::WithholdBookmarks => watch.withhold_bookmarks(),
-            Action::WithholdInitialEnd => watch.withhold_initial_end(),
-            Action::SendInitialEnd => watch.send_initial_end(),
-            Action::Send(it) => {
-                if let Some(kind) = event {
-                    watch.send(kind, it.object.clone());
-                }
-            }
-        }
-    }
-    Ok(Answer::Json(json!({"watches": watches.len()})))
-}
-
-pub(super) fn kind(event: &Event) -> Result<WatchEventKind, Refusal> {
-    let kind = WatchEventKind::parse(&event.r#type);
-    kind.ok_or_else(|| Refusal::bad(format!("{:?} is not a type of watch event", event.r#type)))
 }
 
 pub(super) async fn set_replica(State(it): State<Controlled>, Order(order): Order<OnReplica>) -> Answer {

@@ -1,37 +1,44 @@
-//! Keeps states, puts them back, compares and changes them; shows the journal.
+//! Keeps states, puts them back, compares and changes them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use http::Uri;
+use http::{HeaderMap, Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Controlled;
-use super::answer::{Answer, Answered, Order, Refusal, number};
-use super::faults::{Event, kind};
-use crate::endpoints::journal::Entry;
+use super::answer::{Answer, Answered, Order, Refusal, accepts, number};
+use super::watches::{Event, kind};
 use crate::server::Snapshot;
 use crate::workers::{ScriptOrder, Worker};
 
 /// Number of states that are kept; the oldest are dropped.
 const SNAPSHOTS: usize = 64;
 
-/// Number of entries of the journal in one answer; `since` asks for the rest.
-const ENTRIES: usize = 1_000;
-
 /// The states that the control API keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     /// Guards the states by their numbers, and the last number.
-    snapshots: Mutex<(u64, BTreeMap<u64, Snapshot>)>,
+    snapshots: Mutex<(u64, BTreeMap<u64, Kept>)>,
+}
+
+/// A state that is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    state: Snapshot,
+    /// Time on the server's clock from its start.
+    at: Duration,
+    revision: u64,
+    objects: usize,
 }
 
 impl Control {
     /// Keeps a state, and returns its number.
-    fn keep(&self, snapshot: Snapshot) -> u64 {
+    fn keep(&self, snapshot: Kept) -> u64 {
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         snapshots.0 += 1;
         let number = snapshots.0;
@@ -42,10 +49,10 @@ impl Control {
         number
     }
 
-    fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
+    pub(super) fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
         let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = snapshots.1.get(&number).cloned();
-        snapshot.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
+        let kept = snapshots.1.get(&number).map(|it| it.state.clone());
+        kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
     }
 }
 
@@ -56,7 +63,27 @@ pub(super) struct Restore {
 }
 
 pub(super) async fn snapshot(State(it): State<Controlled>) -> Answer {
-    Answer::Json(json!({"snapshot": it.control.keep(it.server.snapshot())}))
+    let registry = &it.server.endpoints.registry;
+    let kept = Kept {
+        state: it.server.snapshot(),
+        at: registry.entropy.elapsed(),
+        revision: it.server.resource_version(),
+        objects: registry.store.counts().values().sum(),
+    };
+    Answer::Json(json!({"snapshot": it.control.keep(kept)}))
+}
+
+pub(super) async fn list(State(it): State<Controlled>) -> Answer {
+    let snapshots = it.control.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+    let snapshots = snapshots.1.iter().map(|(number, it)| {
+        json!({
+            "snapshot": number, "atMs": it.at.as_millis() as u64, "resourceVersion": it.revision,
+            "objects": it.objects,
+        })
+    });
+    let snapshots: Vec<_> = snapshots.collect();
+    let now = it.server.endpoints.registry.entropy.elapsed().as_millis() as u64;
+    Answer::Json(json!({"atMs": now, "resourceVersion": it.server.resource_version(), "snapshots": snapshots}))
 }
 
 pub(super) async fn restore(State(it): State<Controlled>, Order(order): Order<Restore>) -> Answered {
@@ -64,10 +91,35 @@ pub(super) async fn restore(State(it): State<Controlled>, Order(order): Order<Re
     Ok(Answer::Json(json!({"resourceVersion": it.server.resource_version()})))
 }
 
-pub(super) async fn diff(State(it): State<Controlled>, uri: Uri) -> Answered {
+pub(super) async fn diff(State(it): State<Controlled>, headers: HeaderMap, uri: Uri) -> Answered {
     let from = number(&uri, "from")?.ok_or_else(|| Refusal::bad("from=N is missing"))?;
-    let diff = it.server.diff(&it.control.kept(from)?, &it.server.snapshot());
-    Ok(Answer::Text(diff.to_string()))
+    let before = it.control.kept(from)?;
+    let after = match number(&uri, "to")? {
+        Some(to) => it.control.kept(to)?,
+        None => it.server.snapshot(),
+    };
+    if !accepts(&headers, "application/json") {
+        return Ok(Answer::Text(it.server.diff(&before, &after).to_string()));
+    }
+    let changes = it.server.changes(&before, &after);
+    let names = |objects: &[Value]| objects.iter().map(identity).collect::<Vec<_>>();
+    let changed = changes.changed.iter();
+    let changed: Vec<_> = changed
+        .map(|(object, fields)| json!({"object": identity(object), "fields": fields}))
+        .collect();
+    Ok(Answer::Json(
+        json!({"added": names(&changes.added), "removed": names(&changes.removed), "changed": changed}),
+    ))
+}
+
+/// The object's kind, names and uid.
+fn identity(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    json!({
+        "apiVersion": text(&object["apiVersion"]), "kind": text(&object["kind"]),
+        "namespace": text(&metadata["namespace"]), "name": text(&metadata["name"]), "uid": text(&metadata["uid"]),
+    })
 }
 
 pub(super) async fn world(State(it): State<Controlled>) -> Answer {
@@ -103,39 +155,5 @@ pub(super) async fn script_pods(State(it): State<Controlled>, Order(order): Orde
 
 pub(super) async fn forget_scripts(State(it): State<Controlled>) -> Answer {
     it.server.kubelet().clear();
-    Answer::Json(json!({}))
-}
-
-pub(super) async fn journal(State(it): State<Controlled>, uri: Uri) -> Answered {
-    let journal = it.server.journal();
-    let mut entries = Vec::new();
-    let total = journal.visit(number(&uri, "since")?.unwrap_or(0), |it| entries.push(it.clone()));
-    let first = total - entries.len() as u64;
-    let entries: Vec<_> = entries.iter().take(ENTRIES).map(entry).collect();
-    Ok(Answer::Json(
-        json!({"next": first + entries.len() as u64, "total": total, "entries": entries}),
-    ))
-}
-
-fn entry(entry: &Entry) -> Value {
-    match entry {
-        Entry::Request(it) => json!({
-            "request": {
-                "atMs": it.started.as_millis() as u64, "client": *it.client, "method": it.method.as_str(),
-                "path": it.path, "code": it.code, "faults": it.faults,
-                "body": String::from_utf8_lossy(&it.request_body), "isCut": it.is_cut,
-            }
-        }),
-        Entry::Event(it) => json!({
-            "event": {
-                "atMs": it.at.as_millis() as u64, "client": *it.client, "watch": it.watch, "type": it.kind,
-                "resource": it.resource, "namespace": it.namespace, "name": it.name, "resourceVersion": it.revision,
-            }
-        }),
-    }
-}
-
-pub(super) async fn forget_journal(State(it): State<Controlled>) -> Answer {
-    it.server.journal().clear();
     Answer::Json(json!({}))
 }

@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use uuid::fmt::Hyphenated;
 
+use super::Endpoints;
 use super::audit::Record;
 use super::broken::NoAnswer;
 use super::encode;
@@ -238,6 +239,13 @@ pub(crate) enum KeptAnswer {
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+impl Endpoints {
+    /// Checks where a request comes from, and not its user; else 403 or 415.
+    pub(crate) fn check_arrival(&self, parts: &Parts) -> Result<(), Status> {
+        check_arrival(parts)
+    }
 }
 
 /// Refuses what a page in a browser can send to a server on its user's machine. Only requests over sockets are looked

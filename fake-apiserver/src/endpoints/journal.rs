@@ -1,5 +1,7 @@
 //! `Journal`: requests, answers and watch events, in order, for tests to read.
 
+pub(crate) mod stream;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -195,6 +197,24 @@ impl RecordedRequest {
     }
 }
 
+/// Some entries of a journal in a row.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Number of the first one; those between the number asked for and this one have been dropped.
+    pub(crate) first: u64,
+    /// The entries, oldest first.
+    pub(crate) entries: Vec<Entry>,
+    /// Number of entries ever recorded.
+    pub(crate) total: u64,
+}
+
+impl Page {
+    /// The number after its last entry.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+}
+
 /// Record of a server's requests, answers and watch events. Copies show the same journal.
 ///
 /// ```
@@ -359,6 +379,19 @@ impl Journal {
         let skipped = entries.kept.len().saturating_sub(fresh);
         entries.kept.iter().skip(skipped).for_each(look);
         entries.total
+    }
+
+    /// The first entries from the number `since` on, at most `most`.
+    pub(crate) fn page(&self, since: u64, most: usize) -> Page {
+        let entries = self.lock();
+        let oldest = entries.total - entries.kept.len() as u64;
+        let first = since.clamp(oldest, entries.total);
+        let skipped = usize::try_from(first - oldest).unwrap_or(usize::MAX);
+        Page {
+            first,
+            entries: entries.kept.iter().skip(skipped).take(most).cloned().collect(),
+            total: entries.total,
+        }
     }
 
     /// Forgets all entries; [`Journal::total`] goes on.

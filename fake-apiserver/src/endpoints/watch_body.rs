@@ -178,6 +178,7 @@ impl WatchBody {
                     },
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
+                        self.open.reaches(watcher.position());
                         // What was committed before the definition changed has been sent by now.
                         if let RowChange::Ends(change) = &mut self.row_change
                             && change.as_mut().poll(cx).is_ready()

@@ -71,6 +71,8 @@ pub(crate) struct Gate {
     pub(crate) delivered: u64,
     /// The resourceVersion of the last of them that had one.
     pub(crate) last_revision: u64,
+    /// The revision up to which there is nothing more to deliver.
+    pub(crate) position: u64,
     pub(crate) has_ended: bool,
     pub(crate) waker: Option<Waker>,
 }

@@ -206,6 +206,11 @@ impl OpenWatch {
         fate == Bookmarks::Withheld
     }
 
+    /// Notes that everything up to a revision has been delivered or was not selected.
+    pub(crate) fn reaches(&self, revision: u64) {
+        self.shared.gate().position = revision;
+    }
+
     /// Shows the test what waits.
     pub(crate) fn show_held(&self, held: Vec<HeldEvent>) {
         self.shared.gate().held = held;
@@ -262,6 +267,17 @@ impl WatchHandle {
     /// Returns the resourceVersion of the last delivered event; 0 if there was none.
     pub fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
+    }
+
+    /// The revision up to which its client has seen everything; 0 if it has received nothing yet.
+    pub(crate) fn position(&self) -> u64 {
+        let gate = self.shared.gate();
+        gate.position.max(gate.last_revision)
+    }
+
+    /// Returns `true` if it is [silenced](WatchHandle::silence).
+    pub(crate) fn is_silent(&self) -> bool {
+        self.shared.gate().flow == Flow::Silent
     }
 
     /// The events that wait behind a held watch, in order; none unless it [is held](WatchHandle::is_held). They are

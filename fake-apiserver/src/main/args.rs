@@ -31,9 +31,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
     pub(crate) workers: Workers,
 
-    /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them). It shows and
-    /// writes all objects, Secrets and rights included, without Roles and validation, for users in system:masters; its
-    /// token is written to stderr and into the kubeconfig
+    /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them, and in a browser
+    /// it is a page to look at them). It shows and writes all objects, Secrets and rights included, without Roles and
+    /// validation, for users in system:masters; its token is written to stderr and into the kubeconfig
     #[arg(long)]
     pub(crate) control: bool,
 

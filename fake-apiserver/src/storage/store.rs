@@ -307,6 +307,16 @@ impl Store {
         written
     }
 
+    /// Returns the number of changes of a resource after `cursor`, as far as they are retained, whose key `is_wanted`.
+    pub(crate) fn count_after(&self, resource: &str, cursor: Revision, is_wanted: impl Fn(&Key) -> bool) -> usize {
+        let state = self.lock();
+        let Some(table) = state.world.tables.get(resource) else {
+            return 0;
+        };
+        let changes = table.history.retained_after(cursor);
+        changes.filter(|it| is_wanted(&it.object().key)).count()
+    }
+
     /// The present objects of all resources.
     pub(crate) fn everything(&self) -> Everything {
         let state = self.lock();

@@ -135,6 +135,11 @@ impl Watcher {
         self.start.after
     }
 
+    /// Returns the revision up to which it has read.
+    pub(crate) fn position(&self) -> Revision {
+        self.cursor
+    }
+
     /// Every delivery that is ready, at least one; empty when the watch has ended.
     #[cfg(feature = "bench-internals")]
     pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {

@@ -55,7 +55,7 @@ mod api;
 mod controller;
 mod expiry;
 mod garbage_collector;
-mod meta;
+pub(crate) mod meta;
 mod namespace;
 mod observed;
 mod pump;

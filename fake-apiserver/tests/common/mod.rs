@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::Value;
+
 /// The command to be run with these arguments.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fake-apiserver"));
@@ -61,4 +63,47 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns `true` if a value fits a schema of the document; the part of JSON Schema that the document uses.
+pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let found = document
+            .pointer(&reference[1..])
+            .expect("the document has what it refers to");
+        return fits(value, found, document);
+    }
+    if let Some(variants) = schema["oneOf"].as_array() {
+        return variants.iter().filter(|it| fits(value, it, document)).count() == 1;
+    }
+    let is = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{other} is no type"),
+    };
+    let of_type = match &schema["type"] {
+        Value::String(name) => is(name),
+        Value::Array(names) => names.iter().any(|it| is(it.as_str().expect("a type is a name"))),
+        _ => true,
+    };
+    let listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
+    let smallest = schema["minimum"]
+        .as_f64()
+        .is_none_or(|least| value.as_f64().is_none_or(|it| it >= least));
+    let items = value.as_array().into_iter().flatten();
+    let mut items = items.map(|item| fits(item, &schema["items"], document));
+    let members = value.as_object().into_iter().flatten();
+    let closed = schema["additionalProperties"] == false;
+    let mut members = members.map(|(name, member)| match schema["properties"].get(name) {
+        Some(property) => fits(member, property, document),
+        None => !closed,
+    });
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut required = required.map(|name| value.get(name.as_str().expect("a name")).is_some());
+    of_type && listed && smallest && items.all(|it| it) && members.all(|it| it) && required.all(|it| it)
 }

@@ -75,7 +75,10 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         "world",
         &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
     ),
-    ("control", &["endpoints", "faults", "load", "server", "workers"]),
+    (
+        "control",
+        &["endpoints", "faults", "load", "server", "workers", "world"],
+    ),
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 

@@ -175,6 +175,10 @@ class Server:
         """A page of the journal: ``next``, ``total`` and ``entries``."""
         return self._ask("GET", f"/journal?since={since}")
 
+    def read_entry(self, number):
+        """An entry of the journal: ``entry``, ``user`` and ``answer``."""
+        return self._ask("GET", f"/journal/{number}")
+
     def clear_journal(self):
         """Forgets the journal."""
         self._ask("DELETE", "/journal")
@@ -207,6 +211,10 @@ class Server:
         """Keeps the state; returns its number."""
         return self._ask("POST", "/snapshot")["snapshot"]
 
+    def list_snapshots(self):
+        """Lists kept states in ``snapshots``, beside the newest ``resourceVersion``."""
+        return self._ask("GET", "/snapshot")
+
     def restore(self, snapshot):
         """Restores a state."""
         return self._ask("POST", "/restore", {"snapshot": snapshot})["resourceVersion"]
@@ -218,6 +226,14 @@ class Server:
     def read_world(self):
         """All objects, as YAML."""
         return self._ask("GET", "/world")
+
+    def list_objects(self):
+        """Lists all objects with their owners."""
+        return self._ask("GET", "/objects")
+
+    def read_object(self, uid):
+        """The object with a uid."""
+        return self._ask("GET", f"/objects/{uid}")
 
     def load_objects(self, objects):
         """Stores objects as they are: an object, a list of them, or YAML. Returns how many."""

@@ -1,0 +1,555 @@
+//! The page in Chromium: clicks, keys, and a thousand requests a second.
+//!
+//! Opt-in, since a browser is not part of a tool chain: `DRYDOCK_BROWSER` names a Chromium. Without it each test says
+//! that it is skipped. With `DRYDOCK_SCREENSHOTS`, a folder, pictures are written there.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::interval;
+
+use crate::common::Server;
+use crate::devtools::Tab;
+use crate::{MAPS, ask, create_map, get, send};
+
+/// A server with a page open, live; `None` where there is no browser.
+#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+async fn open(args: &[&str]) -> Option<(Server, Tab)> {
+    let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
+        eprintln!("skipped: DRYDOCK_BROWSER names no Chromium");
+        return None;
+    };
+    let server = Server::start(&[&["--control"], args].concat());
+    let mut tab = Tab::open(&program).await;
+    tab.go_to(&format!("{}/_fake/", server.url)).await;
+    if args.is_empty() {
+        tab.until("document.getElementById('link').textContent === 'live'")
+            .await;
+    }
+    Some((server, tab))
+}
+
+/// The element with this id.
+fn id(name: &str) -> String {
+    format!("document.getElementById('{name}')")
+}
+
+/// The first button with this text within an element.
+fn button(within: &str, text: &str) -> String {
+    format!("[...document.querySelectorAll('{within} button')].find((it) => it.textContent.startsWith('{text}'))")
+}
+
+/// Number of rows of a list that can be seen and have a text.
+fn rows_with(list: &str, text: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('#{list} .row')].filter((it) => it.style.display !== 'none' \
+         && it.textContent.includes('{text}')).length"
+    )
+}
+
+/// A watch whose answer has begun.
+fn watch(server: &Server) -> BufReader<TcpStream> {
+    let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
+    let mut reader = BufReader::new(send(server, &path, &["User-Agent: watcher/1"], ""));
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).expect("a head");
+    }
+    reader
+}
+
+fn named(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+#[tokio::test]
+async fn filters_narrow_the_journal_and_a_row_shows_bodies() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    tab.picture("empty").await;
+    create_map(&server, &named("first"));
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "second"}, "data": {"color": "vermilion"}}),
+    );
+    let missing = ask(&server, &format!("GET {MAPS}/third"), &["User-Agent: looker/2"], "");
+    assert_eq!(missing.code, 404);
+    tab.until(&format!("{} === 3", rows_with("entries", "configmaps")))
+        .await;
+
+    for (control, value, shown) in [
+        ("verb", "create", "2 of"),
+        ("status", "4", "1 of"),
+        ("resource", "configmaps", "3 of"),
+        ("resource", "pods", "0 of"),
+        ("client", "LOOK", "1 of"),
+        ("text", "Vermilion", "1 of"),
+        ("verb", "events", "0 of"),
+    ] {
+        tab.eval(&format!("{}.focus()", id(control))).await;
+        if matches!(control, "verb" | "status") {
+            let choose = format!(
+                "{0}.value = '{value}'; {0}.dispatchEvent(new Event('input'))",
+                id(control)
+            );
+            tab.eval(&choose).await;
+        } else {
+            tab.type_text(value).await;
+        }
+        tab.until(&format!("{}.textContent.startsWith('{shown}')", id("shown")))
+            .await;
+        tab.click(&id("unfilter")).await;
+        tab.until(&format!("{}.textContent.startsWith('3 of')", id("shown")))
+            .await;
+    }
+
+    tab.click("[...document.querySelectorAll('#entries .row')].find((it) => it.textContent.includes('second'))")
+        .await;
+    tab.until("[...document.querySelectorAll('#entry pre')].every((it) => it.textContent.includes('vermilion'))")
+        .await;
+    tab.until("document.querySelectorAll('#entry pre')[1].textContent.includes('\"uid\"')")
+        .await;
+    tab.picture("light").await;
+    tab.looks(1280, 800, "dark").await;
+    tab.picture("dark").await;
+    tab.looks(400, 800, "light").await;
+    tab.picture("narrow").await;
+    let widest = tab.eval("document.documentElement.scrollWidth").await;
+    assert!(
+        widest.as_u64() <= Some(400),
+        "nothing is wider than a narrow window: {widest}"
+    );
+}
+
+#[tokio::test]
+async fn a_click_holds_a_watch_lets_one_event_pass_and_resumes() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    let mut lines = watch(&server);
+    tab.until(&format!("{}.textContent === '1'", id("watch-count"))).await;
+    tab.click(&button("#watches", "Hold")).await;
+    tab.until("document.querySelector('#watches .chip').textContent.startsWith('held')")
+        .await;
+    for name in ["a", "b", "c", "d"] {
+        create_map(&server, &named(name));
+    }
+    tab.until("document.querySelector('#watches .chip').textContent === 'held, 4 behind'")
+        .await;
+    tab.until("document.querySelector('#watches .held').textContent.includes('ADDED default/a')")
+        .await;
+    tab.picture("held").await;
+    tab.click(&button("#watches", "Let one pass")).await;
+    tab.until("document.querySelector('#watches .chip').textContent === 'held, 3 behind'")
+        .await;
+    tab.click(&button("#watches", "Resume")).await;
+    tab.until("document.querySelector('#watches .chip').textContent === 'up to date'")
+        .await;
+    let mut read = String::new();
+    while !read.contains("\"name\":\"d\"") {
+        lines.read_line(&mut read).expect("the events come");
+    }
+    tab.until(&format!("{} >= 4", rows_with("entries", "ADDED"))).await;
+}
+
+#[tokio::test]
+async fn clicks_cut_and_expire_watches() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    for (word, ending) in [("Cut", ""), ("Expire", "\"code\":410"), ("End", "\r\n0\r\n\r\n")] {
+        let mut lines = watch(&server);
+        tab.until("document.querySelectorAll('#watches li').length === 1").await;
+        tab.click(&button("#watches", word)).await;
+        let mut rest = Vec::new();
+        // A connection that is cut ends with an error.
+        let ended = lines.read_to_end(&mut rest);
+        let rest = String::from_utf8_lossy(&rest);
+        let is_whole = ended.is_ok() && rest.ends_with("0\r\n\r\n");
+        assert_eq!(is_whole, word != "Cut", "{word}: {rest}");
+        assert!(
+            rest.contains(ending) || format!("\r\n{rest}").contains(ending),
+            "{word}: {rest}"
+        );
+        tab.until("document.querySelectorAll('#watches li').length === 0").await;
+    }
+}
+
+#[tokio::test]
+async fn a_fault_is_injected_counted_and_ended() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    tab.press("f").await;
+    tab.until("document.activeElement.id === 'effect'").await;
+    tab.eval(&format!(
+        "{0}.value = 'status'; {0}.dispatchEvent(new Event('input'))",
+        id("effect")
+    ))
+    .await;
+    tab.click("document.querySelector('#verbs [value=create]')").await;
+    tab.click(&id("fault-resource")).await;
+    tab.type_text("configmaps").await;
+    tab.press("Enter").await;
+    tab.until("document.querySelector('#faults .name')?.textContent.startsWith('503 ServiceUnavailable on create configmaps')")
+        .await;
+    let struck = ask(&server, &format!("POST {MAPS}"), &[], &named("a").to_string());
+    assert_eq!(struck.code, 503, "{struck:?}");
+    tab.until("document.querySelector('#faults .chip').textContent === '1 struck'")
+        .await;
+    tab.until(&format!("{} === 1", rows_with("entries", "⚡"))).await;
+    tab.picture("fault").await;
+    tab.click(&button("#faults", "End")).await;
+    tab.until("document.querySelectorAll('#faults li').length === 0").await;
+    assert_eq!(get(&server, "/_fake/faults"), json!([]));
+    // A refusal is said, and is no fault.
+    tab.eval(&format!(
+        "{0}.value = 'status'; {1}.value = 200",
+        id("effect"),
+        id("value")
+    ))
+    .await;
+    tab.click(&id("inject")).await;
+    tab.until(&format!(
+        "{}.textContent.includes('200 is no code of a failure')",
+        id("said")
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_snapshot_is_compared_with_and_returned_to() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    create_map(&server, &json!({"metadata": {"name": "owner"}, "data": {"a": "1"}}));
+    tab.press("s").await;
+    tab.until("document.querySelectorAll('#snapshots li').length === 1")
+        .await;
+    let uid = get(&server, "/_fake/objects");
+    let uid = uid
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|it| it["name"] == "owner")
+        .expect("it is there")["uid"]
+        .clone();
+    let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "owned", "ownerReferences": owners}}),
+    );
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}, "data": {"a": "2"}});
+    assert_eq!(
+        ask(&server, &format!("PUT {MAPS}/owner"), &[], &owner.to_string()).code,
+        200
+    );
+
+    tab.click(&button("#snapshots", "Compare with now")).await;
+    tab.until(&format!("{} === 1", rows_with("tree", "~ ConfigMap owner")))
+        .await;
+    tab.until(&format!("{} === 1", rows_with("tree", "+ ConfigMap owned")))
+        .await;
+    let depths = tab
+        .eval(
+            "['owner', 'owned'].map((name) => [...document.querySelectorAll('#tree .row')] \
+             .find((it) => it.textContent.includes(`ConfigMap ${name}`)).getAttribute('aria-level'))",
+        )
+        .await;
+    assert_eq!(depths, json!(["3", "4"]), "an object stands below its owner");
+    tab.click(
+        "[...document.querySelectorAll('#tree .row')].find((it) => it.textContent.includes('~ ConfigMap owner'))",
+    )
+    .await;
+    tab.until("document.querySelector('#object .plus').textContent === '+ \"2\"'")
+        .await;
+    tab.until("document.querySelector('#object .minus').textContent === '- \"1\"'")
+        .await;
+    tab.picture("objects").await;
+
+    tab.click(&button("#snapshots", "Return to it")).await;
+    tab.until("document.querySelectorAll('#snapshots li').length === 2")
+        .await;
+    tab.until(&format!("{}.textContent === 'Nothing has changed.'", id("no-objects")))
+        .await;
+    let restored = ask(&server, &format!("GET {MAPS}/owner"), &[], "");
+    assert!(restored.body.contains("\"a\":\"1\""), "{restored:?}");
+    assert_eq!(ask(&server, &format!("GET {MAPS}/owned"), &[], "").code, 404);
+    // The way back.
+    tab.click(&button("#snapshots li", "Return to it")).await;
+    tab.until("document.querySelectorAll('#snapshots li').length === 3")
+        .await;
+    tab.until(&format!("{} === 1", rows_with("tree", "+ ConfigMap owned")))
+        .await;
+}
+
+#[tokio::test]
+async fn the_page_is_used_by_keyboard_alone() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    for name in ["a", "b", "c"] {
+        create_map(&server, &named(name));
+    }
+    let _watch = watch(&server);
+    tab.until(&format!("{} === 3", rows_with("entries", "maker/1"))).await;
+    tab.press("1").await;
+    for key in ["ArrowUp", "k", "k", "j", "Enter"] {
+        tab.press(key).await;
+    }
+    tab.until(&format!(
+        "{0}.hidden === false && {0}.querySelector('pre') !== null",
+        id("entry")
+    ))
+    .await;
+    let active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))";
+    tab.until(&format!("{active}.getAttribute('aria-selected') === 'true'"))
+        .await;
+    tab.press("Escape").await;
+    tab.until(&format!(
+        "{}.hidden && document.activeElement.id === 'entries'",
+        id("entry")
+    ))
+    .await;
+
+    tab.press("/").await;
+    tab.until("document.activeElement.id === 'text'").await;
+    // Keys are text in a field.
+    tab.press("p").await;
+    tab.until(&format!(
+        "{}.value === 'p' && {}.ariaPressed === 'false'",
+        id("text"),
+        id("pause")
+    ))
+    .await;
+    tab.press("Escape").await;
+    tab.press("p").await;
+    tab.until(&format!("{}.ariaPressed === 'true'", id("pause"))).await;
+    tab.eval(&format!("{}.click()", id("unfilter"))).await;
+    create_map(&server, &named("d"));
+    tab.until(&format!("{}.textContent.startsWith('paused, 2 more')", id("shown")))
+        .await;
+    tab.press("p").await;
+    tab.until(&format!("{} === 2", rows_with("entries", "default/d"))).await;
+
+    tab.until("document.querySelectorAll('#watches li').length === 1").await;
+    tab.press("w").await;
+    tab.until("document.activeElement.textContent === 'Hold'").await;
+    let ring = tab.eval("getComputedStyle(document.activeElement).outlineStyle").await;
+    assert_eq!(ring, "solid", "the focus can be seen");
+    tab.press("Enter").await;
+    tab.until("document.activeElement.textContent === 'Resume'").await;
+    tab.press("2").await;
+    tab.until("document.activeElement.id === 'tree'").await;
+    tab.until(&format!("{} > 0", rows_with("tree", "ConfigMap"))).await;
+    tab.press("ArrowDown").await;
+    tab.until("document.querySelector('#tree [aria-selected=true]') !== null")
+        .await;
+}
+
+#[tokio::test]
+async fn every_control_has_a_name_and_every_key_is_listed() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    let _watch = watch(&server);
+    tab.until("document.querySelectorAll('#watches li').length === 1").await;
+    tab.press("?").await;
+    tab.until(&format!("{}.open", id("help-dialog"))).await;
+    let listed = tab
+        .eval("[...document.querySelectorAll('#keys kbd')].map((it) => it.textContent).join(' ')")
+        .await;
+    for key in ["1", "2", "/", "p", "g", "w", "f", "s", "?", "Esc", "Enter"] {
+        assert!(
+            listed.as_str().is_some_and(|it| it.split(' ').any(|it| it == key)),
+            "{key}: {listed}"
+        );
+    }
+    tab.press("Escape").await;
+    let nameless = tab
+        .eval(
+            "[...document.querySelectorAll('button, input, select')].filter((it) => !it.textContent.trim() \
+             && !it.labels?.length && !it.ariaLabel && !it.title).map((it) => it.id)",
+        )
+        .await;
+    assert_eq!(nameless, json!([]));
+}
+
+#[tokio::test]
+async fn text_of_clients_is_never_html() {
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    let attack = "<img src=x onerror=\"document.title='struck'\"><script>document.title='struck'</script>";
+    let crd = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"html": attack},
+        "metadata": {"name": "mild", "annotations": {"example.com/note": attack}},
+    });
+    let agent = format!("User-Agent: {attack}");
+    let made = ask(&server, &format!("POST {MAPS}"), &[&agent], &crd.to_string());
+    assert_eq!(made.code, 201, "{made:?}");
+    // A name that the API would refuse, as a dump may have it.
+    let event = json!({"type": "ADDED", "object": {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": attack, "namespace": "default", "uid": "u"}}});
+    assert_eq!(ask(&server, "POST /_fake/events", &[], &event.to_string()).code, 200);
+    let rule = json!({"effect": "conflict", "on": {"verbs": ["delete"], "client": attack}});
+    assert_eq!(ask(&server, "POST /_fake/faults", &[], &rule.to_string()).code, 200);
+    let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
+    let _watch = send(&server, &path, &[&agent], "");
+
+    tab.until(&format!("{} > 0", rows_with("entries", "<img src=x"))).await;
+    tab.until("document.querySelector('#watches .dim').textContent.includes('<img')")
+        .await;
+    tab.until("document.querySelector('#faults .name').textContent.includes('<img')")
+        .await;
+    tab.click("[...document.querySelectorAll('#entries .row')].find((it) => it.textContent.includes('create'))")
+        .await;
+    tab.until("document.querySelector('#entry pre').textContent.includes('onerror')")
+        .await;
+    tab.press("2").await;
+    tab.until(&format!("{} === 1", rows_with("tree", "ConfigMap <img")))
+        .await;
+    tab.click("[...document.querySelectorAll('#tree .row')].find((it) => it.textContent.includes('<img'))")
+        .await;
+    tab.until("document.querySelector('#object pre').textContent.includes('onerror')")
+        .await;
+    assert_eq!(tab.eval("document.images.length").await, 0);
+    assert_eq!(tab.eval("document.title").await, "fake-apiserver");
+    assert_eq!(tab.eval("document.scripts.length").await, 1);
+    // Nor could the page do it.
+    let barred = tab
+        .eval("(() => { try { document.body.innerHTML = 'x'; return false; } catch (error) { return true; } })()")
+        .await;
+    assert_eq!(barred, true);
+}
+
+#[tokio::test]
+async fn the_page_asks_for_the_token_and_keeps_it_for_the_tab() {
+    let args = [
+        "--authorization",
+        "rbac",
+        "--anonymous",
+        "deny",
+        "--control-token",
+        "s3cret",
+    ];
+    let Some((_server, mut tab)) = open(&args).await else {
+        return;
+    };
+    tab.until(&format!("{}.open", id("token-dialog"))).await;
+    tab.picture("token").await;
+    for (token, is_open) in [("wrong", true), ("s3cret", false)] {
+        tab.until("document.activeElement.id === 'token'").await;
+        tab.type_text(token).await;
+        tab.press("Enter").await;
+        match is_open {
+            true => {
+                tab.until(&format!(
+                    "{}.textContent === 'Unauthorized' && {}.open",
+                    id("token-why"),
+                    id("token-dialog")
+                ))
+                .await;
+            }
+            false => tab.until(&format!("{}.textContent === 'live'", id("link"))).await,
+        }
+    }
+    assert_eq!(tab.eval("Object.values(sessionStorage).join()").await, "s3cret");
+    assert_eq!(tab.eval("localStorage.length + document.cookie.length").await, 0);
+    tab.until(&format!("{}.textContent !== '–'", id("revision"))).await;
+}
+
+/// Sends so many requests over one connection and reads their answers.
+async fn burst(stream: &mut Crowd, requests: usize) {
+    let request = format!("GET {MAPS}/none HTTP/1.1\r\nHost: localhost\r\nUser-Agent: crowd/1\r\n\r\n");
+    let all = request.repeat(requests);
+    let (read, write) = stream;
+    let sent = write.write_all(all.as_bytes());
+    let answered = async {
+        let mut line = String::new();
+        let mut answered = 0;
+        while answered < requests {
+            line.clear();
+            assert!(read.read_line(&mut line).await.expect("it answers") > 0, "it has ended");
+            answered += line.matches("HTTP/1.1 404").count();
+        }
+    };
+    let (sent, ()) = futures::join!(sent, answered);
+    sent.expect("it reads");
+}
+
+type Crowd = (tokio::io::BufReader<OwnedReadHalf>, OwnedWriteHalf);
+
+async fn crowd(server: &Server) -> Crowd {
+    let address = server.url.trim_start_matches("http://");
+    let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    let (read, write) = stream.into_split();
+    (tokio::io::BufReader::new(read), write)
+}
+
+#[tokio::test]
+#[expect(clippy::print_stdout, reason = "a figure to know")]
+async fn a_thousand_requests_a_second_can_be_read() {
+    const ROUNDS: usize = 60;
+    const EACH: usize = 100;
+    let Some((server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    tab.eval(
+        "window.frames_ = 0; window.most = 0; window.taken = new Set(); (function look() { frames_ += 1; \
+         most = Math.max(most, document.querySelectorAll('#entries .row').length); \
+         taken.add(document.getElementById('shown').textContent); requestAnimationFrame(look); })()",
+    )
+    .await;
+    let mut stream = crowd(&server).await;
+    // Ten bursts a second make the thousand that the page is measured with.
+    let mut pace = interval(Duration::from_millis(100));
+    let requests = async {
+        for _ in 0..ROUNDS {
+            pace.tick().await;
+            burst(&mut stream, EACH).await;
+        }
+    };
+    let looks = async {
+        tab.until(&format!("{} > 20", rows_with("entries", "crowd/1"))).await;
+        tab.click(&id("pause")).await;
+        tab.until(&format!("{}.textContent.startsWith('paused, 1,')", id("shown")))
+            .await;
+        let first = "document.querySelector('#entries .row').textContent";
+        let (before, frames) = (tab.eval(first).await, tab.eval("frames_").await);
+        tab.until(&format!("frames_ > {frames} + 20")).await;
+        assert_eq!(tab.eval(first).await, before, "a paused journal stands still");
+        tab.picture("busy").await;
+        tab.click(&id("pause")).await;
+    };
+    futures::join!(requests, looks);
+    let all = ROUNDS * EACH;
+    tab.until(&format!(
+        "{}.textContent.replaceAll(',', '').endsWith('of {all}')",
+        id("shown")
+    ))
+    .await;
+    let drawn = tab.eval("({frames: frames_, rows: most, steps: taken.size})").await;
+    println!("{all} entries: {drawn}");
+    let number = |name: &str| drawn[name].as_u64().expect("a number");
+    assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
+    assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
+    assert!(number("steps") > 30, "and all the time: {drawn}");
+    // More than the page keeps: the oldest go, and the newest are in sight.
+    burst(&mut stream, 7_000).await;
+    tab.until(
+        "(() => { const kept = Number(document.getElementById('shown').textContent.split(' of ')[1].replace(',', '')); \
+         return kept >= 10000 && kept <= 11000; })()",
+    )
+    .await;
+    let is_at_end = "(() => { const it = document.querySelector('#entries'); \
+                     return it.scrollHeight > 200000 && it.scrollHeight - it.scrollTop - it.clientHeight < 30; })()";
+    tab.until(is_at_end).await;
+}

@@ -1,0 +1,216 @@
+//! Chromium without a window, driven over the DevTools protocol: a WebSocket on a port that Chromium chooses.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+/// Time for one command; what a test waits for is waited for in the page, within one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A page in a browser of its own.
+#[derive(Debug)]
+pub(crate) struct Tab {
+    child: Child,
+    profile: PathBuf,
+    socket: WebSocketStream<TcpStream>,
+    session: Option<String>,
+    next_id: u64,
+}
+
+impl Tab {
+    /// Starts the browser with an empty profile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the browser writes to a pipe, and time is real here"
+    )]
+    pub(crate) async fn open(program: &Path) -> Self {
+        let profile = crate::common::folder();
+        let mut child = Command::new(program)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-extensions",
+                "--remote-debugging-port=0",
+            ])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg("about:blank")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("DRYDOCK_BROWSER names a Chromium");
+        // It says where it listens when it does.
+        let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let url = loop {
+            let mut line = String::new();
+            let read = stderr.read_line(&mut line).expect("it is text");
+            assert!(read > 0, "the browser does not start");
+            if let Some(url) = line.strip_prefix("DevTools listening on ") {
+                break url.trim().to_owned();
+            }
+        };
+        // Else it would wait for somebody to read the rest.
+        drop(std::thread::spawn(move || {
+            std::io::copy(&mut stderr, &mut std::io::sink())
+        }));
+        let address = url.trim_start_matches("ws://").split('/').next().unwrap_or_default();
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let (socket, _) = tokio_tungstenite::client_async(url, stream)
+            .await
+            .expect("it speaks WebSocket");
+        let mut tab = Self {
+            child,
+            profile,
+            socket,
+            session: None,
+            next_id: 0,
+        };
+        let target = tab.command("Target.createTarget", json!({"url": "about:blank"})).await;
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = tab.command("Target.attachToTarget", attach).await;
+        tab.session = attached["sessionId"].as_str().map(str::to_owned);
+        tab.command("Page.enable", json!({})).await;
+        tab.looks(1280, 800, "light").await;
+        tab
+    }
+
+    /// Sends a command and returns its result; what the browser tells meanwhile is passed over.
+    async fn command(&mut self, method: &str, params: Value) -> Value {
+        self.next_id += 1;
+        let id = self.next_id;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        let sent = self.socket.send(Message::text(message.to_string()));
+        sent.await.expect("the browser is there");
+        let answered = async {
+            loop {
+                let message = self.socket.next().await.expect("the browser is there");
+                let Message::Text(text) = message.expect("the connection holds") else {
+                    continue;
+                };
+                let answer: Value = serde_json::from_str(&text).expect("it is JSON");
+                if answer["id"] == id {
+                    break answer;
+                }
+            }
+        };
+        let answer = timeout(PATIENCE, answered).await;
+        let mut answer = answer.unwrap_or_else(|_| panic!("no answer to {message}"));
+        assert!(answer["error"].is_null(), "{message}: {answer}");
+        answer["result"].take()
+    }
+
+    /// Sets the size of the window, and light or dark.
+    pub(crate) async fn looks(&mut self, width: u32, height: u32, scheme: &str) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.command("Emulation.setDeviceMetricsOverride", size).await;
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.command("Emulation.setEmulatedMedia", features).await;
+    }
+
+    pub(crate) async fn go_to(&mut self, url: &str) {
+        let gone = self.command("Page.navigate", json!({"url": url})).await;
+        assert!(gone["errorText"].is_null(), "{gone}");
+        self.until("document.readyState === 'complete' && location.pathname === '/_fake/'")
+            .await;
+    }
+
+    /// The value of an expression of JavaScript, awaited if it is a promise.
+    pub(crate) async fn eval(&mut self, expression: &str) -> Value {
+        let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let mut answer = self.command("Runtime.evaluate", params).await;
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true; it is looked at in each frame.
+    pub(crate) async fn until(&mut self, condition: &str) {
+        let wait = format!(
+            "new Promise((resolve) => {{ const end = performance.now() + 20000; const look = () => {{ \
+             let is; try {{ is = {condition}; }} catch (error) {{ is = false; }} \
+             if (is) resolve(true); else if (performance.now() > end) resolve(document.body?.innerText ?? ''); \
+             else requestAnimationFrame(look); }}; look(); }})"
+        );
+        let came = self.eval(&wait).await;
+        assert_eq!(came, true, "{condition}");
+    }
+
+    /// Clicks the middle of the element that an expression names, as a mouse does.
+    pub(crate) async fn click(&mut self, element: &str) {
+        let place = format!(
+            "(() => {{ const it = {element}; it.scrollIntoView({{ block: 'nearest' }}); \
+             const box = it.getBoundingClientRect(); \
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+        );
+        let place = self.eval(&place).await;
+        for kind in ["mousePressed", "mouseReleased"] {
+            let params = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.command("Input.dispatchMouseEvent", params).await;
+        }
+    }
+
+    /// Presses a key: a character, or a name such as `Enter`.
+    pub(crate) async fn press(&mut self, key: &str) {
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            "Tab" => 9,
+            "ArrowUp" => 38,
+            "ArrowDown" => 40,
+            _ => key.chars().next().map_or(0, |it| u32::from(it.to_ascii_uppercase())),
+        };
+        let text = match key {
+            "Enter" => "\r",
+            it if it.chars().count() == 1 => it,
+            _ => "",
+        };
+        let down = json!({"type": "keyDown", "key": key, "windowsVirtualKeyCode": code, "text": text});
+        self.command("Input.dispatchKeyEvent", down).await;
+        let up = json!({"type": "keyUp", "key": key, "windowsVirtualKeyCode": code});
+        self.command("Input.dispatchKeyEvent", up).await;
+    }
+
+    /// Types text where the focus is.
+    pub(crate) async fn type_text(&mut self, text: &str) {
+        self.command("Input.insertText", json!({"text": text})).await;
+    }
+
+    /// Writes a picture of the page where `DRYDOCK_SCREENSHOTS` names a folder, for people to look at.
+    pub(crate) async fn picture(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("DRYDOCK_SCREENSHOTS") else {
+            return;
+        };
+        let shot = self.command("Page.captureScreenshot", json!({"format": "png"})).await;
+        let bytes = BASE64_STANDARD
+            .decode(shot["data"].as_str().expect("it is text"))
+            .expect("base64");
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).expect("the folder is there");
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.profile);
+    }
+}

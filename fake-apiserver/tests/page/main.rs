@@ -1,0 +1,375 @@
+//! The page of the control API: how it is served, what it asks for, and in a browser what it does.
+
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+mod devtools;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::{Server, fits};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// The answer to a request.
+#[derive(Debug)]
+struct Answer {
+    code: u16,
+    /// Status line and headers, in lower case.
+    head: String,
+    body: String,
+}
+
+/// Sends a request with these headers; `Host` is localhost, and a body is JSON.
+fn send(server: &Server, request: &str, headers: &[&str], body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a duration");
+    let mut head = format!(
+        "{request} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    if !headers.iter().any(|it| it.starts_with("Host:")) {
+        head += "Host: localhost\r\n";
+    }
+    if !body.is_empty() {
+        head += "Content-Type: application/json\r\n";
+    }
+    for header in headers {
+        head += &format!("{header}\r\n");
+    }
+    stream
+        .write_all(format!("{head}\r\n{body}").as_bytes())
+        .expect("it reads");
+    stream
+}
+
+fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> Answer {
+    let mut text = String::new();
+    send(server, request, headers, body)
+        .read_to_string(&mut text)
+        .expect("the answer is text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("the answer has a head");
+    let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    Answer {
+        code: code.expect("the head has a status"),
+        head: head.to_lowercase(),
+        body: body.to_owned(),
+    }
+}
+
+/// Asks the control API and expects that it does it.
+fn control(server: &Server, request: &str, headers: &[&str], body: Value) -> Value {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let answer = ask(server, request, headers, &body);
+    assert_eq!(answer.code, 200, "{answer:?}");
+    serde_json::from_str(&answer.body).expect("it is JSON")
+}
+
+fn get(server: &Server, path: &str) -> Value {
+    control(server, &format!("GET {path}"), &[], Value::Null)
+}
+
+fn create_map(server: &Server, map: &Value) {
+    let mut map = map.clone();
+    (map["apiVersion"], map["kind"]) = ("v1".into(), "ConfigMap".into());
+    let answer = ask(
+        server,
+        &format!("POST {MAPS}"),
+        &["User-Agent: maker/1"],
+        &map.to_string(),
+    );
+    assert_eq!(answer.code, 201, "{answer:?}");
+}
+
+fn document(server: &Server) -> Value {
+    get(server, "/_fake/openapi.json")
+}
+
+/// Expects that a value is as the document's answer to this operation.
+#[track_caller]
+fn assert_documented(server: &Server, value: &Value, method: &str, path: &str) {
+    let document = document(server);
+    let schema = &document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
+    assert!(fits(value, schema, &document), "{value}");
+}
+
+#[test]
+fn the_page_is_whole_and_may_run_only_itself() {
+    let server = Server::start(&["--control"]);
+    let page = ask(&server, "GET /_fake/", &[], "");
+    assert_eq!(page.code, 200);
+    for header in [
+        "content-type: text/html; charset=utf-8",
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+        "referrer-policy: no-referrer",
+        "cross-origin-opener-policy: same-origin",
+    ] {
+        assert!(page.head.contains(header), "{header}: {}", page.head);
+    }
+    let policy = page
+        .head
+        .lines()
+        .find_map(|it| it.strip_prefix("content-security-policy: "))
+        .expect("it has a policy");
+    let directives: Vec<_> = policy.split("; ").collect();
+    for directive in ["default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"] {
+        assert!(directives.contains(&directive), "{directive}: {policy}");
+    }
+    assert!(
+        policy.contains("script-src 'sha256-") && !policy.contains("unsafe"),
+        "{policy}"
+    );
+    assert!(policy.contains("require-trusted-types-for 'script'"), "{policy}");
+    for foreign in ["http://", "https://", " src=", "@import", "url("] {
+        assert!(
+            !page.body.contains(foreign),
+            "nothing is fetched from elsewhere: {foreign}"
+        );
+    }
+    for unsafe_call in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "DOMParser",
+    ] {
+        assert!(!page.body.contains(unsafe_call), "text is never HTML: {unsafe_call}");
+    }
+}
+
+#[rstest]
+#[case::all("GET /_fake/", &[], 200)]
+#[case::its_head("HEAD /_fake/", &[], 200)]
+#[case::a_browser_without_the_slash("GET /_fake", &["Accept: text/html,application/xml;q=0.9"], 307)]
+#[case::the_list_of_requests("GET /_fake", &["Accept: */*"], 401)]
+#[case::data("GET /_fake/objects", &["Accept: text/html"], 401)]
+#[case::a_write("POST /_fake/", &[], 405)]
+#[case::by_a_name_that_was_rebound("GET /_fake/", &["Host: evil.example"], 403)]
+#[case::a_page_elsewhere("GET /_fake/", &["Origin: http://evil.example"], 403)]
+fn the_page_needs_no_token_and_all_else_does(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {
+    let server = Server::start(&["--control", "--authorization", "rbac", "--anonymous", "deny"]);
+    let answer = ask(&server, request, headers, "");
+    assert_eq!(answer.code, code, "{answer:?}");
+    assert_eq!(answer.head.contains("location: /_fake/"), code == 307, "{answer:?}");
+}
+
+#[test]
+fn there_is_no_page_without_the_control_api() {
+    assert_eq!(ask(&Server::start(&[]), "GET /_fake/", &[], "").code, 404);
+}
+
+/// The journals of a stream, as they come.
+struct Stream(BufReader<TcpStream>);
+
+impl Stream {
+    fn open(server: &Server, query: &str, header: &str) -> Self {
+        let headers = ["Accept: text/event-stream", header];
+        let headers = &headers[..if header.is_empty() { 1 } else { 2 }];
+        let stream = send(server, &format!("GET /_fake/journal{query}"), headers, "");
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head).expect("a head");
+        }
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(
+            head.to_lowercase().contains("content-type: text/event-stream\r\n"),
+            "{head}"
+        );
+        Self(reader)
+    }
+
+    /// The `id` and `data` of the next event.
+    fn next(&mut self) -> (u64, Value) {
+        let mut id = None;
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).expect("it goes on") > 0, "it has ended");
+            if let Some(number) = line.strip_prefix("id: ") {
+                id = number.trim().parse().ok();
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return (
+                    id.expect("it has an id"),
+                    serde_json::from_str(data).expect("it is JSON"),
+                );
+            }
+        }
+    }
+
+    /// Reads until an entry with this name has come; returns it.
+    fn until(&mut self, name: &str) -> Value {
+        loop {
+            let (_, page) = self.next();
+            let entries = page["entries"].as_array().expect("a list");
+            if let Some(found) = entries.iter().find(|it| it["request"]["name"] == name) {
+                return found["request"].clone();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_the_journal_begins_where_it_is_told_and_goes_on() {
+    let server = Server::start(&["--control"]);
+    create_map(&server, &json!({"metadata": {"name": "a"}}));
+    let mut stream = Stream::open(&server, "", "");
+    let (id, first) = stream.next();
+    assert_documented(&server, &first, "get", "/_fake/journal");
+    assert_eq!((first["first"].as_u64(), first["next"].as_u64()), (Some(0), Some(id)));
+    let request = &first["entries"][0]["request"];
+    assert_eq!(
+        (&request["name"], &request["resource"]),
+        (&json!("a"), &json!("configmaps"))
+    );
+    assert_eq!(
+        (&request["client"], &request["verb"]),
+        (&json!("maker/1"), &json!("create"))
+    );
+
+    let text = "x".repeat(5_000);
+    create_map(&server, &json!({"metadata": {"name": "b"}, "data": {"long": text}}));
+    let streamed = stream.until("b");
+    assert_eq!(
+        streamed["body"].as_str().map(str::len),
+        Some(4_096),
+        "bodies of a stream are cut"
+    );
+    let whole = get(&server, &format!("/_fake/journal/{}", streamed["number"]));
+    assert_documented(&server, &whole, "get", "/_fake/journal/{number}");
+    assert!(
+        whole["entry"]["request"]["body"]
+            .as_str()
+            .is_some_and(|it| it.len() > 5_000)
+    );
+    assert!(whole["answer"].as_str().is_some_and(|it| it.contains("\"uid\"")));
+
+    for (query, header) in [
+        ("?since=1", ""),
+        ("", "Last-Event-ID: 1"),
+        ("?since=0", "Last-Event-ID: 1"),
+    ] {
+        let (_, page) = Stream::open(&server, query, header).next();
+        assert_eq!(page["first"], 1, "{query} {header}");
+    }
+    let beyond = ask(&server, "GET /_fake/journal/99999", &[], "");
+    assert_eq!(beyond.code, 404, "{beyond:?}");
+}
+
+#[test]
+fn one_watch_of_many_is_held_and_says_how_far_behind_it_is() {
+    let server = Server::start(&["--control"]);
+    let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
+    let mut watches = [0, 1].map(|_| BufReader::new(send(&server, &path, &["User-Agent: watcher/1"], "")));
+    let mut line = String::new();
+    for watch in &mut watches {
+        // The head; with it the watch is open.
+        while line != "\r\n" {
+            line.clear();
+            watch.read_line(&mut line).expect("a head");
+        }
+        line.clear();
+    }
+    let order = json!({"watch": 2, "do": "hold"});
+    assert_eq!(control(&server, "POST /_fake/watches", &[], order)["watches"], 1);
+    create_map(&server, &json!({"metadata": {"name": "a"}}));
+    create_map(&server, &json!({"metadata": {"name": "b"}}));
+    let shown = loop {
+        let shown = get(&server, "/_fake/watches");
+        if shown[0]["behind"] == 0 && shown[1]["behind"] == 2 {
+            break shown;
+        }
+        std::thread::yield_now();
+    };
+    assert_documented(&server, &shown, "get", "/_fake/watches");
+    assert_eq!(
+        (&shown[0]["isHeld"], &shown[1]["isHeld"]),
+        (&json!(false), &json!(true))
+    );
+
+    control(
+        &server,
+        "POST /_fake/watches",
+        &[],
+        json!({"watch": 1, "do": "silence"}),
+    );
+    create_map(&server, &json!({"metadata": {"name": "c"}}));
+    let silent = &get(&server, "/_fake/watches")[0];
+    assert_eq!((&silent["isSilent"], &silent["behind"]), (&json!(true), &json!(1)));
+    let none = control(&server, "POST /_fake/watches", &[], json!({"watch": 9, "do": "cut"}));
+    assert_eq!(none["watches"], 0);
+}
+
+#[test]
+fn objects_are_listed_with_their_owners_in_every_state_that_is_kept() {
+    let server = Server::start(&["--control"]);
+    create_map(&server, &json!({"metadata": {"name": "owner"}}));
+    let uid_of = |name: &str, query: &str| -> Option<String> {
+        let objects = get(&server, &format!("/_fake/objects{query}"));
+        let objects = objects.as_array().expect("a list").clone();
+        let found = objects.into_iter().find(|it| it["name"] == name)?;
+        found["uid"].as_str().map(str::to_owned)
+    };
+    let uid = uid_of("owner", "").expect("it is there");
+    let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+    let before = control(&server, "POST /_fake/snapshot", &[], Value::Null)["snapshot"].clone();
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "owned", "ownerReferences": owners}, "data": {"a": "1"}}),
+    );
+    let between = control(&server, "POST /_fake/snapshot", &[], Value::Null)["snapshot"].clone();
+    let owned = uid_of("owned", "").expect("it is there");
+    assert_eq!(uid_of("owned", &format!("?snapshot={before}")), None);
+    let listed = get(&server, "/_fake/objects");
+    let found = listed
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|it| it["uid"] == owned.as_str());
+    assert_eq!(found.expect("it is listed")["owners"][0]["uid"], uid.as_str());
+
+    let removed = ask(&server, &format!("DELETE {MAPS}/owner"), &[], "");
+    assert_eq!(removed.code, 200);
+    let object = get(&server, &format!("/_fake/objects/{uid}?snapshot={between}"));
+    assert_documented(&server, &object, "get", "/_fake/objects/{uid}");
+    assert_eq!(object["metadata"]["name"], "owner");
+    assert_eq!(ask(&server, &format!("GET /_fake/objects/{uid}"), &[], "").code, 404);
+    assert_eq!(ask(&server, "GET /_fake/objects?snapshot=9", &[], "").code, 404);
+
+    let kept = get(&server, "/_fake/snapshot");
+    let numbers: Vec<_> = kept["snapshots"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| &it["snapshot"])
+        .collect();
+    assert_eq!(numbers, [&before, &between]);
+    let path = format!("GET /_fake/diff?from={before}");
+    let json = ["Accept: application/json"];
+    let now = control(&server, &path, &json, Value::Null);
+    assert_documented(&server, &now, "get", "/_fake/diff");
+    assert_eq!(
+        (&now["added"][0]["uid"], &now["removed"][0]["uid"]),
+        (&json!(owned), &json!(uid))
+    );
+    let then = control(&server, &format!("{path}&to={between}"), &json, Value::Null);
+    assert_eq!(
+        (then["added"].as_array().map(Vec::len), &then["removed"]),
+        (Some(1), &json!([]))
+    );
+    // Text is for all who do not ask for JSON by name.
+    let text = ask(&server, &path, &["Accept: */*"], "").body;
+    assert_eq!(text, "- ConfigMap default/owner\n+ ConfigMap default/owned\n");
+}
