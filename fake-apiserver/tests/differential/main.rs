@@ -4,6 +4,7 @@
 
 mod compare;
 mod known;
+mod leaves;
 mod normal;
 mod properties;
 mod recording;

@@ -1,0 +1,142 @@
+//! Each leaf of a rich object set to odd values: whatever the kind, the answer is none of a broken server, and what is
+//! refused changes nothing.
+
+use axum::body::Body;
+use fake_apiserver::ApiServer;
+use http_body_util::BodyExt as _;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::recording::{Recording, Variables};
+use crate::{TOKEN, set_up, start};
+
+/// Every how many changes one is tried, as all of them take minutes.
+const STRIDE: usize = 151;
+
+/// Up to how many bytes an object may have, as the time for all its leaves goes with the square of that.
+const MOST_BYTES: usize = 8 << 10;
+
+/// Odd values of any type.
+fn odd_values() -> Vec<Value> {
+    vec![
+        json!(""),
+        json!("Odd"),
+        json!("-a_B."),
+        json!("\u{0}\u{a0}\u{1f600}"),
+        json!("x".repeat(300)),
+        json!(0),
+        json!(-1),
+        json!(i64::from(i32::MAX) + 1),
+        json!(i64::MIN),
+        json!(1.5),
+        json!(true),
+        Value::Null,
+        json!([]),
+        json!({}),
+        json!(["a", "a"]),
+        json!([{}, {}]),
+        json!({"": "", "a/b/c": "-"}),
+    ]
+}
+
+/// The ways to a value and to all below it, but for what tells who manages it.
+fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
+    if way == "/metadata/managedFields" {
+        return;
+    }
+    found.push(way.to_owned());
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                ways(value, &format!("{way}/{key}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                ways(value, &format!("{way}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()));
+    let Ok(answer) = server.service().oneshot(request.expect("the request is whole")).await;
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.expect("the answer ends");
+    (code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
+}
+
+#[rstest]
+#[case::cron_jobs("cronjobs")]
+#[case::daemon_sets("daemonsets")]
+#[case::deployments("deployments")]
+#[case::jobs("jobs")]
+#[case::pods("pods")]
+#[case::pod_templates("podtemplates")]
+#[case::replica_sets("replicasets")]
+#[case::replication_controllers("replicationcontrollers")]
+#[case::stateful_sets("statefulsets")]
+#[tokio::test(start_paused = true)]
+async fn no_leaf_breaks_the_server(#[case] file: &str, #[values("create", "update", "status")] way: &str) {
+    if (file, way) == ("podtemplates", "status") {
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/requests");
+    let recording = Recording::read(&folder.join(format!("{file}.jsonl.gz")));
+    let server = start();
+    let mut variables = Variables::default();
+    for step in &recording.setup {
+        set_up(&server, step, &mut variables).await;
+    }
+    let size = |body: &Option<String>| body.as_deref().map_or(0, str::len);
+    let case = recording
+        .cases
+        .iter()
+        .filter(|it| it.name.starts_with("create/") && it.answer.status == 201)
+        .filter(|it| size(&it.request.body) < MOST_BYTES)
+        .max_by_key(|it| size(&it.request.body))
+        .expect("a create that is accepted");
+    let body = variables.fill(case.request.body.as_deref().expect("it has a body"));
+    let object: Value = serde_json::from_str(&body).expect("JSON");
+    let collection = variables.fill_path(&case.request.path);
+    let collection = collection.split('?').next().expect("a path").to_owned();
+    let name = object["metadata"]["name"].as_str().expect("a name");
+    let object_path = format!("{collection}/{name}");
+    let (method, path, base) = if way == "create" {
+        ("POST", format!("{collection}?dryRun=All"), object)
+    } else {
+        let (code, mut made) = send(&server, "POST", &collection, &object).await;
+        assert_eq!(code, 201, "{made}");
+        made["metadata"]
+            .as_object_mut()
+            .expect("metadata")
+            .remove("resourceVersion");
+        let suffix = if way == "update" { "" } else { "/status" };
+        ("PUT", format!("{object_path}{suffix}"), made)
+    };
+    let mut all = Vec::new();
+    ways(&base, "", &mut all);
+    let odd = odd_values();
+    let changes = all.iter().flat_map(|leaf| odd.iter().map(move |value| (leaf, value)));
+    let mut stored = send(&server, "GET", &object_path, &Value::Null).await;
+    for (leaf, value) in changes.step_by(STRIDE) {
+        let mut changed = base.clone();
+        *changed.pointer_mut(leaf).expect("it was found") = value.clone();
+        let (code, answer) = send(&server, method, &path, &changed).await;
+        assert!(code < 500, "{leaf} = {value}: {answer}");
+        let now = send(&server, "GET", &object_path, &Value::Null).await;
+        if code >= 400 || way == "create" {
+            assert_eq!(stored, now, "{leaf} = {value}: {answer}");
+        }
+        stored = now;
+    }
+}
