@@ -31,8 +31,8 @@ pub(crate) struct Context<'a> {
 /// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
-/// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every
-/// object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
+/// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of
+/// every object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
 pub(crate) trait Strategy: Sync + Send {
     /// The constants of the kind.
     fn facts(&self) -> &Facts {
