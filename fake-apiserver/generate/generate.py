@@ -37,7 +37,18 @@ EXTRA_KINDS = [
 QUANTITY = {"description": "Quantity is a fixed-point representation of a number. It provides convenient "
                            "marshaling/unmarshaling in JSON and YAML, in addition to String() and AsInt64() accessors."}
 # Definitions every OpenAPI document may refer to, beside the served kinds and their lists.
-EXTRA_DEFINITIONS = ["APIResourceList", "DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"]
+EXTRA_DEFINITIONS = [
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "DeleteOptions",
+    "ListMeta",
+    "ObjectMeta",
+    "Patch",
+    "Status",
+    "WatchEvent",
+]
 GO_PACKAGES = {
     "k8s.io/api/": "io.k8s.api.",
     "k8s.io/apimachinery/": "io.k8s.apimachinery.",
@@ -562,6 +573,7 @@ def openapi(rows, types, defs, table):
             documents.add(name + "List")
     for name in EXTRA_DEFINITIONS:
         documents.add("io.k8s.apimachinery.pkg.apis.meta.v1." + name)
+    documents.add("io.k8s.apimachinery.pkg.version.Info")
     return json.dumps(documents.out, sort_keys=True, separators=(",", ":"))
 
 

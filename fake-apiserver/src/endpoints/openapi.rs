@@ -3,7 +3,9 @@
 //!
 //! Documents of v3 are JSON. Their protobuf form is not served; requests for it are refused.
 
+mod groups;
 mod operations;
+mod parameters;
 mod v2;
 mod v2_protobuf;
 
@@ -165,6 +167,9 @@ impl OpenApi<'_> {
             let digest = it.schema.digest.get_or_init(digest);
             inputs.entry(path_of(it.row)).or_default().push_str(digest);
         }
+        for path in self.group_documents() {
+            inputs.entry(path).or_default().push_str("group");
+        }
         let hash = |(path, input): (String, String)| {
             let hash = discovery::hash([&input, &path, env!("CARGO_PKG_VERSION")].concat().as_bytes());
             (path, hash)
@@ -174,6 +179,9 @@ impl OpenApi<'_> {
 
     /// The hash of a document; `None` if there is no such document.
     fn hash(&self, path: &str) -> Option<String> {
+        if self.group_documents().contains(path) {
+            return self.hashes().remove(path);
+        }
         let builtins = self.builtins.iter().copied().filter(|row| path_of(row) == path);
         let custom = self.custom.iter().copied().filter(|it| path_of(it.row) == path);
         let (builtins, custom): (Vec<_>, Vec<_>) = (builtins.collect(), custom.collect());
@@ -185,7 +193,15 @@ impl OpenApi<'_> {
     }
 
     fn document(&self, path: &str) -> Vec<u8> {
-        let (paths, schemas) = self.parts(&|row| path_of(row) == path);
+        let (paths, schemas) = match self.group_documents().contains(path) {
+            true => {
+                let (mut wanted, mut schemas) = (Vec::new(), Definitions::new());
+                let paths = groups::operations(path, &mut wanted);
+                complete(&mut schemas, wanted);
+                (paths, schemas)
+            }
+            false => self.parts(&|row| path_of(row) == path),
+        };
         let document = Document {
             components: Components {
                 schemas,
@@ -203,9 +219,7 @@ impl OpenApi<'_> {
 
     /// The operations of some resources, and all definitions they lead to.
     fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions) {
-        let (paths, mut schemas, mut wanted) = self.own_parts(concerns);
-        wanted
-            .extend(["DeleteOptions", "Patch", "Status", "ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}")));
+        let (paths, mut schemas, wanted) = self.own_parts(concerns);
         complete(&mut schemas, wanted);
         (paths, schemas)
     }
@@ -215,6 +229,8 @@ impl OpenApi<'_> {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
             operations::add(&mut paths, row, &definition_of, &mut wanted);
+            let (path, entry) = groups::resources(&row.group, &row.version, &mut wanted);
+            paths.insert(path, entry);
         }
         for it in self.custom.iter().filter(|it| concerns(it.row)) {
             let name = custom_definition(it.row);
@@ -286,6 +302,7 @@ impl serde::Serialize for KindInOrder<'_> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Components {
+    #[serde(skip_serializing_if = "Definitions::is_empty")]
     schemas: Definitions,
     security_schemes: Value,
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod definitions;
 mod devices;
+mod documents;
 mod kinds;
 mod nesting;
 mod patches;

@@ -2,36 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::parameters::{self, DELETE, FORCE, LIST, WRITE, in_query};
 use super::{META, REF};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
+use crate::registry::scheme::builtins::strategy;
 use crate::registry::types::schema::resources::BUILTINS;
-
-/// Parameters of lists and watches, beside those of all requests.
-const LIST: [(&str, &str); 10] = [
-    ("allowWatchBookmarks", "boolean"),
-    ("continue", "string"),
-    ("fieldSelector", "string"),
-    ("labelSelector", "string"),
-    ("limit", "integer"),
-    ("resourceVersion", "string"),
-    ("resourceVersionMatch", "string"),
-    ("sendInitialEvents", "boolean"),
-    ("timeoutSeconds", "integer"),
-    ("watch", "boolean"),
-];
-const DELETE: [(&str, &str); 5] = [
-    ("dryRun", "string"),
-    ("gracePeriodSeconds", "integer"),
-    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
-    ("orphanDependents", "boolean"),
-    ("propagationPolicy", "string"),
-];
-const WRITE: [(&str, &str); 3] = [
-    ("dryRun", "string"),
-    ("fieldManager", "string"),
-    ("fieldValidation", "string"),
-];
-const FORCE: (&str, &str) = ("force", "boolean");
 
 /// Finds the definition of a kind by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
@@ -40,6 +15,10 @@ pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>
 #[derive(Clone, Copy)]
 enum Action {
     List,
+    /// The watch of a list as its own path, which is deprecated.
+    WatchList,
+    /// The same of one object.
+    Watch,
     Create,
     DeleteCollection,
     Read,
@@ -53,7 +32,7 @@ enum Action {
 impl Action {
     fn method(self) -> &'static str {
         match self {
-            Action::List | Action::Read => "get",
+            Action::List | Action::WatchList | Action::Watch | Action::Read => "get",
             Action::Create => "post",
             Action::DeleteCollection | Action::Delete => "delete",
             Action::Replace => "put",
@@ -66,6 +45,8 @@ impl Action {
     fn name(self) -> &'static str {
         match self {
             Action::List => "list",
+            Action::WatchList => "watchlist",
+            Action::Watch => "watch",
             Action::DeleteCollection => "deletecollection",
             Action::Connect(_) => "connect",
             other => other.method(),
@@ -75,6 +56,7 @@ impl Action {
     fn operation(self) -> String {
         match self {
             Action::List => "list".to_owned(),
+            Action::WatchList | Action::Watch => "watch".to_owned(),
             Action::Create => "create".to_owned(),
             Action::DeleteCollection | Action::Delete => "delete".to_owned(),
             Action::Read => "read".to_owned(),
@@ -124,10 +106,8 @@ pub(super) fn add(paths: &mut Map<String, Value>, row: &ResourceInfo, of: Defini
     let has = |verb: &str| row.verbs.iter().any(|it| it == verb);
     if namespaced && has("list") {
         let list = writer.operation(Action::List, &kind, "", "ForAllNamespaces");
-        paths.insert(
-            format!("{prefix}/{}", row.resource),
-            json!({"get": list, "parameters": path_parameters(false, false)}),
-        );
+        let path = format!("{prefix}/{}", row.resource);
+        insert(paths, path, [("get", list)], parameters::of_path(false, false));
     }
     let on_collection = [
         ("list", Action::List),
@@ -141,34 +121,87 @@ pub(super) fn add(paths: &mut Map<String, Value>, row: &ResourceInfo, of: Defini
         ("delete", Action::Delete),
     ];
     let mut add = |path: &str, actions: &[(&str, Action)], item: bool| {
-        let mut entry = Map::new();
-        for (_, action) in actions.iter().filter(|(verb, _)| has(verb)) {
-            entry.insert(action.method().to_owned(), writer.operation(*action, &kind, "", ""));
-        }
-        if !entry.is_empty() {
-            entry.insert("parameters".into(), path_parameters(namespaced, item));
-            paths.insert(path.to_owned(), Value::Object(entry));
+        let actions = actions.iter().filter(|(verb, _)| has(verb));
+        let operations = actions.map(|(_, action)| (action.method(), writer.operation(*action, &kind, "", "")));
+        let operations: Vec<(&str, Value)> = operations.collect();
+        if !operations.is_empty() {
+            insert(
+                paths,
+                path.to_owned(),
+                operations,
+                parameters::of_path(namespaced, item),
+            );
         }
     };
     add(&collection, &on_collection, false);
     let item = format!("{collection}/{{name}}");
     add(&item, &on_item, true);
+    if has("watch") && !writer.is_custom() {
+        writer.add_watches(paths, &prefix, &kind);
+    }
     for sub in row.subresources.iter() {
-        let mut entry = writer.subresource(sub);
-        entry.insert("parameters".into(), path_parameters(namespaced, true));
-        paths.insert(format!("{item}/{}", sub.name), Value::Object(entry));
+        let path = format!("{item}/{}", sub.name);
+        let (mut own, operations) = writer.subresource(sub, "");
+        own.extend(parameters::of_path(namespaced, true));
+        if sub.name == "proxy" {
+            let (mut own, operations) = writer.subresource(sub, "WithPath");
+            own.extend(parameters::of_path(namespaced, true));
+            own.push(parameters::in_path("path"));
+            insert(paths, format!("{path}/{{path}}"), operations, own);
+        }
+        insert(paths, path, operations, own);
     }
 }
 
+/// Adds the operations of a path, with the parameters that are its own.
+fn insert<'a>(
+    paths: &mut Map<String, Value>,
+    path: String,
+    operations: impl IntoIterator<Item = (&'a str, Value)>,
+    mut own: Vec<Value>,
+) {
+    let operations = operations.into_iter();
+    let mut entry: Map<String, Value> = operations.map(|(method, it)| (method.to_owned(), it)).collect();
+    if entry.values().all(|it| it["x-kubernetes-action"] == "connect") {
+        own.retain(|it| it["name"] != "pretty");
+    }
+    entry.insert("parameters".to_owned(), own.into());
+    parameters::share(&mut entry);
+    paths.insert(path, Value::Object(entry));
+}
+
 impl Writer<'_> {
-    fn subresource(&mut self, sub: &SubresourceInfo) -> Map<String, Value> {
+    /// Adds the paths with `/watch/`, which are deprecated.
+    fn add_watches(&mut self, paths: &mut Map<String, Value>, prefix: &str, kind: &Kind<'_>) {
+        let (resource, namespaced) = (&self.row.resource, self.row.scope == Scope::Namespaced);
+        let collection = match namespaced {
+            true => format!("{prefix}/watch/namespaces/{{namespace}}/{resource}"),
+            false => format!("{prefix}/watch/{resource}"),
+        };
+        let item = format!("{collection}/{{name}}");
+        let mut all = vec![
+            (collection, Action::WatchList, "", namespaced, false),
+            (item, Action::Watch, "", namespaced, true),
+        ];
+        if namespaced {
+            let everywhere = format!("{prefix}/watch/{resource}");
+            all.push((everywhere, Action::WatchList, "ForAllNamespaces", false, false));
+        }
+        for (path, action, suffix, namespaced, item) in all {
+            let operation = self.operation(action, kind, "", suffix);
+            insert(paths, path, [("get", operation)], parameters::of_path(namespaced, item));
+        }
+    }
+
+    /// The operations of a subresource by their methods, and the parameters that its options are.
+    fn subresource(&mut self, sub: &SubresourceInfo, suffix: &str) -> (Vec<Value>, Vec<(&'static str, Value)>) {
         let kind = Kind {
             group: &sub.group,
             version: &sub.version,
             kind: &sub.kind,
         };
         let connects = sub.kind.ends_with("Options");
-        let mut entry = Map::new();
+        let mut actions = Vec::new();
         for verb in sub.verbs.iter() {
             let action = match (verb.as_ref(), connects) {
                 ("get", true) => Action::Connect("get"),
@@ -183,19 +216,34 @@ impl Writer<'_> {
                 ("delete", false) => Action::Delete,
                 _ => continue,
             };
-            entry.insert(
-                action.method().to_owned(),
-                self.operation(action, &kind, &title(&sub.name), ""),
-            );
+            actions.push(action);
         }
-        entry
+        if sub.name == "proxy" {
+            actions.extend(["head", "options"].map(Action::Connect));
+        }
+        let operations = actions.into_iter().map(|action| {
+            let mut operation = self.operation(action, &kind, &title(&sub.name), suffix);
+            if sub.name == "log" {
+                let media = [
+                    "application/json",
+                    "application/vnd.kubernetes.protobuf",
+                    "application/yaml",
+                    "text/plain",
+                ];
+                let content = media.map(|it| (it.to_owned(), json!({"schema": {"type": "string"}})));
+                operation["responses"]["200"]["content"] = Value::Object(content.into_iter().collect());
+            }
+            (action.method(), operation)
+        });
+        let operations = operations.collect();
+        (parameters::of_subresource(&sub.name), operations)
     }
 
     fn operation(&mut self, action: Action, kind: &Kind<'_>, sub: &str, suffix: &str) -> Value {
         let row = self.row;
         let group = group_title(&row.group);
         let version = title(&row.version);
-        let namespaced = row.scope == Scope::Namespaced && suffix.is_empty();
+        let namespaced = row.scope == Scope::Namespaced && suffix != "ForAllNamespaces";
         let (collection, method) = match action {
             Action::DeleteCollection => ("Collection", String::new()),
             Action::Connect(method) => ("", title(method)),
@@ -203,14 +251,19 @@ impl Writer<'_> {
         };
         let scope = if namespaced { "Namespaced" } else { "" };
         let verb = action.operation();
+        let list = if matches!(action, Action::WatchList) {
+            "List"
+        } else {
+            ""
+        };
         let id = format!(
-            "{verb}{group}{version}{collection}{method}{scope}{}{sub}{suffix}",
+            "{verb}{group}{version}{collection}{method}{scope}{}{sub}{list}{suffix}",
             row.kind
         );
         let mut out = json!({
             "description": self.describe(action, sub),
             "operationId": id,
-            "parameters": parameters(action),
+            "parameters": of_action(action),
             "responses": self.responses(action, kind),
             "tags": [format!("{}_{}", lower_first(&group), row.version)],
             "x-kubernetes-action": action.name(),
@@ -225,17 +278,32 @@ impl Writer<'_> {
     fn describe(&self, action: Action, sub: &str) -> String {
         let (kind, sub) = (&self.row.kind, lower_first(sub));
         let of = |verb: &str, article: &str| {
-            if sub.is_empty() {
-                format!("{verb} {article} {kind}")
+            let article = if article.is_empty() {
+                String::new()
             } else {
-                format!("{verb} {sub} of {article} {kind}")
+                format!("{article} ")
+            };
+            if sub.is_empty() {
+                format!("{verb} {article}{kind}")
+            } else {
+                format!("{verb} {sub} of {article}{kind}")
             }
         };
+        let article = article_of(kind);
         match action {
+            Action::List if self.row.verbs.iter().all(|it| it != "watch") => format!("list objects of kind {kind}"),
             Action::List => format!("list or watch objects of kind {kind}"),
+            Action::WatchList => format!(
+                "watch individual changes to a list of {kind}. deprecated: use the 'watch' parameter with a list \
+                 operation instead."
+            ),
+            Action::Watch => format!(
+                "watch changes to an object of kind {kind}. deprecated: use the 'watch' parameter with a list \
+                 operation instead, filtered to a single item with the 'fieldSelector' parameter."
+            ),
             Action::DeleteCollection => format!("delete collection of {kind}"),
-            Action::Create => of("create", "a"),
-            Action::Delete => of("delete", "a"),
+            Action::Create => of("create", article),
+            Action::Delete => of("delete", article),
             Action::Read => of("read", "the specified"),
             Action::Replace => of("replace", "the specified"),
             Action::Patch => of("partially update", "the specified"),
@@ -278,7 +346,7 @@ impl Writer<'_> {
                 ],
             ),
             Action::Delete | Action::DeleteCollection => ("DeleteOptions", &["*/*"]),
-            Action::List | Action::Read | Action::Connect(_) => return None,
+            Action::List | Action::WatchList | Action::Watch | Action::Read | Action::Connect(_) => return None,
         };
         let schema = self.reference(Some(format!("{META}{name}")));
         let content: Map<String, Value> = types
@@ -301,6 +369,8 @@ impl Writer<'_> {
                 });
             }
             Action::List => self.list_definition(),
+            Action::WatchList | Action::Watch => Some(format!("{META}WatchEvent")),
+            Action::Delete if self.answers_deleted(kind) => (self.definitions)(kind.group, kind.version, kind.kind),
             Action::DeleteCollection | Action::Delete => Some(format!("{META}Status")),
             _ => (self.definitions)(kind.group, kind.version, kind.kind),
         };
@@ -309,8 +379,11 @@ impl Writer<'_> {
         if !self.is_custom() {
             types.push("application/vnd.kubernetes.protobuf");
         }
-        if let Action::List = action {
+        if let Action::List | Action::WatchList | Action::Watch = action {
             types.push("application/json;stream=watch");
+            if !self.is_custom() {
+                types.push("application/vnd.kubernetes.protobuf;stream=watch");
+            }
         }
         let content: Map<String, Value> = types
             .iter()
@@ -320,7 +393,12 @@ impl Writer<'_> {
             Action::Create => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
             Action::Replace | Action::Patch => &[("200", "OK"), ("201", "Created")],
             Action::Delete => &[("200", "OK"), ("202", "Accepted")],
-            Action::List | Action::Read | Action::DeleteCollection | Action::Connect(_) => &[("200", "OK")],
+            Action::List
+            | Action::WatchList
+            | Action::Watch
+            | Action::Read
+            | Action::DeleteCollection
+            | Action::Connect(_) => &[("200", "OK")],
         };
         let mut out = Map::new();
         for (code, text) in codes {
@@ -328,6 +406,17 @@ impl Writer<'_> {
         }
         out.insert("401".into(), json!({"description": "Unauthorized"}));
         Value::Object(out)
+    }
+
+    /// Returns `true` if a delete answers with the object that it deleted. (That of a namespace does too, but its
+    /// storage does not say so.)
+    fn answers_deleted(&self, kind: &Kind<'_>) -> bool {
+        !self.is_custom()
+            && kind.kind == self.row.kind
+            && kind.kind != "Namespace"
+            && strategy(&self.row.group, &self.row.resource)
+                .facts()
+                .returns_deleted_object
     }
 
     fn list_definition(&self) -> Option<String> {
@@ -345,7 +434,18 @@ impl Writer<'_> {
     }
 }
 
-fn parameters(action: Action) -> Value {
+/// `GetArticleForNoun`
+fn article_of(noun: &str) -> &'static str {
+    if noun.ends_with('s') && !noun.ends_with("ss") {
+        ""
+    } else if noun.starts_with(['A', 'E', 'I', 'O', 'U']) {
+        "an"
+    } else {
+        "a"
+    }
+}
+
+fn of_action(action: Action) -> Vec<Value> {
     let list: Vec<(&str, &str)> = match action {
         Action::List => LIST.to_vec(),
         Action::DeleteCollection => LIST
@@ -356,28 +456,14 @@ fn parameters(action: Action) -> Value {
         Action::Delete => DELETE.to_vec(),
         Action::Create | Action::Replace => WRITE.to_vec(),
         Action::Patch => WRITE.into_iter().chain([FORCE]).collect(),
+        Action::WatchList | Action::Watch => LIST.to_vec(),
         Action::Read | Action::Connect(_) => Vec::new(),
     };
-    list.iter()
-        .map(|(name, kind)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}}))
-        .collect()
-}
-
-fn path_parameters(namespaced: bool, item: bool) -> Value {
-    let in_path = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}});
-    let mut out = Vec::new();
-    if item {
-        out.push(in_path("name"));
-    }
-    if namespaced {
-        out.push(in_path("namespace"));
-    }
-    out.push(json!({"name": "pretty", "in": "query", "schema": {"type": "string", "uniqueItems": true}}));
-    Value::Array(out)
+    in_query(list)
 }
 
 /// `rbac.authorization.k8s.io` is `RbacAuthorization`.
-fn group_title(group: &str) -> String {
+pub(super) fn group_title(group: &str) -> String {
     if group.is_empty() {
         return "Core".to_owned();
     }
@@ -385,7 +471,7 @@ fn group_title(group: &str) -> String {
     group.split('.').map(title).collect()
 }
 
-fn title(text: &str) -> String {
+pub(super) fn title(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),
@@ -393,7 +479,7 @@ fn title(text: &str) -> String {
     }
 }
 
-fn lower_first(text: &str) -> String {
+pub(super) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_lowercase().chain(chars).collect(),

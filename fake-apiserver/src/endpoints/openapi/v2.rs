@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, CustomSchema, Definitions, OpenApi, REF, complete, v2_protobuf};
+use super::{Answer, CustomSchema, Definitions, OpenApi, REF, complete, groups, v2_protobuf};
 use crate::endpoints::discovery;
 use crate::registry::custom::definition::OpenApiParts;
 
@@ -120,7 +120,12 @@ impl OpenApi<'_> {
         if let Some((_, parts)) = kept.as_ref().filter(|(it, _)| *it == hash) {
             return Arc::clone(parts);
         }
-        let (paths, schemas) = builtins.parts(&|_| true);
+        let (mut paths, mut schemas) = builtins.parts(&|_| true);
+        let mut wanted = Vec::new();
+        for document in builtins.group_documents() {
+            paths.extend(groups::operations(&document, &mut wanted));
+        }
+        complete(&mut schemas, wanted);
         let parts = Arc::new(OpenApiParts::of_v3(&paths, &schemas, Vec::new()));
         *kept = Some((hash, Arc::clone(&parts)));
         parts
@@ -262,6 +267,8 @@ fn operation(operation: &Value) -> Value {
         all.push(parameter);
         let types: Vec<&String> = content.into_iter().flat_map(Map::keys).collect();
         out.insert("consumes".into(), json!(types));
+    } else if out.contains_key("x-kubernetes-action") {
+        out.insert("consumes".into(), json!(["*/*"]));
     }
     let mut produces: Vec<String> = Vec::new();
     if let Some(Value::Object(responses)) = out.get_mut("responses") {
@@ -277,8 +284,12 @@ fn operation(operation: &Value) -> Value {
     if let Some(Value::Array(more)) = out.get("parameters").map(parameters) {
         all.extend(more);
     }
-    out.insert("parameters".into(), all.into());
-    out.insert("produces".into(), json!(produces));
+    if !all.is_empty() {
+        out.insert("parameters".into(), all.into());
+    }
+    if !produces.is_empty() {
+        out.insert("produces".into(), json!(produces));
+    }
     out.insert("schemes".into(), json!(["https"]));
     Value::Object(out)
 }

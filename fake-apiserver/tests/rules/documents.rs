@@ -1,0 +1,92 @@
+//! OpenAPI documents: those about no resource, deprecated paths, and parameters that operations share.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::get;
+
+#[rstest]
+#[case(".well-known/openid-configuration", "", "getServiceAccountIssuerOpenIDConfiguration")]
+#[case("api", "", "getCoreAPIVersions")]
+#[case("api/v1", "", "getCoreV1APIResources")]
+#[case("apis", "", "getAPIVersions")]
+#[case("apis/rbac.authorization.k8s.io", "", "getRbacAuthorizationAPIGroup")]
+#[case("apis/apps/v1", "", "getAppsV1APIResources")]
+#[case("logs", "", "logFileListHandler")]
+#[case("logs", "{logpath}", "logFileHandler")]
+#[case("openid/v1/jwks", "", "getServiceAccountIssuerOpenIDKeyset")]
+#[case("version", "", "getCodeVersion")]
+#[case("api/v1", "watch/pods", "watchCoreV1PodListForAllNamespaces")]
+#[case("api/v1", "watch/namespaces/{namespace}/pods", "watchCoreV1NamespacedPodList")]
+#[case("api/v1", "watch/nodes/{name}", "watchCoreV1Node")]
+#[case("api/v1", "nodes/{name}/proxy/{path}", "connectCoreV1GetNodeProxyWithPath")]
+#[tokio::test]
+async fn both_versions_have_every_operation(#[case] document: &str, #[case] rest: &str, #[case] operation: &str) {
+    let server = ApiServer::start();
+    let (_, index) = get(&server, "/openapi/v3").await;
+    let url = index["paths"][document]["serverRelativeURL"].as_str();
+    let (code, v3) = get(&server, url.expect("the index lists the document")).await;
+    assert_eq!(code, 200);
+    let (_, v2) = get(&server, "/openapi/v2").await;
+    let path = format!("/{document}/{rest}");
+    for found in [&v3, &v2] {
+        assert_eq!(found["paths"][&path]["get"]["operationId"], operation, "{path}");
+    }
+    let text = v3.to_string();
+    let names = text
+        .split("#/components/schemas/")
+        .skip(1)
+        .filter_map(|it| it.split('"').next());
+    for name in names {
+        assert!(v3["components"]["schemas"][name].is_object(), "{name} is referred to");
+    }
+}
+
+fn names(parameters: &Value) -> Vec<&str> {
+    let all = parameters.as_array().into_iter().flatten();
+    all.filter_map(|it| it["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn what_all_operations_of_a_path_take_stands_beside_them() {
+    let server = ApiServer::start();
+    let (_, core) = get(&server, "/openapi/v3/api/v1").await;
+    let path = |path: &str| &core["paths"][path];
+    let binding = path("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+    let expected = [
+        "dryRun",
+        "fieldManager",
+        "fieldValidation",
+        "name",
+        "namespace",
+        "pretty",
+    ];
+    assert_eq!(
+        (names(&binding["parameters"]), &binding["post"]["parameters"]),
+        (expected.to_vec(), &Value::Null)
+    );
+    let pods = path("/api/v1/namespaces/{namespace}/pods");
+    assert_eq!(names(&pods["parameters"]), ["namespace", "pretty"]);
+    assert_eq!(names(&pods["post"]["parameters"]), expected[..3]);
+}
+
+#[rstest]
+#[case("pods", "delete", "delete a Pod", json!("#/components/schemas/io.k8s.api.core.v1.Pod"))]
+#[case("events", "delete", "delete an Event", json!("#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"))]
+#[case("endpoints", "delete", "delete Endpoints", json!("#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"))]
+#[tokio::test]
+async fn deletes_say_what_they_answer(
+    #[case] resource: &str,
+    #[case] method: &str,
+    #[case] text: &str,
+    #[case] answer: Value,
+) {
+    let (_, core) = get(&ApiServer::start(), "/openapi/v3/api/v1").await;
+    let operation = &core["paths"][format!("/api/v1/namespaces/{{namespace}}/{resource}/{{name}}")][method];
+    let content = &operation["responses"]["200"]["content"]["application/json"];
+    assert_eq!(
+        (&operation["description"], &content["schema"]["$ref"]),
+        (&json!(text), &answer)
+    );
+}
