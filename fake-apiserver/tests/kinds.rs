@@ -126,6 +126,18 @@ async fn a_namespace_with_a_generated_name_carries_its_name_label() {
     );
 }
 
+/// A generated name is there before anything is derived from it.
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
+    let server = server();
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let body = json!({"metadata": {"generateName": "g-"}, "spec": {"template": {"spec": pod}}});
+    let (code, made) = send(&server, "POST", "/apis/batch/v1/namespaces/default/jobs", &body).await;
+    assert_eq!(code, 201, "{made}");
+    let labels = &made["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["batch.kubernetes.io/job-name"], made["metadata"]["name"]);
+}
+
 /// One error for each check of metadata: those of every object, and those the kind runs itself.
 #[rstest]
 #[case("/api/v1/namespaces/default/configmaps", json!({}), 4)]

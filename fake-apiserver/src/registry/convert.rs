@@ -11,6 +11,7 @@ use super::custom::conversion::{Conversion, check};
 use super::custom::decode;
 use super::scheme::Row;
 use super::scheme::codec;
+use super::types::review_version::ReviewVersion;
 use super::write::{Answer, Written};
 use crate::api::field::quote;
 use crate::api::object::Object;
@@ -77,16 +78,18 @@ impl Registry {
         let Some(first) = asked.first() else { return Ok(()) };
         let kind = format!("{}, Kind={}", first.api_version(), first.kind());
         let failed = |why: String| Status::new(500, "", format!("conversion webhook for {kind} {why}"));
+        let no_version = || failed("failed: no supported conversion review versions".to_owned());
+        let version = conversion.review.ok_or_else(no_version)?;
         let uid = self.entropy.uid();
         let list: Vec<Value> = asked.iter().map(|it| Value::Object(it.0.clone())).collect();
         let review = json!({
-            "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "ConversionReview", "apiVersion": version.in_group("apiextensions.k8s.io"),
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": list}, "response": null,
         });
         let transport = Arc::clone(&self.admission.setup().transport);
         let reply = call_webhook(&*transport, &conversion.endpoint, TIMEOUT, &review).await;
         let converted = reply
-            .and_then(|reply| read(reply, &uid))
+            .and_then(|reply| read(reply, version, &uid))
             .map_err(|why| failed(format!("failed: {why}")))?;
         if converted.len() != asked.len() {
             let (got, wanted) = (converted.len(), asked.len());
@@ -109,10 +112,11 @@ impl Registry {
 }
 
 /// The converted objects of a ConversionReview.
-fn read(mut review: Map<String, Value>, uid: &str) -> Result<Vec<Value>, String> {
+fn read(mut review: Map<String, Value>, version: ReviewVersion, uid: &str) -> Result<Vec<Value>, String> {
+    let is_v1 = version == ReviewVersion::V1;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, version) = (text(review.get("kind")), text(review.get("apiVersion")));
-    if kind != "ConversionReview" || version != "apiextensions.k8s.io/v1" {
+    if is_v1 && (kind != "ConversionReview" || version != "apiextensions.k8s.io/v1") {
         return Err(format!(
             "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {version}, Kind={kind}"
         ));
@@ -121,7 +125,7 @@ fn read(mut review: Map<String, Value>, uid: &str) -> Result<Vec<Value>, String>
         return Err("no response provided".to_owned());
     };
     let given = text(response.get("uid"));
-    if given != uid {
+    if is_v1 && given != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&given)));
     }
     let result = response.get("result");

@@ -78,63 +78,63 @@ impl Registry {
         let version = object.metadata_mut().remove("resourceVersion");
 
         self.check_escalation(request, &object, None)?;
+        self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
-        let generated = object.name().is_empty();
-        let mut tries = if generated { NAME_TRIES } else { 1 };
-        let mut is_first = true;
-        loop {
-            if generated {
-                object.metadata_mut().remove("name");
-                metadata::generate_name(&mut object, &self.entropy);
-                self.validate_new(request, &object)?;
+        // Only a valid object is warned of.
+        request.warnings.extend(strategy.warnings(&object, None));
+        strategy.canonicalize(&mut object);
+        self.check_write(request, Operation::Create, &mut object, None).await?;
+        let key = codec::key_of(&object);
+        self.convert_to_store(row, &object).await?;
+        let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
+        if request.options.dry_run {
+            if let Some(existing) = self.store.get(&row.storage, &key) {
+                return Err(self.exists(request, &object, &existing));
             }
-            // Only a valid object is warned of.
-            if std::mem::take(&mut is_first) {
-                request.warnings.extend(strategy.warnings(&object, None));
-            }
-            strategy.canonicalize(&mut object);
-            self.check_write(request, Operation::Create, &mut object, None).await?;
-            let key = codec::key_of(&object);
-            self.convert_to_store(row, &object).await?;
-            let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
-            if request.options.dry_run {
-                if let Some(existing) = self.store.get(&row.storage, &key) {
-                    return Err(self.exists(request, &object, &existing));
+            // Storage, which refuses a version, is not reached.
+            object
+                .metadata_mut()
+                .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
+            return Ok(Written {
+                answer: self.unstored(row, object),
+                code: 201,
+            });
+        }
+        if version.as_ref().is_some_and(names_version) {
+            return Err(Status::new(
+                500,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        match self.insert(row, key, body) {
+            Ok(stored) => {
+                if !has_fraction {
+                    self.recent.keep(row, &stored, object);
                 }
-                // Storage, which refuses a version, is not reached.
-                object
-                    .metadata_mut()
-                    .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
-                return Ok(Written {
-                    answer: self.unstored(row, object),
+                let written = Written {
+                    answer: Answer::Stored(stored),
                     code: 201,
-                });
+                };
+                self.convert_answer(row, written).await
             }
-            if version.as_ref().is_some_and(names_version) {
-                return Err(Status::new(
-                    500,
-                    "",
-                    "resourceVersion should not be set on objects to be created",
-                ));
-            }
-            tries -= 1;
-            match self.insert(row, key, body) {
-                Ok(stored) => {
-                    if !has_fraction {
-                        self.recent.keep(row, &stored, object);
-                    }
-                    let written = Written {
-                        answer: Answer::Stored(stored),
-                        code: 201,
-                    };
-                    return self.convert_answer(row, written).await;
-                }
-                Err(StoreError::Exists(_)) if tries > 0 => {}
-                Err(StoreError::Exists(existing)) => return Err(self.exists(request, &object, &existing)),
-                Err(StoreError::NotFound | StoreError::Stale) => {
-                    return Err(Status::internal("a create found nothing to create"));
-                }
+            Err(StoreError::Exists(existing)) => Err(self.exists(request, &object, &existing)),
+            Err(StoreError::NotFound | StoreError::Stale) => Err(Status::internal("a create found nothing to create")),
+        }
+    }
+
+    /// Makes up a name from `generateName` before anything is derived from it, as a Job's labels are. A real server
+    /// begins anew with another name where one is taken; no client sees the difference.
+    fn choose_name(&self, row: &Row, object: &mut Object) {
+        if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
+            return;
+        }
+        for _ in 0..NAME_TRIES {
+            object.metadata_mut().remove("name");
+            metadata::generate_name(object, &self.entropy);
+            if self.store.get(&row.storage, &codec::key_of(object)).is_none() {
+                return;
             }
         }
     }
@@ -159,7 +159,7 @@ impl Registry {
         }
     }
 
-    /// Everything between decoding and naming.
+    /// Everything between naming and admission.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -179,10 +179,6 @@ impl Registry {
             Ok::<(), Status>(())
         })?;
         refuse(row, object, &errors)?;
-        if object.name().is_empty() && !object.meta_str("generateName").is_empty() {
-            // Validated once it has its name.
-            return Ok(());
-        }
         self.validate_new(request, object)
     }
 

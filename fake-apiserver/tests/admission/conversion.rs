@@ -55,6 +55,10 @@ fn converted(review: &Value, spoil: &str) -> Value {
     if spoil == "count" {
         objects.clear();
     }
+    if review["apiVersion"] == "apiextensions.k8s.io/v1beta1" {
+        // As webhooks from before v1 answer: without the kind, the version and the uid.
+        return json!({"response": {"result": {"status": "Success"}, "convertedObjects": objects}});
+    }
     let uid = if spoil == "uid" {
         json!("other")
     } else {
@@ -216,5 +220,22 @@ async fn o10_metadata_other_than_labels_and_annotations_stays() {
     assert_eq!(
         (&meta["finalizers"], &meta["labels"]),
         (&Value::Null, &json!({"converted": "yes"}))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_a_webhook_is_sent_the_first_version_it_names() {
+    let asked = Asked::default();
+    let answers = service(&asked, |_, review| converted(review, ""));
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    let mut crd = definition();
+    crd["spec"]["conversion"]["webhook"]["conversionReviewVersions"] = json!(["v1beta1", "v1beta2"]);
+    made(&post(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await);
+    let answer = post(&server, V2, widget("v2", "a", json!({"width": 3}))).await;
+    made(&answer);
+    assert_eq!(answer.body["spec"], json!({"width": 3}));
+    assert_eq!(
+        asked.lock().expect("not poisoned")[0].1["apiVersion"],
+        "apiextensions.k8s.io/v1beta1"
     );
 }

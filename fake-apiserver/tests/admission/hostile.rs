@@ -50,14 +50,7 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     200,
     "application/json",
     "{}",
-    "failed to call webhook: Object 'Kind' is missing in '{}'"
-)]
-#[case::other_kind(
-    200,
-    "application/json",
-    r#"{"kind":"Pod","apiVersion":"v1"}"#,
-    "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got \
-     /v1, Kind=Pod"
+    "received invalid webhook response: webhook response was absent"
 )]
 #[case::no_response(
     200,
@@ -98,6 +91,31 @@ async fn p2_responses_that_contradict_themselves(#[case] kind: &str, #[case] res
         code == 500 && text.contains("failed calling webhook \"w.example.com\"") && text.contains(message),
         "{text}"
     );
+}
+
+#[rstest]
+#[case::no_kind(json!({"kind": null, "apiVersion": null}), "/, Kind=")]
+#[case::older(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
+#[case::other_kind(json!({"kind": "Pod", "apiVersion": "v1"}), "/v1, Kind=Pod")]
+#[tokio::test(start_paused = true)]
+async fn p2_answers_of_another_kind(#[case] names: Value, #[case] got: &str) {
+    let answers = service(&Asked::default(), move |_, review| {
+        let mut answer = reviewed(review, json!({}));
+        for field in ["kind", "apiVersion"] {
+            if let Some(name) = names.get(field) {
+                answer[field] = name.clone();
+            }
+        }
+        answer
+    });
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    configure(&server, "Validating", "v", &[("w.example.com", "/x", json!({}))]).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    let text = format!(
+        "Internal error occurred: failed calling webhook \"w.example.com\": received invalid webhook response: \
+         expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {got}"
+    );
+    assert_eq!(answer.failure(), (500, text.as_str()));
 }
 
 #[tokio::test(start_paused = true)]

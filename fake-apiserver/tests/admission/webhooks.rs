@@ -172,20 +172,18 @@ async fn p5_configuration_is_not_subject_to_itself() {
     assert_eq!(post(&server, MAPS, map("a")).await.code, 201, "and it counts no longer");
 }
 
-#[rstest]
-#[case::v1beta1(json!({"admissionReviewVersions": ["v1beta1"]}))]
-#[case::nothing_known(json!({"admissionReviewVersions": ["v2"]}))]
 #[tokio::test(start_paused = true)]
-async fn p2_only_v1_is_spoken(#[case] more: Value) {
+async fn p2_a_webhook_names_a_known_version() {
     let server = ApiServer::start();
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let answer = post(
-        &server,
-        path,
-        configuration("Validating", "v", &[("v.example.com", "/", more)]),
-    )
-    .await;
-    assert_eq!(answer.code, 422, "{}", answer.body);
+    let more = json!({"admissionReviewVersions": ["v2"]});
+    let body = configuration("Validating", "v", &[("v.example.com", "/", more)]);
+    let answer = post(&server, path, body).await;
+    let (code, text) = answer.failure();
+    assert!(
+        code == 422 && text.contains("must include at least one of v1, v1beta1"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,4 +215,33 @@ async fn a_fork_asks_the_same_webhooks() {
     configure(&server, "Validating", "v", &[("v.example.com", "/deny", json!({}))]).await;
     let answer = post(&server.fork(), MAPS, map("a")).await;
     assert_eq!(answer.code, 400, "{}", answer.body);
+}
+
+/// Webhooks from before v1 name neither the kind of their answer, nor the uid, nor the type of a patch.
+#[rstest]
+#[case::first(json!(["v1beta1", "v1"]), "admission.k8s.io/v1beta1")]
+#[case::unknown_first(json!(["v2", "v1beta1"]), "admission.k8s.io/v1beta1")]
+#[case::second(json!(["v1", "v1beta1"]), "admission.k8s.io/v1")]
+#[tokio::test(start_paused = true)]
+async fn p2_a_webhook_is_sent_the_first_version_it_names(#[case] versions: Value, #[case] sent: &str) {
+    let asked = Asked::default();
+    let answers = service(&asked, |_, review| {
+        let operations = json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]);
+        let mut answer = reviewed(review, patch(operations));
+        if review["apiVersion"] == "admission.k8s.io/v1beta1" {
+            answer = json!({"response": {"allowed": true, "patch": answer["response"]["patch"]}});
+        }
+        answer
+    });
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    let more = json!({"admissionReviewVersions": versions});
+    configure(&server, "Mutating", "m", &[("w.example.com", "/", more)]).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(
+        (answer.code, &answer.body["data"]["k"]),
+        (201, &json!("v")),
+        "{}",
+        answer.body
+    );
+    assert_eq!(asked.lock().expect("not poisoned")[0].1["apiVersion"], sent);
 }

@@ -8,6 +8,7 @@ use crate::api::object::Object;
 use crate::registry::Registry;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
+use crate::registry::types::review_version::ReviewVersion;
 
 /// The group of configuration objects, which are exempt from what they configure.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
@@ -39,8 +40,8 @@ pub(super) struct Webhook {
     pub(super) allows_dry_run: bool,
     /// `reinvocationPolicy: IfNeeded`
     pub(super) is_reinvoked: bool,
-    /// Set if it accepts v1 of AdmissionReview, which is the only version spoken.
-    pub(super) speaks_v1: bool,
+    /// Version of AdmissionReview it is sent; `None`: it accepts none that the server knows.
+    pub(super) review: Option<ReviewVersion>,
 }
 
 impl Webhook {
@@ -54,7 +55,7 @@ impl Webhook {
             timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
             allows_dry_run: matches!(webhook.text("sideEffects"), "None" | "NoneOnDryRun"),
             is_reinvoked: webhook.text("reinvocationPolicy") == "IfNeeded",
-            speaks_v1: webhook.texts("admissionReviewVersions").any(|it| it == "v1"),
+            review: ReviewVersion::first_of(webhook.texts("admissionReviewVersions")),
         }
     }
 }

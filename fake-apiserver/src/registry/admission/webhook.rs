@@ -11,6 +11,7 @@ use crate::api::admission::{AdmissionRequest, Denial};
 use crate::api::field::quote;
 use crate::api::status::StatusDetails;
 use crate::registry::types::endpoint::Endpoint;
+use crate::registry::types::review_version::ReviewVersion;
 
 /// Answer of a webhook.
 #[derive(Debug, Default)]
@@ -29,16 +30,16 @@ pub(super) async fn ask(
     request: &AdmissionRequest,
     is_mutating: bool,
 ) -> Result<Answer, String> {
-    if !webhook.speaks_v1 {
-        return Err("the fake API server speaks admission.k8s.io/v1 alone, which the webhook does not take".to_owned());
-    }
+    let version = webhook
+        .review
+        .ok_or("webhook does not accept known AdmissionReview versions (v1, v1beta1)")?;
     let review = json!({
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request.to_value(),
+        "kind": "AdmissionReview", "apiVersion": version.in_group("admission.k8s.io"), "request": request.to_value(),
     });
     let reply = call(transport, &webhook.endpoint, webhook.timeout, &review)
         .await
         .map_err(|why| format!("failed to call webhook: {why}"))?;
-    read(&reply, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
+    read(&reply, version, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
 }
 
 /// Posts a review and reads the JSON object that comes back. Conversion of custom resources is called the same way.
@@ -89,7 +90,7 @@ fn cleaned(url: &str) -> String {
     format!("{host}/{}{query}", parts.join("/"))
 }
 
-/// The body as an object that says what it is.
+/// The body as an object.
 fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let text = crate::api::json::syntax_error(body).unwrap_or_else(|| error.to_string());
@@ -103,13 +104,7 @@ fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
                 .to_owned(),
         );
     };
-    let shown = String::from_utf8_lossy(body);
-    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-    match (text("kind"), text("apiVersion")) {
-        ("", _) => Err(format!("Object 'Kind' is missing in '{shown}'")),
-        (_, "") => Err(format!("Object 'apiVersion' is missing in '{shown}'")),
-        _ => Ok(map),
-    }
+    Ok(map)
 }
 
 /// Returns the client library's text for an unsuccessful answer.
@@ -153,32 +148,40 @@ fn status_message(body: &[u8]) -> Option<String> {
     is_status.then(|| message.to_owned())
 }
 
-/// Reads the response of a review (rule P2).
-fn read(review: &Map<String, Value>, uid: &str, is_mutating: bool) -> Result<Answer, String> {
+/// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
+fn read(review: &Map<String, Value>, version: ReviewVersion, uid: &str, is_mutating: bool) -> Result<Answer, String> {
     let text =
         |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (kind, version) = (text(review, "kind"), text(review, "apiVersion"));
-    if kind != "AdmissionReview" || version != "admission.k8s.io/v1" {
-        let (group, version) = version.split_once('/').unwrap_or(("", &version));
-        return Err(format!(
-            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
-        ));
-    }
+    let is_v1 = version == ReviewVersion::V1;
     let response = match review.get("response") {
         Some(Value::Object(response)) => response,
         _ => return Err("webhook response was absent".to_owned()),
     };
     let given = text(response, "uid");
-    if given != uid {
+    if is_v1 && given != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&given)));
     }
-    let patch_type = response.get("patchType").and_then(Value::as_str).map(str::to_owned);
-    let patch = match response.get("patch").and_then(Value::as_str) {
+    let (kind, version) = (text(review, "kind"), text(review, "apiVersion"));
+    if is_v1 && (kind != "AdmissionReview" || version != "admission.k8s.io/v1") {
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        return Err(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
+        ));
+    }
+    let mut patch_type = response.get("patchType").and_then(Value::as_str).map(str::to_owned);
+    let mut patch = match response.get("patch").and_then(Value::as_str) {
         Some(patch) => base64::engine::general_purpose::STANDARD
             .decode(patch)
             .map_err(|_| "illegal base64 data in response.patch".to_owned())?,
         None => Vec::new(),
     };
+    if !is_v1 {
+        // The type of a patch was not looked at, nor a patch of a validating webhook.
+        if !is_mutating {
+            patch.clear();
+        }
+        patch_type = (!patch.is_empty()).then(|| "JSONPatch".to_owned());
+    }
     match (is_mutating, patch.is_empty(), &patch_type) {
         (true, false, None) => return Err("webhook returned response.patch but not response.patchType".into()),
         (true, true, Some(_)) => return Err("webhook returned response.patchType but not response.patch".into()),

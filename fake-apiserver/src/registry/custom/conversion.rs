@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
+use crate::registry::types::review_version::ReviewVersion;
 
 /// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
 const ANSWERS_MAX: usize = 65_536;
@@ -24,6 +25,8 @@ type Digest = [u8; 32];
 pub(crate) struct Conversion {
     /// Address of the webhook.
     pub(crate) endpoint: Endpoint,
+    /// Version of ConversionReview it is sent; `None`: it accepts none that the server knows.
+    pub(crate) review: Option<ReviewVersion>,
     known: Mutex<Known>,
 }
 
@@ -42,8 +45,10 @@ impl Conversion {
         if spec.text("conversion.strategy") != "Webhook" {
             return None;
         }
+        let webhook = spec.present("conversion.webhook")?;
         Some(Arc::new(Self {
-            endpoint: Endpoint::parse(&spec.present("conversion.webhook")?),
+            endpoint: Endpoint::parse(&webhook),
+            review: ReviewVersion::first_of(webhook.texts("conversionReviewVersions")),
             known: Mutex::default(),
         }))
     }

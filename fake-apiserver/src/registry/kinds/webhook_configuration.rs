@@ -144,11 +144,8 @@ fn validate_versions(versions: &Cursor<'_>, errors: &mut FieldErrors) {
         }
         version.check_texts(names::dns1035_label(version.as_text(), false), errors);
     }
-    if !seen.contains("v1") {
-        let text = match seen.contains("v1beta1") {
-            true => "this server speaks v1 alone, which must be included",
-            false => "must include at least one of v1, v1beta1",
-        };
+    if !seen.contains("v1") && !seen.contains("v1beta1") {
+        let text = "must include at least one of v1, v1beta1";
         errors.invalid(versions, versions.to_value(), text);
     }
 }

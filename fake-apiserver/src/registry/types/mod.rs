@@ -1,6 +1,7 @@
 //! Kubernetes' types: the generated table of fields, typed decoding, quantities, times, names, and the one reader of
 //! JSON. It knows values and paths, nothing of kinds, verbs or storage.
 
+pub(crate) mod review_version;
 pub(crate) mod cursor;
 pub(crate) mod edit;
 pub(crate) mod schema;

@@ -9,7 +9,7 @@ use crate::registry::types::names::dns1035_label;
 use crate::registry::types::webhook_client::validate_client;
 
 /// Checks the conversion; errors name the fields of the internal form, in which `webhook` is flat.
-pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate(conversion: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(conversion) = conversion.and_then(Value::as_object).map(Node) else {
         return;
     };
@@ -39,10 +39,6 @@ pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPat
         Some(client) => validate_client(&Cursor::map_at(client.0, &client_path), errors),
     }
     validate_versions(versions, &versions_path, errors);
-    if is_new && versions.iter().any(|it| it == "v1beta1") && !versions.iter().any(|it| it == "v1") {
-        let text = "this server speaks v1 alone, which must be included";
-        errors.invalid(path.child("conversionReviewVersions"), versions.to_vec(), text);
-    }
 }
 
 fn validate_versions(versions: &[Value], path: &FieldPath, errors: &mut FieldErrors) {

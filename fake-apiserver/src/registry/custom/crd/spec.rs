@@ -45,13 +45,7 @@ pub(super) fn validate<'a>(spec: &'a Map<String, Value>, old: Option<&'a Map<Str
         let text = "must be None if spec.preserveUnknownFields is true";
         errors.invalid(path.child("conversion").child("strategy"), strategy, text);
     }
-    let is_new_webhook = old.is_none_or(|old| old.get("conversion") != spec.get("conversion"));
-    conversion::validate(
-        spec.get("conversion"),
-        is_new_webhook,
-        &path.child("conversion"),
-        &mut errors,
-    );
+    conversion::validate(spec.get("conversion"), &path.child("conversion"), &mut errors);
     errors
 }
 
