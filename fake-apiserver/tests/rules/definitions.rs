@@ -154,3 +154,67 @@ async fn empty_keywords_at_the_root_of_a_version_with_a_status_are_refused(
         "{found:?}"
     );
 }
+
+/// A definition of Foos whose spec has these properties.
+fn definition(properties: &Value) -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// Items of lists without keys have no stored value of their own: the list has.
+#[rstest]
+#[case::atomic_list(json!({"type": "array", "items": {"type": "string"}}), "/items", json!(["bad"]), json!(["bad", "x"]))]
+#[case::set(json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}), "/items",
+    json!(["bad"]), json!(["bad", "x"]))]
+#[case::below_an_item(json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
+    "/items/properties/a", json!([{"a": "bad"}]), json!([{"a": "bad"}, {}]))]
+#[case::atomic_map(json!({"type": "object", "x-kubernetes-map-type": "atomic",
+    "additionalProperties": {"type": "string"}}), "/additionalProperties", json!({"a": "bad"}), json!({"a": "worse"}))]
+#[tokio::test]
+async fn a_rule_lets_a_value_stay_whose_surroundings_are_unchanged(
+    #[case] mut field: Value,
+    #[case] ruled: &str,
+    #[case] value: Value,
+    #[case] other: Value,
+) {
+    let server = ApiServer::start();
+    let text = json!({"type": "string"});
+    let properties = json!({"f": field, "text": text});
+    assert_eq!(post(&server, DEFINITIONS, &definition(&properties)).await.0, 201);
+    let mut object = foo("a");
+    object["spec"] = json!({"f": value});
+    assert_eq!(post(&server, FOOS, &object).await.0, 201);
+
+    field.pointer_mut(ruled).expect("the schema is there")["x-kubernetes-validations"] =
+        json!([{"rule": "self == 'good'"}]);
+    let ruled = definition(&json!({"f": field, "text": text}));
+    let path = format!("{DEFINITIONS}/foos.e.com");
+    let merge = "application/merge-patch+json";
+    assert_eq!(send(&server, "PATCH", &path, merge, &ruled).await.0, 200);
+    let path = format!("{FOOS}/a");
+    for (change, code) in [(json!({"text": "x"}), 200), (json!({"f": other}), 422)] {
+        let (found, answer) = send(&server, "PATCH", &path, merge, &json!({"spec": change})).await;
+        assert_eq!(found, code, "{change}: {answer}");
+    }
+}
+
+#[rstest]
+#[case("10.0.0.1", 201)]
+#[case("::1", 201)]
+#[case("256.256.256.256", 422)]
+#[tokio::test]
+async fn formats_are_checked_in_alternatives(#[case] address: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let schema = json!({"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]});
+    assert_eq!(
+        post(&server, DEFINITIONS, &definition(&json!({"ip": schema}))).await.0,
+        201
+    );
+    let mut object = foo("a");
+    object["spec"] = json!({"ip": address});
+    let (found, answer) = post(&server, FOOS, &object).await;
+    assert_eq!(found, code, "{answer}");
+}

@@ -3,10 +3,12 @@
 //! Rules are evaluated where the crate is built with the feature `cel`; without it a CRD with rules is answered with a
 //! warning that names them.
 
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value};
 
 use super::path::Path;
-use super::schema::{Additional, ListKind, Structural};
+use super::schema::{Additional, Structural};
 use super::validate::{View, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 
@@ -234,7 +236,8 @@ pub(super) fn validate(
         budget: BUDGET,
         has_ended: false,
     };
-    run.walk(schema, View::Object(object), old.map(View::Object), &Path::Root);
+    let stored = old.map(View::Object);
+    run.walk(schema, View::Object(object), Stored::root(stored), &Path::Root);
 }
 
 /// Returns the failures of rules in the unchanged parts of an updated object.
@@ -247,8 +250,50 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &
         budget: BUDGET,
         has_ended: false,
     };
-    run.walk(schema, View::Object(object), Some(View::Object(old)), &Path::Root);
+    let stored = Some(View::Object(old));
+    run.walk(schema, View::Object(object), Stored::root(stored), &Path::Root);
     found
+}
+
+/// The stored object in the place of a value.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    /// The value of `oldSelf`; `None` inside of what is replaced as a whole.
+    old: Option<View<'a>>,
+    /// The value in the same place; `None` if it cannot be told which one that is.
+    same: Option<View<'a>>,
+    /// The nearest value around it of which that can be told, and whether it changed.
+    around: Option<&'a Around<'a>>,
+}
+
+/// A value beside the stored one.
+struct Around<'a> {
+    node: &'a Structural,
+    value: View<'a>,
+    stored: View<'a>,
+    is_unchanged: OnceCell<bool>,
+}
+
+impl<'a> Stored<'a> {
+    fn root(stored: Option<View<'a>>) -> Self {
+        Self {
+            old: stored,
+            same: stored,
+            around: None,
+        }
+    }
+
+    /// Returns `true` if failures of rules on `value` were there before, as `shouldRatchetError` of
+    /// k8s.io/apiextensions-apiserver tells.
+    fn is_unchanged(self, node: &Structural, value: View<'_>) -> bool {
+        match (self.same, self.around) {
+            (Some(stored), _) => is_unchanged(node, value, stored),
+            (None, Some(it)) => *it
+                .is_unchanged
+                .get_or_init(|| is_unchanged(it.node, it.value, it.stored)),
+            (None, None) => false,
+        }
+    }
 }
 
 /// One evaluation of all rules.
@@ -264,19 +309,30 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn walk(&mut self, node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>) {
+    fn walk(&mut self, node: &Structural, value: View<'_>, stored: Stored<'_>, path: &Path<'_>) {
         if !node.below.rules || value == View::Null || self.has_ended {
             return;
         }
-        self.evaluate(node, value, old, path);
+        self.evaluate(node, value, stored, path);
+        let here = stored.same.map(|same| Around {
+            node,
+            value,
+            stored: same,
+            is_unchanged: OnceCell::new(),
+        });
+        let around = here.as_ref().or(stored.around);
         match value {
             View::Object(map) => {
-                let old = old.filter(|_| !node.is_atomic_map);
+                let old = stored.old.filter(|_| !node.is_atomic_map);
                 for (name, value) in map {
-                    let old = old.and_then(|old| old.get(name)).map(View::from);
+                    let stored = Stored {
+                        old: old.and_then(|it| it.get(name)).map(View::from),
+                        same: stored.same.and_then(|it| it.get(name)).map(View::from),
+                        around,
+                    };
                     match (node.properties.get(name), &node.additional) {
-                        (Some(child), _) => self.walk(child, value.into(), old, &path.field(name)),
-                        (None, Additional::Schema(child)) => self.walk(child, value.into(), old, &path.key(name)),
+                        (Some(child), _) => self.walk(child, value.into(), stored, &path.field(name)),
+                        (None, Additional::Schema(child)) => self.walk(child, value.into(), stored, &path.key(name)),
                         (None, Additional::Unset | Additional::Bool(_)) => {}
                     }
                 }
@@ -284,10 +340,14 @@ impl Run<'_> {
             View::Array(list) => {
                 let Some(items) = &node.items else { return };
                 for (index, item) in list.iter().enumerate() {
-                    let old = old
-                        .filter(|_| matches!(node.list, ListKind::Map(_)))
-                        .and_then(|old| old_item(node, index, item, old));
-                    self.walk(items, item.into(), old.map(View::from), &path.index(index));
+                    let old = stored.old.and_then(|it| old_item(node, index, item, it));
+                    let same = stored.same.and_then(|it| old_item(node, index, item, it));
+                    let stored = Stored {
+                        old: old.map(View::from),
+                        same: same.map(View::from),
+                        around,
+                    };
+                    self.walk(items, item.into(), stored, &path.index(index));
                 }
             }
             View::Null | View::Bool(_) | View::Number(_) | View::String(_) => {}
@@ -295,8 +355,9 @@ impl Run<'_> {
     }
 
     /// Evaluates the rules of one value.
-    fn evaluate(&mut self, node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>) {
-        let is_unchanged = || old.is_some_and(|old| is_unchanged(node, value, old));
+    fn evaluate(&mut self, node: &Structural, value: View<'_>, stored: Stored<'_>, path: &Path<'_>) {
+        let is_unchanged = || stored.is_unchanged(node, value);
+        let old = stored.old;
         if node.rules.is_empty() || self.only_unchanged && !is_unchanged() {
             return;
         }

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube_cel::cel::Value as CelValue;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::objects::OptionalValue;
@@ -14,7 +16,10 @@ use kube_cel::cel::parser::Expression;
 use super::evaluation::{Evaluated, Evaluation, overload};
 use super::meter::{Failure, Meter, size};
 use super::operators;
+use crate::api::field::quote;
+use crate::registry::cel::library::TIMESTAMP;
 use crate::registry::cel::{costs, parse};
+use crate::registry::types::net;
 use crate::registry::types::pattern::Pattern;
 
 /// Work of compiling a regular expression, beside its cost.
@@ -131,11 +136,50 @@ fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
             })
         }),
         ("startsWith" | "endsWith" | "contains" | "matches", [text, part]) => of_texts(name, text, part, meter),
+        ("isCIDR" | "cidr", [CelValue::String(text)]) if !is_method => return range(name, text, meter),
+        ("int" | "string" | "bytes" | "timestamp" | "duration", [value]) if !is_method => {
+            let converted = converted(name, value)?;
+            meter.charge(1).map(|()| converted)
+        }
         ("join", [items]) if is_method => join(items, "", meter),
         ("join", [items, CelValue::String(separator)]) if is_method => join(items, separator, meter),
         _ => return None,
     };
     Some(result)
+}
+
+/// `isCIDR`, and `cidr` of a text that is no range. The library takes leading zeros, which Go's `netip` does not.
+fn range(name: &str, text: &Arc<String>, meter: &mut Meter) -> Option<Evaluated> {
+    let is_mapped = |address: IpAddr| matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some());
+    let is_range = net::parse_cidr(text).is_some_and(|(address, _)| !is_mapped(address));
+    if name == "cidr" && is_range {
+        return None;
+    }
+    if let Err(failure) = meter.charge_traversal(text.chars().count(), 1) {
+        return Some(Err(failure));
+    }
+    Some(match name {
+        "cidr" => Err(Failure::Error(format!(
+            "network address parse error during conversion from string: netip.ParsePrefix({})",
+            quote(text)
+        ))),
+        _ => Ok(CelValue::Bool(is_range)),
+    })
+}
+
+/// Conversions of the language that the library lacks: of a value of the type itself, and those of times.
+fn converted(name: &str, value: &CelValue) -> Option<CelValue> {
+    let text = |text: String| CelValue::String(Arc::new(text));
+    Some(match (name, value) {
+        ("timestamp", CelValue::Timestamp(_)) | ("duration", CelValue::Duration(_)) | ("bytes", CelValue::Bytes(_)) => {
+            value.clone()
+        }
+        ("timestamp", CelValue::Int(seconds)) => TIMESTAMP.of(&Timestamp::from_second(*seconds).ok()?.to_string())?,
+        ("int", CelValue::Timestamp(at)) => CelValue::Int(at.timestamp()),
+        ("string", CelValue::Timestamp(at)) => text(at.to_rfc3339().replace("+00:00", "Z")),
+        ("string", CelValue::Bool(flag)) => text(flag.to_string()),
+        _ => return None,
+    })
 }
 
 fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> Evaluated {

@@ -36,6 +36,30 @@ fn macros_on_a_map(#[case] rule: &str, #[case] expected: u64) {
 }
 
 #[rstest]
+#[case("timestamp(timestamp('2026-01-01T00:00:00Z')) == timestamp('2026-01-01T00:00:00Z')")]
+#[case("timestamp(1) == timestamp('1970-01-01T00:00:01Z')")]
+#[case("int(timestamp('1970-01-01T00:01:00Z')) == 60")]
+#[case("string(timestamp('1970-01-01T00:01:00Z')) == '1970-01-01T00:01:00Z'")]
+#[case("duration(duration('1m')) == duration('60s')")]
+#[case("string(true) == 'true' && bytes(bytes('a')) == bytes('a')")]
+#[case("int(int(1)) == 1 && uint(uint(1)) == 1u && double(double(1.5)) == 1.5 && string(string('a')) == 'a'")]
+fn a_value_is_converted_to_its_own_type_and_times_to_others(#[case] rule: &str) {
+    cost(rule, &Value::Null);
+}
+
+#[rstest]
+#[case("10.10.10.0/24", true)]
+#[case("10.10.010.10/24", false)]
+#[case("10.10.10.0/024", false)]
+#[case("10.10.10.0/33", false)]
+#[case("abcd::1/125", true)]
+#[case("abcd:ef01:2345:6789::abcd:ef01:2345:6789/125", false)]
+#[case("::ffff:10.0.0.1/120", false)]
+fn ranges_are_read_as_strictly_as_in_go(#[case] range: &str, #[case] is_one: bool) {
+    cost(&format!("isCIDR(self) == {is_one}"), &range.into());
+}
+
+#[rstest]
 #[case("self.array.all(e, e > 0)", 43)]
 #[case("size(self.array.filter(e, e%2 == 0)) == 3", 68)]
 #[case("self.array.map(e, e * 20).filter(e, e > 50).exists(e, e == 60)", 194)]
