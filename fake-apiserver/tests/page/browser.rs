@@ -542,6 +542,19 @@ async fn a_thousand_requests_a_second_can_be_read() {
     assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
     assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
     assert!(number("steps") > 30, "and all the time: {drawn}");
+    // An entry that was chosen stays in sight while others come.
+    tab.press("1").await;
+    tab.press("ArrowUp").await;
+    burst(&mut stream, EACH).await;
+    tab.until(&format!(
+        "{}.textContent.replaceAll(',', '').endsWith('of {}')",
+        id("shown"),
+        all + EACH
+    ))
+    .await;
+    tab.until("document.querySelector('#entries [aria-selected=true]').style.display === ''")
+        .await;
+    tab.press("g").await;
     // More than the page keeps: the oldest go, and the newest are in sight.
     burst(&mut stream, 7_000).await;
     tab.until(
