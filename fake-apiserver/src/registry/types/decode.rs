@@ -16,6 +16,7 @@ use crate::api::read::{Read, read};
 use crate::api::status::Status;
 
 pub(crate) use scan::duplicate_fields;
+pub(crate) use zero::ROOT_KEYWORDS;
 
 /// Beginning of the errors of documents whose kind cannot be found out.
 const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";

@@ -12,6 +12,7 @@ use crate::api::object::Object;
 use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::decode::ROOT_KEYWORDS;
 use crate::registry::types::edit::{items_mut, object_mut};
 
 pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -292,22 +293,13 @@ fn schema_warnings(crd: &Object) -> Vec<String> {
 
 /// Omits the empty lists and maps at the root of schemas, which only versions with a status tell from absent ones.
 fn omit_empty_keywords(crd: &mut Object) {
-    const KEYWORDS: [&str; 7] = [
-        "allOf",
-        "anyOf",
-        "definitions",
-        "enum",
-        "oneOf",
-        "patternProperties",
-        "x-kubernetes-list-map-keys",
-    ];
     for version in items_mut(crd, "spec.versions") {
         if Cursor::root(version).is_set("subresources.status") {
             continue;
         }
         if let Some(schema) = object_mut(version, "schema.openAPIV3Schema") {
             let is_empty = |value: &Value| value == &json!([]) || value == &json!({});
-            schema.retain(|key, value| !KEYWORDS.contains(&key.as_str()) || !is_empty(value));
+            schema.retain(|key, value| !ROOT_KEYWORDS.contains(&key.as_str()) || !is_empty(value));
         }
     }
 }

@@ -52,19 +52,18 @@ const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ),
     ("JSONSchemaProps", "", &["dependencies"]),
     ("ServiceCIDRSpec", "", &["cidrs"]),
-    (
-        "JSONSchemaProps",
-        "openAPIV3Schema",
-        &[
-            "allOf",
-            "anyOf",
-            "definitions",
-            "enum",
-            "oneOf",
-            "patternProperties",
-            "x-kubernetes-list-map-keys",
-        ],
-    ),
+    ("JSONSchemaProps", "openAPIV3Schema", &ROOT_KEYWORDS),
+];
+
+/// Keywords of a schema that are told from absent ones at its root.
+pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
+    "allOf",
+    "anyOf",
+    "definitions",
+    "enum",
+    "oneOf",
+    "patternProperties",
+    "x-kubernetes-list-map-keys",
 ];
 
 /// Returns `true` if rules tell the empty value of a field from an absent one; `reached` is the field that holds the
