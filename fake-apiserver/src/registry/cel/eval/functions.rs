@@ -65,7 +65,15 @@ impl<'a> Evaluation<'a, '_> {
         if let ("sum", true, [CelValue::List(items)]) = (name, is_method, args.as_slice()) {
             return sum(items);
         }
-        self.library(prefix, name, is_method, args)
+        let is_text = prefix.is_none() && !is_method && matches!(args.as_slice(), [CelValue::String(_)]);
+        let result = self.library(prefix, name, is_method, args);
+        match (result, read_as(name)) {
+            (Err(Failure::Error(_)), Some(kind)) if is_text => {
+                let text = format!("type conversion error from 'string' to '{kind}'");
+                Err(Failure::Error(text))
+            }
+            (result, _) => result,
+        }
     }
 
     /// Calls a function of the library with values.
@@ -137,7 +145,7 @@ fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
         }),
         ("startsWith" | "endsWith" | "contains" | "matches", [text, part]) => of_texts(name, text, part, meter),
         ("isCIDR" | "cidr", [CelValue::String(text)]) if !is_method => return range(name, text, meter),
-        ("int" | "string" | "bytes" | "timestamp" | "duration", [value]) if !is_method => {
+        ("int" | "string" | "bytes" | "bool" | "timestamp" | "duration", [value]) if !is_method => {
             let converted = converted(name, value)?;
             meter.charge(1).map(|()| converted)
         }
@@ -146,6 +154,19 @@ fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
         _ => return None,
     };
     Some(result)
+}
+
+/// Returns the type that a function reads from a text, as cel-go names it.
+fn read_as(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "int" => "int",
+        "uint" => "uint",
+        "double" => "double",
+        "bool" => "bool",
+        "duration" => "google.protobuf.Duration",
+        "timestamp" => "google.protobuf.Timestamp",
+        _ => return None,
+    })
 }
 
 /// `isCIDR`, and `cidr` of a text that is no range. The library takes leading zeros, which Go's `netip` does not.
@@ -177,6 +198,12 @@ fn converted(name: &str, value: &CelValue) -> Option<CelValue> {
         ("timestamp", CelValue::Int(seconds)) => TIMESTAMP.of(&Timestamp::from_second(*seconds).ok()?.to_string())?,
         ("int", CelValue::Timestamp(at)) => CelValue::Int(at.timestamp()),
         ("string", CelValue::Timestamp(at)) => text(at.to_rfc3339().replace("+00:00", "Z")),
+        ("bool", CelValue::Bool(_)) => value.clone(),
+        ("bool", CelValue::String(text)) => match text.as_str() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => CelValue::Bool(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => CelValue::Bool(false),
+            _ => return None,
+        },
         ("string", CelValue::Bool(flag)) => text(flag.to_string()),
         _ => return None,
     })

@@ -42,9 +42,31 @@ fn macros_on_a_map(#[case] rule: &str, #[case] expected: u64) {
 #[case("string(timestamp('1970-01-01T00:01:00Z')) == '1970-01-01T00:01:00Z'")]
 #[case("duration(duration('1m')) == duration('60s')")]
 #[case("string(true) == 'true' && bytes(bytes('a')) == bytes('a')")]
+#[case("bool('true') && !bool('0') && bool(bool('t'))")]
 #[case("int(int(1)) == 1 && uint(uint(1)) == 1u && double(double(1.5)) == 1.5 && string(string('a')) == 'a'")]
 fn a_value_is_converted_to_its_own_type_and_times_to_others(#[case] rule: &str) {
     cost(rule, &Value::Null);
+}
+
+#[rstest]
+#[case("int('x') == 1", "int")]
+#[case("uint('-1') == 1u", "uint")]
+#[case("double('x') == 1.0", "double")]
+#[case("bool('yes')", "bool")]
+#[case("duration('x') == duration('1s')", "google.protobuf.Duration")]
+#[case("timestamp('x') == timestamp('2026-01-01T00:00:00Z')", "google.protobuf.Timestamp")]
+fn a_text_that_is_no_value_of_a_type_is_an_error(#[case] rule: &str, #[case] kind: &str) {
+    let program = Program::parse(rule).expect("the rule is one");
+    let (value, _) = FUNCTIONS.with(|functions| {
+        program.evaluate(&Bindings {
+            values: &[],
+            variables: &[],
+            authorizer: &Outcome(CelValue::Null),
+            functions,
+        })
+    });
+    let text = format!("type conversion error from 'string' to '{kind}'");
+    assert_eq!(value.map(|_| ()).map_err(|error| error.to_string()), Err(text));
 }
 
 #[rstest]
