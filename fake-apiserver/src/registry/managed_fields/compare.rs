@@ -39,15 +39,17 @@ pub(super) fn compare<'a>(
     reset: &[&[&'a str]],
 ) -> Changes<'a> {
     let mut changes = Changes::default();
+    let mut fields = schema.walk();
     zip(old, new, |name, old, new| {
         if matches!(name, "apiVersion" | "kind") || reset.contains(&[name].as_slice()) || are_same(old, new) {
             return;
         }
-        let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
+        let (field, unset) = fields.field_and_unset(name);
+        let field = field.unwrap_or(SchemaRef::Deduced);
         let mut diff = if name == "metadata" {
             compare_metadata(field, old, new)
         } else {
-            diff_field(schema, name, field, old, new)
+            diff_field(field, unset, old, new)
         };
         if name == "metadata" {
             diff.touched.member = false;
@@ -67,10 +69,12 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
     let empty = &*EMPTY_MAP;
     let map = |side: Option<&'a Value>| side.and_then(Value::as_object).unwrap_or(empty);
     let mut inner = Changes::default();
+    let mut fields = schema.walk();
     zip(map(old), map(new), |name, old, new| {
         if !are_same(old, new) && !UNOWNED.contains(&["metadata", name].as_slice()) {
-            let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
-            diff_field(schema, name, field, old, new).attach(&mut inner, Element::field(name));
+            let (field, unset) = fields.field_and_unset(name);
+            let field = field.unwrap_or(SchemaRef::Deduced);
+            diff_field(field, unset, old, new).attach(&mut inner, Element::field(name));
         }
     });
     Diff::of(inner)
@@ -178,25 +182,19 @@ fn are_same(old: Option<&Value>, new: Option<&Value>) -> bool {
 }
 
 /// The difference of one field of an object both sides have. A field that Go's encoder always writes counts as there
-/// even where the JSON leaves it out.
-fn diff_field<'a>(
-    parent: SchemaRef<'_>,
-    name: &str,
-    field: SchemaRef<'_>,
-    old: Option<&'a Value>,
-    new: Option<&'a Value>,
-) -> Diff<'a> {
+/// even where the JSON leaves it out; `unset` is what it writes.
+fn diff_field<'a>(field: SchemaRef<'_>, unset: Unset, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     match (old, new) {
-        (None, Some(value)) => diff(field, unset_like(parent, name, value), new),
-        (Some(value), None) => diff(field, old, unset_like(parent, name, value)),
+        (None, Some(value)) => diff(field, unset_like(unset, value), new),
+        (Some(value), None) => diff(field, old, unset_like(unset, value)),
         (Some(_), Some(_)) | (None, None) => diff(field, old, new),
     }
 }
 
-/// Returns the value that Go writes for the unset field `name` that has this value on the other side.
-fn unset_like(parent: SchemaRef<'_>, name: &str, value: &Value) -> Option<&'static Value> {
+/// Returns the value that Go writes for an unset field that has this value on the other side.
+fn unset_like(unset: Unset, value: &Value) -> Option<&'static Value> {
     static ZERO: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::from(""), Value::from(0), Value::from(false)]);
-    match (parent.unset(name), value) {
+    match (unset, value) {
         (Unset::Absent, _) => None,
         (Unset::Null, _) | (Unset::Zero, Value::Array(_) | Value::Null) => Some(&NULL),
         (Unset::Zero, Value::Object(_)) => Some(&EMPTY_OBJECT),
@@ -265,14 +263,16 @@ fn diff_maps<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a 
     }
     let both = old.is_some_and(Value::is_object) && new.is_some_and(Value::is_object);
     let mut inner = Changes::default();
+    let mut fields = schema.walk();
     zip(left, right, |name, old, new| {
         // Most of an object stays the same; comparing it first spares asking for its types.
         if are_same(old, new) {
             return;
         }
-        let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
+        let (field, unset) = fields.field_and_unset(name);
+        let field = field.unwrap_or(SchemaRef::Deduced);
         let found = if both {
-            diff_field(schema, name, field, old, new)
+            diff_field(field, unset, old, new)
         } else {
             diff(field, old, new)
         };

@@ -280,6 +280,28 @@ impl Field {
         Some((number, deeper == 1))
     }
 
+    /// Returns the value that Go's encoder writes where it is unset.
+    pub(crate) fn unset(&self) -> Unset {
+        let kind = self.shape().kind;
+        // `omitempty` leaves no struct out, be it one that encodes itself as a string or a number.
+        let is_struct = matches!(
+            kind,
+            Kind::Struct(_) | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Raw
+        );
+        if self.omits_zero() || (self.omits_empty() && (self.is_pointer() || !is_struct)) {
+            return Unset::Absent;
+        }
+        let is_nil = matches!(
+            kind,
+            Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json
+        );
+        if self.is_pointer() || is_nil {
+            Unset::Null
+        } else {
+            Unset::Zero
+        }
+    }
+
     /// Returns `true` if Go holds it by pointer: its zero value is kept.
     pub(crate) fn is_pointer(&self) -> bool {
         self.flags & POINTER != 0
@@ -326,27 +348,8 @@ impl Shape {
 
     /// Returns the value that Go's encoder writes for the unset field `name`.
     pub(crate) fn unset(&self, name: &str) -> Unset {
-        let Some(field) = self.structure().and_then(|it| it.field(name)) else {
-            return Unset::Absent;
-        };
-        let kind = field.shape().kind;
-        // `omitempty` leaves no struct out, be it one that encodes itself as a string or a number.
-        let is_struct = matches!(
-            kind,
-            Kind::Struct(_) | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Raw
-        );
-        if field.omits_zero() || (field.omits_empty() && (field.is_pointer() || !is_struct)) {
-            return Unset::Absent;
-        }
-        let is_nil = matches!(
-            kind,
-            Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json
-        );
-        if field.is_pointer() || is_nil {
-            Unset::Null
-        } else {
-            Unset::Zero
-        }
+        let field = self.structure().and_then(|it| it.field(name));
+        field.map_or(Unset::Absent, Field::unset)
     }
 
     /// Returns `true` if `name` is a field of the struct, rather than an entry of a map.

@@ -113,6 +113,17 @@ impl<'a> FieldWalk<'a> {
         }
     }
 
+    /// The same, and what Go's encoder writes where the field is unset ([`SchemaRef::unset`]).
+    pub(crate) fn field_and_unset(&mut self, name: &str) -> (Option<SchemaRef<'a>>, Unset) {
+        match self {
+            FieldWalk::Struct(fields) => match fields.find(name) {
+                Some(field) => (Some(SchemaRef::Builtin(field.shape())), field.unset()),
+                None => (None, Unset::Absent),
+            },
+            FieldWalk::Named(schema) => (schema.field(name), schema.unset(name)),
+        }
+    }
+
     /// The same, and whether the type declares the name.
     pub(crate) fn declared(&mut self, name: &str) -> (Option<SchemaRef<'a>>, bool) {
         let field = self.field(name);
