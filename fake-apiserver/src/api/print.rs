@@ -2,6 +2,8 @@
 
 use serde_json::{Number, Value};
 
+use super::read::plain_len;
+
 /// Writes values byte for byte as serde_json does.
 #[derive(Debug)]
 pub(crate) struct Printer {
@@ -112,7 +114,7 @@ impl Printer {
     }
 
     fn text(&mut self, text: &str) {
-        if is_plain(text.as_bytes()) {
+        if plain_len(text.as_bytes()) == text.len() {
             self.out.reserve(text.len() + 2);
             self.out.push(b'"');
             self.out.extend_from_slice(text.as_bytes());
@@ -122,12 +124,6 @@ impl Printer {
             serde_json::to_writer(&mut self.out, text).unwrap_or_default();
         }
     }
-}
-
-/// Returns `true` if no byte has to be escaped. All are looked at: without a way out the compiler takes many at a time.
-fn is_plain(text: &[u8]) -> bool {
-    let is_escaped = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    !text.iter().fold(false, |found, byte| found | is_escaped(*byte))
 }
 
 /// Writes a number in decimal.

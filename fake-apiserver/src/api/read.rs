@@ -37,6 +37,26 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     })
 }
 
+/// Returns the number of bytes up to the first that does not stand for itself in a string: a quote, a backslash or a
+/// control character.
+pub(crate) fn plain_len(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    // The high bit of each byte below `limit`, at least up to the first such byte.
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = text.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = (below(word, 0x20) | is(word, b'"') | is(word, b'\\')) & HIGH;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    words.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
+}
+
 struct Reader<'a> {
     text: &'a str,
     /// The next byte.
@@ -135,10 +155,9 @@ impl Reader<'_> {
         let mut has_escapes = false;
         loop {
             let rest = self.text.as_bytes().get(self.at..)?;
-            let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
-            let len = rest.iter().position(|byte| !is_plain(byte))?;
+            let len = plain_len(rest);
             self.at += len + 1;
-            match rest[len] {
+            match *rest.get(len)? {
                 b'"' => break,
                 b'\\' => {
                     has_escapes = true;
@@ -193,6 +212,18 @@ mod tests {
             text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
         ) {
             agrees(&text);
+        }
+    }
+
+    #[test]
+    fn plain_bytes_end_at_the_first_special_one() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for len in 0..20 {
+                let mut text = [b'!', b' ', 0x7f, 0x80, 0xff, b'#', b'[', b']'].repeat(3);
+                assert_eq!(plain_len(&text[..len]), len);
+                text[len] = special;
+                assert_eq!(plain_len(&text), len, "{special}");
+            }
         }
     }
 
