@@ -34,7 +34,7 @@ impl Change for Patched<'_> {
                 }
             }
         };
-        body::read_patched(self.row, &make, self.body, self.validation)
+        body::read_patched(self.row, Some(old), &make, self.body, self.validation)
     }
 }
 
@@ -64,9 +64,9 @@ impl Applied<'_> {
                     shown: None,
                 })
             };
-            body::read_patched(row, &make, b"", FieldValidation::Ignore)
+            body::read_patched(row, live, &make, b"", FieldValidation::Ignore)
         } else {
-            body::read_applied(row, make()?, self.configuration)
+            body::read_applied(row, live, make()?, self.configuration)
         }
     }
 }

@@ -91,9 +91,10 @@ pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
 /// `make` makes it, and makes it again where it has to be shown; `patch` is the body, which the answer's order of
-/// fields depends on.
+/// fields depends on; `before` is the object that was patched.
 pub(crate) fn read_patched(
     row: &Row,
+    before: Option<&Object>,
     make: &MakePatched<'_>,
     patch: &[u8],
     validation: FieldValidation,
@@ -105,8 +106,8 @@ pub(crate) fn read_patched(
                 custom::check_kind(object, version).map_err(Refusal::Whole)?;
                 coerce(row, version, object).map_err(Refusal::Shown)
             }
-            (None, Some(shape)) if is_text => read_claimed(row, shape, object, text, validation),
-            (None, Some(shape)) => convert(shape, object, text, validation),
+            (None, Some(shape)) if is_text => read_claimed(row, shape, before, object, text, validation),
+            (None, Some(shape)) => convert(shape, before, object, text, validation),
             (None, None) => Ok(Vec::new()),
         }
     })?;
@@ -115,12 +116,17 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
-/// The result of applying `configuration`, as `read` types it. The error is what the real server makes of a result that
+/// The result of applying `configuration` to `before`, as `read` types it. The error is what the real server makes of a result that
 /// it cannot convert.
-pub(crate) fn read_applied(row: &Row, mut object: Object, configuration: &Object) -> Result<Decoded, Status> {
+pub(crate) fn read_applied(
+    row: &Row,
+    before: Option<&Object>,
+    mut object: Object,
+    configuration: &Object,
+) -> Result<Decoded, Status> {
     if let Some(shape) = row.shape() {
         object.sort();
-        decode::convert(shape, &mut object).map_err(|why| {
+        decode::convert_changed(shape, &mut object, before.map(|it| &it.0)).map_err(|why| {
             let slash = if row.info.group.is_empty() { "/" } else { "" };
             let kind = format!("{slash}{}, Kind={}", row.api_version, row.info.kind);
             let (namespace, name) = (configuration.namespace(), configuration.name());
@@ -170,7 +176,7 @@ pub(crate) fn read_patched_as(
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
     read_result(Some(shape), make, patch, validation, |object, text, _| {
-        convert(shape, object, text, validation)
+        convert(shape, None, object, text, validation)
     })
 }
 
@@ -178,6 +184,7 @@ pub(crate) fn read_patched_as(
 fn read_claimed(
     row: &Row,
     shape: &'static Shape,
+    before: Option<&Object>,
     object: &mut Object,
     text: &dyn Fn() -> String,
     validation: FieldValidation,
@@ -190,9 +197,9 @@ fn read_claimed(
         shape: Some(shape),
     };
     match Claim::of(wanted, object).map_err(Refusal::Shown)? {
-        Claim::Wanted => convert(shape, object, text, validation),
+        Claim::Wanted => convert(shape, before, object, text, validation),
         Claim::Version(other) => {
-            let warnings = convert(other, object, text, validation)?;
+            let warnings = convert(other, None, object, text, validation)?;
             if let Some((_, converted)) = row.in_version(object, &row.api_version) {
                 *object = converted.into_owned();
             }
@@ -204,7 +211,7 @@ fn read_claimed(
         }
         Claim::Other(other, why) => {
             if let Some(other) = other {
-                convert(other, object, text, FieldValidation::Ignore)?;
+                convert(other, None, object, text, FieldValidation::Ignore)?;
             }
             Err(Refusal::Shown(why))
         }
@@ -221,11 +228,14 @@ enum Refusal {
 
 fn convert(
     shape: &'static Shape,
+    before: Option<&Object>,
     object: &mut Object,
     text: &dyn Fn() -> String,
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
-    decode::convert_strictly(shape, object, decode::Document::Made(text), validation).map_err(Refusal::Shown)
+    let before = before.map(|it| &it.0);
+    let document = decode::Document::Made { text, before };
+    decode::convert_strictly(shape, object, document, validation).map_err(Refusal::Shown)
 }
 
 /// The result of a patch as `read` types it, which is told whether the real server has it as text; it answers the

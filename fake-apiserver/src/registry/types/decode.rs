@@ -259,7 +259,12 @@ pub(crate) enum Document<'a> {
     /// A JSON text.
     Sent(Text<'a>),
     /// Nothing but the value itself, which has no key twice. Printed where that is asked for.
-    Made(&'a dyn Fn() -> String),
+    Made {
+        /// Prints it.
+        text: &'a dyn Fn() -> String,
+        /// The object it was made from, if that is of the same type.
+        before: Option<&'a Map<String, Value>>,
+    },
 }
 
 /// Converts an object of a known type, such as a patched one. Answers its strict errors in words
@@ -277,7 +282,11 @@ pub(crate) fn convert_strictly(
         .and_then(|it| it.get("managedFields"))
         .and_then(Value::as_array);
     let forgets_owners = owners.is_some_and(Vec::is_empty);
-    let unknown = convert::convert(shape, object)?;
+    let before = match document {
+        Document::Made { before, .. } => before,
+        Document::Sent(_) => None,
+    };
+    let unknown = convert::convert(shape, object, before)?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
         metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
     }
@@ -289,8 +298,8 @@ pub(crate) fn convert_strictly(
         Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
             return Ok(scan::strict_errors(text.raw, shape));
         }
-        Document::Made(text) if unknown.len() > 1 => return Ok(scan::strict_errors(text().as_bytes(), shape)),
-        Document::Sent(_) | Document::Made(_) => {}
+        Document::Made { text, .. } if unknown.len() > 1 => return Ok(scan::strict_errors(text().as_bytes(), shape)),
+        Document::Sent(_) | Document::Made { .. } => {}
     }
     Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
 }
@@ -302,7 +311,16 @@ pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
 
 /// Removes what the type does not know and spells the rest canonically, silently.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<(), String> {
-    convert::convert(shape, object).map(|_| ())
+    convert::convert(shape, object, None).map(|_| ())
+}
+
+/// The same of an object that was made from another one of the same type.
+pub(crate) fn convert_changed(
+    shape: &'static Shape,
+    object: &mut Map<String, Value>,
+    before: Option<&Map<String, Value>>,
+) -> Result<(), String> {
+    convert::convert(shape, object, before).map(|_| ())
 }
 
 /// Kind and apiVersion of a document, empty where it names none; the error is that of Go's `SimpleMetaFactory`.

@@ -30,7 +30,9 @@ enum Step {
 }
 
 #[derive(Default)]
-pub(super) struct Converter {
+pub(super) struct Converter<'a> {
+    /// The object before a patch, which has been converted: fields that are the same need not be converted again.
+    before: Option<&'a Map<String, Value>>,
     path: Vec<Step>,
     /// Levels below a type that decodes itself, where unknown fields are not reported.
     opaque: usize,
@@ -43,12 +45,20 @@ pub(super) struct Converter {
     mismatch: Option<String>,
 }
 
-/// Converts an object. Answers the paths of the unknown fields that were removed, or Go's error.
-pub(super) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<Vec<String>, String> {
+/// Converts an object, which was `before` before a patch. Answers the paths of the unknown fields that were removed, or
+/// Go's error.
+pub(super) fn convert(
+    shape: &'static Shape,
+    object: &mut Map<String, Value>,
+    before: Option<&Map<String, Value>>,
+) -> Result<Vec<String>, String> {
     let Some(structure) = shape.structure() else {
         return Err(format!("{} is no object", shape.go_type()));
     };
-    let mut it = Converter::default();
+    let mut it = Converter {
+        before,
+        ..Converter::default()
+    };
     it.structure(structure, object).map_err(|Abort(error)| error)?;
     match it.mismatch {
         Some(error) => Err(error),
@@ -56,7 +66,7 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) ->
     }
 }
 
-impl Converter {
+impl Converter<'_> {
     fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) -> Result<(), Abort> {
         let mut result = Ok(());
         let mut fields = structure.fields_in_order();
@@ -68,6 +78,9 @@ impl Converter {
                 self.report_unknown(name);
                 return false;
             };
+            if self.is_unchanged(name, value) {
+                return true;
+            }
             self.path.push(Step::Field(structure, field));
             let kept = self.field(field, value);
             self.path.pop();
@@ -79,6 +92,11 @@ impl Converter {
         result?;
         add_shown_fields(structure, map);
         Ok(())
+    }
+
+    /// Returns `true` if a field of the whole object is what it was before.
+    fn is_unchanged(&self, name: &str, value: &Value) -> bool {
+        self.path.is_empty() && self.before.is_some_and(|before| before.get(name) == Some(value))
     }
 
     /// Converts a field's value; answers whether the field is shown.
