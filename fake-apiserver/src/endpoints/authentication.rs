@@ -63,11 +63,16 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
         }
     }
     take_seat(server, call)?;
-    if let Some(record) = &mut call.record {
-        let decision = server.registry.decide(&call.user, &request);
-        record.authorized(decision.is_allowed, &decision.reason);
+    match &mut call.record {
+        None => server.registry.authorize(&call.user, &request)?,
+        Some(record) => {
+            let decision = server.registry.decide(&call.user, &request);
+            record.authorized(decision.is_allowed, &decision.reason);
+            if !decision.is_allowed {
+                return Err(Status::not_allowed(&request, &call.user.name, &decision.reason).into());
+            }
+        }
     }
-    server.registry.authorize(&call.user, &request)?;
     call.is_admitted = true;
     Ok(())
 }
