@@ -116,8 +116,8 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
-/// The result of applying `configuration` to `before`, as `read` types it. The error is what the real server makes of a result that
-/// it cannot convert.
+/// The result of applying `configuration` to `before`, as `read` types it. The error is what the real server makes of a
+/// result that it cannot convert.
 pub(crate) fn read_applied(
     row: &Row,
     before: Option<&Object>,

@@ -1,0 +1,43 @@
+//! `FieldWalk`: the fields of a type beside those of an object.
+
+use super::{SchemaRef, Unset, builtin};
+
+/// The fields of a type for a walk beside an object, both in the order of their names.
+#[derive(Debug)]
+pub(crate) enum FieldWalk<'a> {
+    /// Of a generated struct, whose fields are walked along.
+    Struct(builtin::FieldsInOrder),
+    /// Of anything else, which is asked by name.
+    Named(SchemaRef<'a>),
+}
+
+impl<'a> FieldWalk<'a> {
+    /// The same as [`SchemaRef::field`], asked in the order of the names.
+    pub(crate) fn field(&mut self, name: &str) -> Option<SchemaRef<'a>> {
+        match self {
+            FieldWalk::Struct(fields) => fields.find(name).map(|it| SchemaRef::Builtin(it.shape())),
+            FieldWalk::Named(schema) => schema.field(name),
+        }
+    }
+
+    /// The same as [`field`](Self::field), and [what Go's encoder writes](SchemaRef::unset) where the field is unset.
+    pub(crate) fn field_and_unset(&mut self, name: &str) -> (Option<SchemaRef<'a>>, Unset) {
+        match self {
+            FieldWalk::Struct(fields) => match fields.find(name) {
+                Some(field) => (Some(SchemaRef::Builtin(field.shape())), field.unset()),
+                None => (None, Unset::Absent),
+            },
+            FieldWalk::Named(schema) => (schema.field(name), schema.unset(name)),
+        }
+    }
+
+    /// The same as [`field`](Self::field), and whether the type declares the name.
+    pub(crate) fn declared(&mut self, name: &str) -> (Option<SchemaRef<'a>>, bool) {
+        let field = self.field(name);
+        let declared = match self {
+            FieldWalk::Struct(_) => field.is_some(),
+            FieldWalk::Named(schema) => schema.declares(name),
+        };
+        (field, declared)
+    }
+}
