@@ -1,7 +1,8 @@
 //! The command as a control plane: the folder that `KUBEBUILDER_ASSETS` names, and its programs by the flags that
 //! starters of control planes pass.
 //!
-//! With `DRYDOCK_GO=1` and a `go` on the path, envtest itself starts them; see `tests/envtest`.
+//! With `DRYDOCK_GO=1` and a `go` on the path, envtest itself starts them, for `tests/envtest` and for the suites of
+//! published operators.
 
 mod common;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use common::{command, folder};
 use rstest::rstest;
+use serde_json::Value;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -195,15 +197,40 @@ fn envtest_starts_it_unchanged() {
     if !has_go("envtest_starts_it_unchanged") {
         return;
     }
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/envtest");
+    go_test(&module, "./...");
+}
+
+/// Operators as they are published, whose suites start envtest: nothing of them is changed, not even copied.
+#[rstest]
+#[case::jobset_webhooks("sigs.k8s.io/jobset@v0.10.1", "./test/integration/webhook/...")]
+#[case::jobset_controllers("sigs.k8s.io/jobset@v0.10.1", "./test/integration/controller/...")]
+#[case::lws_webhooks("sigs.k8s.io/lws@v0.8.0", "./test/integration/webhooks/...")]
+fn suites_of_published_operators_pass_unchanged(#[case] module: &str, #[case] suites: &str) {
+    if !has_go("suites_of_published_operators_pass_unchanged") {
+        return;
+    }
     let output = Command::new("go")
-        .args(["test", "-count=1", "-timeout=5m", "./..."])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/envtest"))
+        .args(["mod", "download", "-json", module])
+        .output()
+        .expect("it was started before");
+    let downloaded: Value = serde_json::from_slice(&output.stdout).expect("go writes JSON");
+    let folder = downloaded["Dir"].as_str();
+    let folder = folder.unwrap_or_else(|| panic!("{module} cannot be fetched: {output:?}"));
+    go_test(Path::new(folder), suites);
+}
+
+/// Runs tests of a module with the programs.
+fn go_test(module: &Path, packages: &str) {
+    let output = Command::new("go")
+        .args(["test", "-count=1", "-timeout=20m", packages])
+        .current_dir(module)
         .env("KUBEBUILDER_ASSETS", assets())
         .output()
         .expect("it was started before");
     assert!(
         output.status.success(),
-        "go test: {}\n{}{}",
+        "go test {packages}: {}\n{}{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
