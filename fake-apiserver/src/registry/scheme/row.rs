@@ -316,13 +316,6 @@ impl Row {
         }
     }
 
-    /// Returns `true` if [`settle`](Self::settle) changes nothing.
-    pub(crate) fn is_settled(&self, object: &Object) -> bool {
-        let mut settled = object.clone();
-        self.settle(&mut settled);
-        settled == *object
-    }
-
     /// Sets `kind` and `apiVersion`.
     pub(crate) fn name_kind(&self, object: &mut Object) {
         object.insert("kind".into(), self.info.kind.as_ref().into());
