@@ -6,8 +6,8 @@
 /// use fake_apiserver::api::json::syntax_error;
 ///
 /// assert_eq!(syntax_error(b"{\"a\":1}"), None);
-/// assert_eq!(syntax_error(b"").unwrap(), "unexpected end of JSON input");
-/// assert_eq!(syntax_error(b"[1 2]").unwrap(), "invalid character '2' after array element");
+/// assert_eq!(syntax_error(b"").as_deref(), Some("unexpected end of JSON input"));
+/// assert_eq!(syntax_error(b"[1 2]").as_deref(), Some("invalid character '2' after array element"));
 /// ```
 pub fn syntax_error(text: &[u8]) -> Option<String> {
     let mut scan = Scan { text, at: 0 };

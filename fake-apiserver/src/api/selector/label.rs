@@ -13,13 +13,14 @@ use crate::api::field::quote;
 /// ```
 /// use fake_apiserver::api::selector::LabelSelector;
 ///
-/// let selector = LabelSelector::parse("app in (web, api), !canary").unwrap();
+/// let selector = LabelSelector::parse("app in (web, api), !canary")?;
 /// assert!(selector.matches(|key| (key == "app").then_some("web")));
 /// assert!(!selector.matches(|key| (key == "canary").then_some("")));
 /// assert_eq!(selector.to_string(), "app in (api,web),!canary");
 ///
-/// let error = LabelSelector::parse("app===").unwrap_err();
-/// assert_eq!(error, "unable to parse requirement: found '=', expected: identifier");
+/// let error = "unable to parse requirement: found '=', expected: identifier";
+/// assert_eq!(LabelSelector::parse("app==="), Err(error.to_owned()));
+/// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
