@@ -1,4 +1,4 @@
-//! `Printer`: JSON values as text, with what is only to be learned by walking through them: depth and fractions.
+//! `Printer`: writes JSON values as text in one pass, and notes their depth and fractions on the way.
 
 use serde_json::{Number, Value};
 

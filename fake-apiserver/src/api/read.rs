@@ -1,4 +1,4 @@
-//! `read`: JSON text as a value, and what is learned on the way: keys that stand twice, depth and fractions.
+//! `read`: parses JSON text in one pass, and notes repeated keys, depth and fractions on the way.
 
 use serde_json::{Map, Number, Value};
 
@@ -18,7 +18,7 @@ pub(crate) struct Read {
     pub(crate) has_fraction: bool,
 }
 
-/// Reads a text as serde_json reads it, only faster. `None` if that has to say why it cannot.
+/// Parses a text as serde_json does. `None` if serde_json refuses it, too, which then words the error.
 pub(crate) fn read(text: &str) -> Option<Read> {
     let mut reader = Reader {
         text,

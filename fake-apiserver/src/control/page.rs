@@ -1,5 +1,5 @@
-//! The page: a program for a browser that shows what the control API answers. It holds nothing of the server, so all
-//! may have it; what it asks for needs the rights of the control API.
+//! The page that shows in a browser what the control API answers. It holds no data of the server, so it needs no token;
+//! its requests need the rights of the control API.
 
 use std::sync::OnceLock;
 
@@ -58,8 +58,8 @@ pub(crate) fn page(parts: &Parts) -> Response<Body> {
     }
 }
 
-/// Permits the page to run its own script and style, and to ask the server it came from. It is in no frame, where
-/// another page could make its user click; and it makes no HTML of text.
+/// Permits the page its own script and style, and requests to its own server. Frames are forbidden, since another page
+/// could direct clicks into one, and so is turning text into HTML.
 fn policy() -> &'static HeaderValue {
     static POLICY: OnceLock<HeaderValue> = OnceLock::new();
     POLICY.get_or_init(|| {
@@ -69,7 +69,7 @@ fn policy() -> &'static HeaderValue {
             hash("<script>", "</script>"),
             hash("<style>", "</style>")
         );
-        // Without a policy there is no program.
+        // Without its policy the page runs no script.
         HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
     })
 }

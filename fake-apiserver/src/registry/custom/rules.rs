@@ -260,9 +260,9 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &
 struct Stored<'a> {
     /// The value of `oldSelf`; `None` inside of what is replaced as a whole.
     old: Option<View<'a>>,
-    /// The value in the same place; `None` if it cannot be told which one that is.
+    /// The corresponding stored value; `None` if there is none, as for items of lists without keys.
     same: Option<View<'a>>,
-    /// The nearest value around it of which that can be told, and whether it changed.
+    /// The nearest enclosing value that has a corresponding one.
     around: Option<&'a Around<'a>>,
 }
 

@@ -188,7 +188,7 @@ fn range(name: &str, text: &Arc<String>, meter: &mut Meter) -> Option<Evaluated>
     })
 }
 
-/// Conversions of the language that the library lacks: of a value of the type itself, and those of times.
+/// Conversions that the library lacks: to the type that a value already has, and those of times.
 fn converted(name: &str, value: &CelValue) -> Option<CelValue> {
     let text = |text: String| CelValue::String(Arc::new(text));
     Some(match (name, value) {
