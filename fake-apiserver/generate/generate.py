@@ -5,6 +5,8 @@ import argparse
 import gzip
 import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,15 +17,11 @@ SCHEMA = CRATE / "src" / "registry" / "types" / "schema"
 
 # --- What the packages do not say ---------------------------------------------------------------------------------
 
+# The minor versions that are served, the default one first, by the releases whose packages describe them: of the Go
+# modules (k8s.io/kubernetes has the first, its staging modules 0 in front), and of PyPI's kubernetes-validate.
+VERSIONS = {"1.36": ("36.2", "1.36.0"), "1.37": ("37.2", "1.37.0")}
 # Betas and alphas are off by default; these version names are the served ones.
 STABLE = {"v1", "v2"}
-# kube-fake-client describes 1.34; these became stable since. Rows: group, version, resource, singular, kind, scope.
-NEW_RESOURCES = [
-    ("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "mutatingadmissionpolicy",
-     "MutatingAdmissionPolicy", "Cluster"),
-    ("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "mutatingadmissionpolicybinding",
-     "MutatingAdmissionPolicyBinding", "Cluster"),
-]
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 # Kinds that are read or written without being a resource.
 EXTRA_KINDS = [
@@ -75,35 +73,62 @@ SCALARS = {"string": "String", "bool": "Bool", "int32": "Int32", "int64": "Int64
 # --- Sources --------------------------------------------------------------------------------------------------------
 
 
-def definitions(work):
-    """The OpenAPI definitions of 1.36 with their extensions and descriptions."""
+def definitions(work, release):
+    """The OpenAPI definitions with their extensions and descriptions."""
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work,
-                    "kubernetes-validate==1.36.0"], check=True)
-    wheel = next(work.glob("kubernetes_validate-1.36.0-*.whl"))
-    path = "kubernetes_validate/kubernetes-json-schema/v1.36.0-local/_definitions.json"
+                    "kubernetes-validate==" + release], check=True)
+    wheel = next(work.glob(f"kubernetes_validate-{release}-*.whl"))
+    path = f"kubernetes_validate/kubernetes-json-schema/v{release}-local/_definitions.json"
     return json.loads(zipfile.ZipFile(wheel).read(path))["$defs"]
 
 
-def discovery(work):
+def kubernetes(work, release):
+    """The folder of the module k8s.io/kubernetes."""
+    out = subprocess.run(["go", "mod", "download", "-json", "k8s.io/kubernetes@v1." + release], cwd=work, check=True,
+                         stdout=subprocess.PIPE).stdout
+    return pathlib.Path(json.loads(out)["Dir"])
+
+
+def discovery(folder):
     """The groups as aggregated discovery shows them, and the resources of core/v1."""
-    crate = work / "scratch"
-    (crate / "src").mkdir(parents=True, exist_ok=True)
-    (crate / "src" / "lib.rs").write_text("")
-    (crate / "Cargo.toml").write_text('[package]\nname = "scratch"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n'
-                                      '[dependencies]\nkube-fake-client = "=0.1.4"\n')
-    subprocess.run(["cargo", "vendor", "--quiet", "--versioned-dirs", "vendor"], cwd=crate, check=True,
-                   stdout=subprocess.DEVNULL)
-    folder = crate / "vendor" / "kube-fake-client-0.1.4" / "kubernetes" / "api" / "discovery"
+    folder = folder / "api" / "discovery"
     return json.loads((folder / "aggregated_v2.json").read_text()), json.loads((folder / "api__v1.json").read_text())
 
 
-def go_types(work):
+def go_types(work, release):
     """The Go types, by reflection."""
     cache = work / "gotypes.json"
     if not cache.exists():
-        out = subprocess.run(["go", "run", "."], cwd=HERE / "gotypes", check=True, stdout=subprocess.PIPE).stdout
+        module = work / "gotypes"
+        shutil.copytree(HERE / "gotypes", module, dirs_exist_ok=True)
+        modules = ["api", "apiextensions-apiserver", "apimachinery", "client-go", "kube-aggregator"]
+        subprocess.run(["go", "get", *(f"k8s.io/{name}@v0.{release}" for name in modules)], cwd=module, check=True)
+        subprocess.run(["go", "mod", "tidy"], cwd=module, check=True)
+        out = subprocess.run(["go", "run", "."], cwd=module, check=True, stdout=subprocess.PIPE).stdout
         cache.write_bytes(out)
     return json.loads(cache.read_text())
+
+
+def gates(folder, minor):
+    """The feature gates with `default, stage[ locked]` of each in a minor version."""
+    out = {}
+    number = lambda text: tuple(map(int, text.split(".")))
+    staging = folder / "staging" / "src" / "k8s.io"
+    for file in [folder / "pkg" / "features" / "kube_features.go", *sorted(staging.glob("*/pkg/features/*.go")),
+                 *sorted(staging.glob("component-base/*/**/*features.go"))]:
+        if file.name.endswith("_test.go"):
+            continue
+        text = file.read_text()
+        named = dict(re.findall(r'(\w+)\s+featuregate\.Feature\s+= "(\w+)"', text))
+        for name, specs in re.findall(r"^\t(?:\w+\.)?(\w+): \{\n((?:\t\t\{Version.*\n)+)\t\}", text, re.M):
+            for spec in re.findall(r"\{(Version.*)\}", specs):
+                since = re.search(r'Version: version\.MustParse\("([\d.]+)"\)', spec).group(1)
+                if number(since) <= number(minor):
+                    stage = re.search(r"featuregate\.(Alpha|Beta|GA|Deprecated|PreAlpha)", spec)
+                    default = re.search(r"Default:\s+(true|false)", spec).group(1)
+                    locked = " locked" if re.search(r"LockToDefault: true", spec) else ""
+                    out[named.get(name, name)] = f"{default} {stage.group(1).upper() if stage else 'GA'}{locked}"
+    return out
 
 
 # --- Resources ------------------------------------------------------------------------------------------------------
@@ -135,13 +160,7 @@ def served(aggregated, core):
         for version in item["versions"]:
             if version["version"] not in STABLE:
                 continue
-            found = list(version["resources"])
-            for new_group, new_version, resource, singular, kind, scope in NEW_RESOURCES:
-                if (new_group, new_version) == (group, version["version"]):
-                    found.append({"resource": resource, "singularResource": singular, "scope": scope,
-                                  "responseKind": {"kind": kind}, "verbs": ALL_VERBS,
-                                  "categories": ["api-extensions"]})
-            for row in sorted(found, key=lambda row: row["resource"]):
+            for row in sorted(version["resources"], key=lambda row: row["resource"]):
                 rows.append((group, version["version"], row))
     return rows
 
@@ -158,97 +177,68 @@ def verbs(items):
     return "ALL" if list(items) == ALL_VERBS else texts(items)
 
 
-def resource_rows(rows):
+def resource_row(group, version, row):
+    """The source of one row."""
+    kind = row["responseKind"]["kind"]
+    subs = []
+    for sub in sorted(row.get("subresources", []), key=lambda sub: sub["subresource"]):
+        of = sub["responseKind"]
+        own = not of.get("version")
+        names = [group if own else of["group"], version if own else of["version"], of["kind"]]
+        subs.append("sub({}, [{}], {})".format(quote(sub["subresource"]), ", ".join(map(quote, names)),
+                                               verbs(sorted(sub["verbs"]))))
+    names = [group, version, row["resource"], row["singularResource"], kind, kind + "List"]
+    lists = [texts(row.get("shortNames", [])), texts(row.get("categories", [])), verbs(sorted(row["verbs"]))]
+    head = "row([{}], {}, {},".format(", ".join(map(quote, names)), row["scope"], ", ".join(lists))
+    return head + "\n        " + ("subresources![{}])".format(", ".join(subs)) if subs else "&[])")
+
+
+def resource_rows(by_minor):
     """The source of `resources.rs`."""
+    minors = list(by_minor)
+    rows, found = [], {}
+    for minor, of_minor in by_minor.items():
+        at = 0
+        for group, version, row in of_minor:
+            text = resource_row(group, version, row)
+            if text in found:
+                assert rows.index(text) >= at, f"{minor} orders {row['resource']} differently"
+            else:
+                rows.insert(at, text)
+                found[text] = []
+            found[text].append(minor)
+            at = rows.index(text) + 1
     out = [
         "//! The built-in resources, in the order in which discovery shows them.",
         "//!",
         "//! @generated by fake-apiserver/generate/generate.py",
         "",
-        "use std::borrow::Cow::{self, Borrowed};",
+        "use std::borrow::Cow::Borrowed;",
         "",
+        "use super::served::{ALL, NONE, Served, row, since, sub, subresources, texts, until};",
+        "use crate::api::kubernetes_version::KubernetesVersion::V1_37;",
         "use crate::api::resource::Scope::{Cluster, Namespaced};",
-        "use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};",
+        "use crate::api::resource::{SubresourceInfo, Text};",
         "",
-        "type Texts = Cow<'static, [Text]>;",
-        "",
-        "macro_rules! texts {",
-        "    ($($text:literal),*) => {{",
-        "        const TEXTS: &[Text] = &[$(Borrowed($text)),*];",
-        "        Borrowed(TEXTS)",
-        "    }};",
-        "}",
-        "",
-        "const NONE: Texts = Borrowed(&[]);",
-        "const ALL: Texts = texts![" + ", ".join(quote(verb) for verb in ALL_VERBS) + "];",
-        "",
-        "macro_rules! subresources {",
-        "    ($($sub:expr),*) => {{",
-        "        const SUBRESOURCES: &[SubresourceInfo] = &[$($sub),*];",
-        "        SUBRESOURCES",
-        "    }};",
-        "}",
-        "",
-        "const fn sub(name: &'static str, kind: [&'static str; 3], verbs: Texts) -> SubresourceInfo {",
-        "    SubresourceInfo {",
-        "        name: Borrowed(name),",
-        "        group: Borrowed(kind[0]),",
-        "        version: Borrowed(kind[1]),",
-        "        kind: Borrowed(kind[2]),",
-        "        verbs,",
-        "    }",
-        "}",
-        "",
-        "/// Group, version, resource, singular, kind, list kind.",
-        "type Names = [&'static str; 6];",
-        "",
-        "const fn row(",
-        "    names: Names,",
-        "    scope: Scope,",
-        "    short_names: Texts,",
-        "    categories: Texts,",
-        "    verbs: Texts,",
-        "    subresources: &'static [SubresourceInfo],",
-        ") -> ResourceInfo {",
-        "    let [group, version, resource, singular, kind, list_kind] = names;",
-        "    ResourceInfo {",
-        "        group: Borrowed(group),",
-        "        version: Borrowed(version),",
-        "        resource: Borrowed(resource),",
-        "        singular: Borrowed(singular),",
-        "        kind: Borrowed(kind),",
-        "        list_kind: Borrowed(list_kind),",
-        "        scope,",
-        "        short_names,",
-        "        categories,",
-        "        verbs,",
-        "        subresources: Borrowed(subresources),",
-        "    }",
-        "}",
-        "",
-        "/// Every built-in resource a server serves by default.",
+        "/// Every built-in resource a server serves by default, and the versions of Kubernetes in which it does.",
         "#[rustfmt::skip]",
-        f"pub(crate) static BUILTINS: &[ResourceInfo] = &BUILTIN_ROWS;",
-        "",
-        "#[rustfmt::skip]",
-        f"static BUILTIN_ROWS: [ResourceInfo; {len(rows)}] = [",
+        f"pub(super) static RESOURCES: [Served; {len(rows)}] = [",
     ]
-    for group, version, row in rows:
-        kind = row["responseKind"]["kind"]
-        subs = []
-        for sub in sorted(row.get("subresources", []), key=lambda sub: sub["subresource"]):
-            of = sub["responseKind"]
-            own = not of.get("version")
-            names = [group if own else of["group"], version if own else of["version"], of["kind"]]
-            subs.append("sub({}, [{}], {})".format(quote(sub["subresource"]), ", ".join(map(quote, names)),
-                                                   verbs(sorted(sub["verbs"]))))
-        names = [group, version, row["resource"], row["singularResource"], kind, kind + "List"]
-        lists = [texts(row.get("shortNames", [])), texts(row.get("categories", [])), verbs(sorted(row["verbs"]))]
-        head = "    row([{}], {}, {},".format(", ".join(map(quote, names)), row["scope"], ", ".join(lists))
-        out.append(head)
-        out.append("        subresources![{}]),".format(", ".join(subs)) if subs else "        &[]),")
+    for text in rows:
+        first, last = found[text][0], found[text][-1]
+        assert minors[minors.index(first):minors.index(last) + 1] == found[text], found[text]
+        if last != minors[-1]:
+            text = f"until({variant(minors[minors.index(last) + 1])}, {text})"
+        if first != minors[0]:
+            text = f"since({variant(first)}, {text})"
+        out.append(f"    {text},")
     out += ["];", ""]
     return "\n".join(out)
+
+
+def variant(minor):
+    """A minor version as an enum's variant."""
+    return "V" + minor.replace(".", "_")
 
 
 # --- Types ----------------------------------------------------------------------------------------------------------
@@ -269,14 +259,48 @@ def definition_of(spec):
     return spec.get("$ref", "").removeprefix("#/$defs/")
 
 
-class Table:
-    """The flat tables of shapes, structs and fields."""
+class Source:
+    """What a minor version says of its types."""
 
-    def __init__(self, types, defs, defaults):
-        self.types, self.defs, self.defaults = types, defs, defaults
+    def __init__(self, minor, types, defs, gates):
+        self.minor, self.kinds, self.types, self.defs = minor, types["kinds"], types["types"], defs
+        self.defaults = types["comments"]["defaults"]
+        # Fields behind a gate that is off.
+        self.gated = {(owner, field) for owner, fields in types["comments"]["gates"].items()
+                      for field, names in fields.items()
+                      if any(gates.get(name, "").startswith("false") for name in names.split(","))}
+
+
+class Table:
+    """The flat tables of shapes, structs and fields. A type that is the same in all minor versions is in it once, and
+    one that differs, be it only in what it leads to, once for each form."""
+
+    def __init__(self, source):
+        self.changed = set()
+        self.older = None
+        self.turn_to(source)
         self.shapes, self.shape_index = [], {}
         self.structs, self.struct_index = [], {}
-        self.done = {}
+
+    def turn_to(self, source):
+        """Adds the types of another minor version from here on."""
+        self.source, self.types, self.defs, self.defaults = source, source.types, source.defs, source.defaults
+
+    def describe(self, index):
+        """A struct in the words of its own version, and the Go types of the structs it leads to at once."""
+        leads = set()
+
+        def expand(shape):
+            def inner(found):
+                if found.group(1) == "Struct":
+                    leads.add(self.structs[int(found.group(2))][4])
+                    return f"Struct({self.structs[int(found.group(2))][4]})"
+                return f"{found.group(1)}({expand(int(found.group(2)))})"
+            return re.sub(r"\b(List|Map|Struct|SchemaOr\w+)\((\d+)\)", inner, self.shapes[shape])
+
+        name, full, fields, defaults, _ = self.structs[index]
+        fields = [(json_name, expand(shape), *rest) for json_name, shape, *rest in fields]
+        return (name, full, fields, defaults), leads
 
     def add_shape(self, source):
         if source not in self.shape_index:
@@ -343,9 +367,10 @@ class Table:
         return "NO_LIST"
 
     def struct(self, go):
-        if go in self.struct_index:
-            return self.struct_index[go]
-        index = self.struct_index[go] = len(self.structs)
+        key = (go, self.source.minor) if go in self.changed else go
+        if key in self.struct_index:
+            return self.struct_index[key]
+        index = self.struct_index[key] = len(self.structs)
         self.structs.append(None)
         kind = self.types[go]
         name = openapi_name(kind)
@@ -361,6 +386,7 @@ class Table:
                 ("POINTER", self.types[field["type"]]["kind"] == "ptr"),
                 ("OMIT_EMPTY", field.get("omitempty")),
                 ("OMIT_ZERO", field.get("omitzero")),
+                ("GATED", self.is_gated(go, field["json"])),
             ) if on]
             fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"]), field["via"]))
         for prop in properties:
@@ -368,8 +394,32 @@ class Table:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
         defaults = [(key, json.loads(value)) for key, value in sorted(self.defaults.get(go, {}).items())
                     if (name, key) in KEYS]
-        self.structs[index] = (kind["name"], name, sorted(fields), defaults)
+        self.structs[index] = (kind["name"], name, sorted(fields), defaults, go)
         return index
+
+    def is_gated(self, go, field):
+        """A field that is new and off; strategies know those that the oldest version has."""
+        if self.older is None or (go, field) not in self.source.gated:
+            return False
+        return field not in {it["json"] for it in self.older.types.get(go, {}).get("fields", [])}
+
+
+def changed_types(older, newer, kinds):
+    """The Go types that differ between two minor versions, be it only in what they lead to."""
+    tables = []
+    for source in (older, newer):
+        table = Table(source)
+        table.older = older if source is newer else None
+        for group, version, kind in sorted(kinds[source.minor]):
+            table.shape(source.kinds[f"{group}/{version}/{kind}"])
+        tables.append({row[4]: table.describe(index) for index, row in enumerate(table.structs)})
+    before, after = tables
+    changed = {go for go in after if go in before and before[go] != after[go]}
+    while True:
+        more = {go for go, (_, leads) in after.items() if go not in changed and go in before and leads & changed}
+        if not more:
+            return changed
+        changed |= more
 
 
 def openapi_name(kind):
@@ -399,10 +449,8 @@ def protobuf_path(numbers):
     return "0x" + "".join(f"{number:02x}" for number in numbers) if numbers else "0"
 
 
-def type_tables(rows, types, defs):
-    """The source of `table.rs`, and the names of the OpenAPI definitions it covers."""
-    KEYS.update(list_keys(defs))
-    table = Table(types["types"], defs, types["comments"]["defaults"])
+def kinds_of(rows):
+    """The kinds that resources and their subresources take and answer."""
     kinds = set(EXTRA_KINDS)
     for group, version, row in rows:
         kinds.add((group, version, row["responseKind"]["kind"]))
@@ -410,13 +458,31 @@ def type_tables(rows, types, defs):
             of = sub["responseKind"]
             own = not of.get("version")
             kinds.add((group if own else of["group"], version if own else of["version"], of["kind"]))
+    return kinds
+
+
+def type_tables(by_minor, sources):
+    """The source of `table.rs`."""
+    kinds = {minor: kinds_of(rows) for minor, rows in by_minor.items()}
+    for source in sources.values():
+        KEYS.update(list_keys(source.defs))
+    first, *later = sources.values()
+    table = Table(first)
     found = []
-    for group, version, kind in sorted(kinds):
-        go = types["kinds"].get(f"{group}/{version}/{kind}")
-        assert go, (group, version, kind)
-        found.append((group, version, kind, table.shape(go)))
+    for source in (first, *later):
+        if source is not first:
+            table.turn_to(source)
+            table.older = first
+            table.changed = changed_types(first, source, kinds)
+        for group, version, kind in sorted(kinds[source.minor]):
+            go = source.kinds.get(f"{group}/{version}/{kind}")
+            assert go, (group, version, kind)
+            row = (group, version, kind, table.shape(go))
+            if row not in [it[:4] for it in found]:
+                found.append((*row, variant(source.minor)))
+    found.sort(key=lambda row: (*row[:3], row[4]))
     flat, starts = [], []
-    for _, _, fields, _ in table.structs:
+    for _, _, fields, _, _ in table.structs:
         starts.append(len(flat))
         flat.extend(fields)
     out = [
@@ -428,18 +494,20 @@ def type_tables(rows, types, defs):
         "    Bool, Bytes, Float64, Int32, Int64, IntOrString, Json, List, Map, MicroTime, Quantity, Raw, SchemaOrArray,",
         "    SchemaOrBool, SchemaOrStrings, String, Struct, Time,",
         "};",
-        "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
+        "use super::builtin::{ATOMIC, Field, GATED, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
         "use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};",
         "use super::ListType;",
+        "use crate::api::kubernetes_version::KubernetesVersion::{self, V1_36, V1_37};",
         "",
-        "/// The kinds with their shapes, sorted by group, version and kind.",
+        "/// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.",
         "#[rustfmt::skip]",
-        f"pub(super) static KINDS: [(&str, &str, &str, u16); {len(found)}] = [",
+        f"pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); {len(found)}] = [",
     ]
-    out += [f"    ({quote(g)}, {quote(v)}, {quote(k)}, {shape})," for g, v, k, shape in found]
-    names = {kind for _, _, kind, _ in found}
+    out += [f"    ({quote(g)}, {quote(v)}, {quote(k)}, {since}, {shape})," for g, v, k, shape, since in found]
+    names = {kind for _, _, kind, *_ in found}
     served_kinds = {row[:3] for row in found}
-    others = sorted(key for key in (tuple(key.split("/")) for key in types["kinds"] if key.count("/") == 2)
+    known = {key for source in sources.values() for key in source.kinds}
+    others = sorted(key for key in (tuple(key.split("/")) for key in known if key.count("/") == 2)
                     if key not in served_kinds and key[2] in names and not key[2].endswith("Options"))
     others = [key for key in others if key[0] != "meta.k8s.io" and key[2] not in ("Status", "ListMeta")]
     out += ["];", "", "/// Kinds the server knows in versions it does not serve, sorted.", "#[rustfmt::skip]",
@@ -450,12 +518,12 @@ def type_tables(rows, types, defs):
     out += [f"    {shape}, // {index}" for index, shape in enumerate(table.shapes)]
     out += ["];", "", "/// Every struct: its fields lie side by side in `FIELDS`.", "#[rustfmt::skip]",
             f"pub(super) static STRUCTS: [StructType; {len(table.structs)}] = ["]
-    for index, (name, full, fields, defaults) in enumerate(table.structs):
+    for index, (name, full, fields, defaults, _) in enumerate(table.structs):
         pairs = ", ".join(f"({quote(k)}, {quote(v)})" for k, v in defaults)
         out.append(f"    s({quote(name)}, {quote(full)}, {starts[index]}, {len(fields)}, &[{pairs}]), // {index}")
     out += ["];", "", "/// The fields of all structs, sorted by name within each.", "#[rustfmt::skip]",
             f"pub(super) static FIELDS: [Field; {len(flat)}] = ["]
-    for index, (name, _, fields, _) in enumerate(table.structs):
+    for index, (name, _, fields, _, _) in enumerate(table.structs):
         out.append(f"    // {name}")
         for json_name, shape, flags, path, via in fields:
             row = f"{quote(json_name)}, {shape}, {flags}, {path}"
@@ -463,7 +531,7 @@ def type_tables(rows, types, defs):
     out += ["];", ""]
     print(f"{len(found)} kinds, {len(table.shapes)} shapes, {len(table.structs)} structs, {len(flat)} fields",
           file=sys.stderr)
-    return "\n".join(out), table
+    return "\n".join(out)
 
 
 # --- OpenAPI --------------------------------------------------------------------------------------------------------
@@ -563,10 +631,12 @@ class Documents:
         return spec
 
 
-def openapi(rows, types, defs, table):
-    """The definitions all documents are made of, as one JSON object."""
-    documents = Documents(types, defs)
-    for _, name, _, _ in table.structs:
+def openapi(rows, source, types):
+    """The definitions all documents are made of, by name."""
+    documents, defs, table = Documents(types, source.defs), source.defs, Table(source)
+    for group, version, kind in sorted(kinds_of(rows)):
+        table.shape(source.kinds[f"{group}/{version}/{kind}"])
+    for _, name, *_ in table.structs:
         if name in defs:
             documents.add(name)
         if name + "List" in defs:
@@ -574,7 +644,7 @@ def openapi(rows, types, defs, table):
     for name in EXTRA_DEFINITIONS:
         documents.add("io.k8s.apimachinery.pkg.apis.meta.v1." + name)
     documents.add("io.k8s.apimachinery.pkg.version.Info")
-    return json.dumps(documents.out, sort_keys=True, separators=(",", ":"))
+    return documents.out
 
 
 def main():
@@ -583,18 +653,30 @@ def main():
                         help="folder for downloads")
     args = parser.parse_args()
     work = args.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    defs, (aggregated, core), types = definitions(work), discovery(work), go_types(work)
-    rows = served(aggregated, core)
-    (SCHEMA / "resources.rs").write_text(resource_rows(rows))
-    source, table = type_tables(rows, types, defs)
-    (SCHEMA / "table.rs").write_text(source)
-    document = openapi(rows, types, defs, table).encode()
+    by_minor, sources, types = {}, {}, {}
+    for minor, (release, described) in VERSIONS.items():
+        folder = work / minor
+        folder.mkdir(parents=True, exist_ok=True)
+        module = kubernetes(folder, release)
+        types[minor] = go_types(folder, release)
+        by_minor[minor] = served(*discovery(module))
+        sources[minor] = Source(minor, types[minor], definitions(folder, described), gates(module, minor))
+    (SCHEMA / "resources.rs").write_text(resource_rows(by_minor))
+    (SCHEMA / "table.rs").write_text(type_tables(by_minor, sources))
     subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
-    packed = gzip.compress(document, 9, mtime=0)
     (CRATE / "data").mkdir(exist_ok=True)
-    (CRATE / "data" / "openapi.json.gz").write_bytes(packed)
-    print(f"OpenAPI: {len(document)} bytes, {len(packed)} packed", file=sys.stderr)
+    first = {}
+    for minor, source in sources.items():
+        definitions_of = openapi(by_minor[minor], source, types[minor])
+        # Later versions are kept as what differs from the first.
+        name = f"openapi-{minor}.json.gz" if first else "openapi.json.gz"
+        own = {name: value for name, value in definitions_of.items() if first.get(name) != value}
+        first = first or definitions_of
+        document = json.dumps(own, sort_keys=True, separators=(",", ":")).encode()
+        packed = gzip.compress(document, 9, mtime=0)
+        (CRATE / "data" / name).write_bytes(packed)
+        print(f"OpenAPI of {minor}: {len(own)} definitions, {len(document)} bytes, {len(packed)} packed",
+              file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
 use crate::control::Control;
@@ -56,6 +57,7 @@ pub(crate) struct Options {
     pub(crate) event_ttl: Option<Duration>,
     pub(crate) inflight: InflightLimits,
     pub(crate) audit: Option<Audit>,
+    pub(crate) version: KubernetesVersion,
     pub(crate) enablement: Enablement,
     pub(crate) compaction_interval: Option<Duration>,
 }
@@ -101,6 +103,7 @@ impl Default for Options {
             event_ttl: Some(EVENT_TTL),
             inflight: InflightLimits::default(),
             audit: None,
+            version: KubernetesVersion::default(),
             enablement: Enablement::default(),
             compaction_interval: Some(COMPACTION_INTERVAL),
         }
@@ -214,6 +217,21 @@ impl ApiServerBuilder {
     /// ```
     pub fn compaction_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.options.compaction_interval = interval.into();
+        self
+    }
+
+    /// Sets the version of Kubernetes that is served: its resources, types, OpenAPI and discovery documents, `/version`
+    /// and defaults of feature gates. Default 1.36.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, KubernetesVersion};
+    ///
+    /// let server = ApiServer::builder().kubernetes_version(KubernetesVersion::V1_37).start();
+    /// assert!(server.resource("resource.k8s.io/v1", "DeviceTaintRule").is_some());
+    /// assert!(ApiServer::builder().start().resource("resource.k8s.io/v1", "DeviceTaintRule").is_none());
+    /// ```
+    pub fn kubernetes_version(mut self, version: KubernetesVersion) -> Self {
+        self.options.version = version;
         self
     }
 

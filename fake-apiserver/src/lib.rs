@@ -96,6 +96,7 @@ mod entropy;
 mod tasks;
 
 pub use api::front_proxy::FrontProxy;
+pub use api::kubernetes_version::{KubernetesVersion, UnknownKubernetesVersion};
 pub use api::request_info::{RequestInfo, Verb};
 pub use api::streams::{ExecOutput, Stdin};
 pub use api::user::{Anonymous, UserInfo};

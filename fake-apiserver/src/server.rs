@@ -127,7 +127,7 @@ impl ApiServer {
             compaction_interval: options.compaction_interval,
         };
         let registry = Registry::new(world, bounds, entropy, access, admission);
-        registry.enable(options.enablement.clone());
+        registry.enable(options.version, options.enablement.clone());
         let endpoints = Arc::new(Endpoints {
             registry,
             faults: Faults::default(),

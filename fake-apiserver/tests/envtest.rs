@@ -168,6 +168,11 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
 #[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
     "feature gate CBORServingAndStorage cannot be turned on here: this server has its default, false")]
+#[case::a_gate_that_left(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
+    "unrecognized feature gate: AnyVolumeDataSource")]
+#[case::a_gate_that_turned(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
+    "feature gate HPAScaleToZero cannot be turned off here: this server has its default, true")]
+#[case::a_gate_to_come(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllAlpha=true"], "AllAlpha changes gates")]
 #[case::beta_apis(&["--runtime-config=api/beta=true"], "--runtime-config: api/beta=true")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]

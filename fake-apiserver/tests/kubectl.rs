@@ -236,6 +236,33 @@ fn matches(pattern: &str, line: &str) -> bool {
     true
 }
 
+#[test]
+fn version_and_discovery_of_1_37() {
+    let more = ["--kubernetes-version", "1.37"];
+    let Some(kubectl) = Kubectl::start_with("version_and_discovery_of_1_37", Over::Http, &more) else {
+        return;
+    };
+    kubectl.run(
+        r"
+$ version
+~ Server Version: v1.37.2
+$ api-resources --api-group=certificates.k8s.io -o name
+certificatesigningrequests.certificates.k8s.io
+clustertrustbundles.certificates.k8s.io
+podcertificaterequests.certificates.k8s.io
+$ explain devicetaintrules.spec.taint.effect
+~ VERSION: v1
+$ explain pod.spec.evictionResponders
+~ FIELD: evictionResponders*
+$ create -f -
+< {kind: DeviceTaintRule, apiVersion: resource.k8s.io/v1, metadata: {name: r}, spec: {taint: {key: k, effect: NoSchedule}}}
+devicetaintrule.resource.k8s.io/r created
+$ get devicetaintrules -o name
+devicetaintrule.resource.k8s.io/r
+",
+    );
+}
+
 const PODS: &str = r"
 $ create -f -
 < {kind: Pod, apiVersion: v1, metadata: {name: web-0, labels: {app: web}}, spec: {containers: [{name: c, image: web:1}]}}

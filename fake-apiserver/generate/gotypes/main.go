@@ -107,6 +107,8 @@ type Comments struct {
 	Enums map[string][][2]string `json:"enums"`
 	// Defaults has the `+default=` of fields, by type and JSON name.
 	Defaults map[string]map[string]string `json:"defaults"`
+	// Gates has the `+featureGate=` of fields, by type and JSON name.
+	Gates map[string]map[string]string `json:"gates"`
 }
 
 // read adds the comments of one package.
@@ -148,7 +150,8 @@ func (c *Comments) read(pkg string) {
 		}
 		if body, ok := t.Type.(*ast.StructType); ok {
 			for _, field := range body.Fields.List {
-				c.defaults(pkg+"."+t.Name.Name, field)
+				markers(c.Defaults, "+default=", pkg+"."+t.Name.Name, field)
+				markers(c.Gates, "+featureGate=", pkg+"."+t.Name.Name, field)
 			}
 		}
 	})
@@ -173,18 +176,19 @@ func (c *Comments) read(pkg string) {
 	})
 }
 
-func (c *Comments) defaults(owner string, field *ast.Field) {
+// markers adds what a field's comment says behind a marker.
+func markers(out map[string]map[string]string, marker, owner string, field *ast.Field) {
 	for _, line := range strings.Split(raw(field.Doc), "\n") {
-		value, ok := strings.CutPrefix(strings.TrimSpace(line), "+default=")
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), marker)
 		if !ok || field.Tag == nil || strings.HasPrefix(value, "ref(") {
 			continue
 		}
 		tag, _ := strconv.Unquote(field.Tag.Value)
 		name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-		if c.Defaults[owner] == nil {
-			c.Defaults[owner] = map[string]string{}
+		if out[owner] == nil {
+			out[owner] = map[string]string{}
 		}
-		c.Defaults[owner][name] = value
+		out[owner][name] = value
 	}
 }
 
@@ -221,7 +225,11 @@ func main() {
 	for _, object := range []any{metav1.APIResourceList{}, metav1.Patch{}, metav1.WatchEvent{}} {
 		visit(reflect.TypeOf(object))
 	}
-	comments := Comments{Enums: map[string][][2]string{}, Defaults: map[string]map[string]string{}}
+	comments := Comments{
+		Enums:    map[string][][2]string{},
+		Defaults: map[string]map[string]string{},
+		Gates:    map[string]map[string]string{},
+	}
 	read := map[string]bool{}
 	for _, t := range types {
 		if strings.HasPrefix(t.Pkg, "k8s.io/") && !read[t.Pkg] {

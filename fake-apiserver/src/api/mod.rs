@@ -1,5 +1,6 @@
 //! The vocabulary: data only, no clock, no lock, no HTTP. It knows no other layer.
 
+pub mod kubernetes_version;
 pub mod resource;
 pub mod request_info;
 pub mod user;

@@ -16,7 +16,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::{self, Text, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
-use crate::registry::types::schema::resources::BUILTINS;
+use crate::registry::types::schema::served::all_builtins;
 
 /// Returns the negotiation rules of a row.
 pub(crate) fn served(row: &Row) -> Served {
@@ -70,7 +70,7 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
             })
         }
         BodyForm::Protobuf => {
-            let object = from_protobuf(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
+            let object = from_protobuf(row, &call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
             Ok(Sent {
                 object,
                 ..Sent::default()
@@ -106,7 +106,7 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
 }
 
 /// Decodes an object of any built-in kind from protobuf; objects of other kinds keep nothing but their name.
-fn from_protobuf(body: &[u8]) -> Result<Object, String> {
+fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
     let (group, version) = envelope
         .api_version
@@ -115,6 +115,7 @@ fn from_protobuf(body: &[u8]) -> Result<Object, String> {
     let shape = match envelope.kind.as_str() {
         // Every group has them.
         "DeleteOptions" => shape_of("meta.k8s.io", "v1", "DeleteOptions"),
+        kind if kind == row.info.kind && envelope.api_version == *row.api_version => row.shape(),
         kind => shape_of(group, version, kind),
     };
     let mut object = Object::default();
@@ -139,7 +140,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
         })?,
         BodyForm::Yaml => yaml::parse(&call.body).map_err(Status::bad_request)?.value,
         BodyForm::Protobuf => {
-            let object = from_protobuf(&call.body).map_err(Status::bad_request)?;
+            let object = from_protobuf(row, &call.body).map_err(Status::bad_request)?;
             Value::Object(object.0)
         }
     };
@@ -149,7 +150,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
 
 /// Returns `true` if the version has a built-in kind.
 fn is_registered(api_version: &str) -> bool {
-    BUILTINS.iter().any(|it| it.api_version() == api_version)
+    all_builtins().any(|it| it.api_version() == api_version)
 }
 
 /// The kind and the types of a body that should be DeleteOptions.

@@ -9,8 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
-use crate::registry::types::schema::resources::BUILTINS;
+use crate::registry::types::schema::served::all_builtins;
 
 /// The media type of an aggregated discovery answer.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -281,7 +282,7 @@ fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
 }
 
 fn builtin_rank(group: &str) -> Option<usize> {
-    BUILTINS.iter().position(|row| row.group == group)
+    all_builtins().position(|row| row.group == group)
 }
 
 fn is_custom(row: &ResourceInfo) -> bool {
@@ -338,15 +339,16 @@ fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
 }
 
 /// `/version` (rule N9).
-pub(crate) fn version() -> Value {
+pub(crate) fn version(of: KubernetesVersion) -> Value {
+    let minor = of.minor();
     json!({
         "major": "1",
-        "minor": "36",
+        "minor": minor.to_string(),
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": minor.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.2",
+        "minCompatibilityMinor": (minor - 1).to_string(),
+        "gitVersion": of.release(),
         "gitCommit": "0000000000000000000000000000000000000000",
         "gitTreeState": "clean",
         "buildDate": "2026-07-01T00:00:00Z",

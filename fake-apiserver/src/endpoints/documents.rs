@@ -44,7 +44,7 @@ pub(crate) fn answer(
     }
     let (value, aggregated) = match path {
         "" => (Some(discovery::paths(&rows)), false),
-        "/version" => (Some(discovery::version()), false),
+        "/version" => (Some(discovery::version(scheme.version)), false),
         "/api" => (Some(discovery::core_versions(SERVER_ADDRESS)), true),
         "/apis" => (Some(discovery::group_list(&rows)), true),
         _ => (group_document(&rows, path), false),
@@ -186,6 +186,7 @@ fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, path: &str) -> Res
         })
         .collect();
     let documents = OpenApi {
+        version: scheme.version,
         builtins: &builtins,
         custom: &custom,
     };

@@ -20,19 +20,33 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::discovery;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::definition::OpenApiSchema;
 
-/// The definitions of the built-in types with their descriptions, generated.
-static PACKED: &[u8] = include_bytes!("../../data/openapi.json.gz");
+/// The definitions of the built-in types with their descriptions, each as JSON text, generated.
+static DEFINITIONS: LazyLock<Definitions> =
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi.json.gz").as_slice()));
 
-/// The definitions, each as JSON text.
-static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
+/// Those that are others in Kubernetes 1.37.
+static DEFINITIONS_1_37: LazyLock<Definitions> =
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.37.json.gz").as_slice()));
+
+fn unpack(packed: &[u8]) -> Definitions {
     let mut text = String::new();
     // The data is part of the program, and a test reads it: errors cannot occur at run time.
-    let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
+    let _ = GzDecoder::new(packed).read_to_string(&mut text);
     serde_json::from_str(&text).unwrap_or_default()
-});
+}
+
+/// A definition of a version of Kubernetes.
+fn definition(of: KubernetesVersion, name: &str) -> Option<&'static RawValue> {
+    let own = match of {
+        KubernetesVersion::V1_36 => None,
+        KubernetesVersion::V1_37 => DEFINITIONS_1_37.get(name),
+    };
+    own.or_else(|| DEFINITIONS.get(name)).map(|it| &**it)
+}
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const REF: &str = "#/components/schemas/";
@@ -49,6 +63,8 @@ pub(crate) struct CustomSchema<'a> {
 /// Everything OpenAPI documents are made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenApi<'a> {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
     /// The built-in resources served.
     pub(crate) builtins: &'a [&'a ResourceInfo],
     /// The established custom resources, a row a version.
@@ -171,7 +187,11 @@ impl OpenApi<'_> {
             inputs.entry(path).or_default().push_str("group");
         }
         let hash = |(path, input): (String, String)| {
-            let hash = discovery::hash([&input, &path, env!("CARGO_PKG_VERSION")].concat().as_bytes());
+            let hash = discovery::hash(
+                [&input, &path, self.version.release(), env!("CARGO_PKG_VERSION")]
+                    .concat()
+                    .as_bytes(),
+            );
             (path, hash)
         };
         inputs.into_iter().map(hash).collect()
@@ -186,6 +206,7 @@ impl OpenApi<'_> {
         let custom = self.custom.iter().copied().filter(|it| path_of(it.row) == path);
         let (builtins, custom): (Vec<_>, Vec<_>) = (builtins.collect(), custom.collect());
         let document = OpenApi {
+            version: self.version,
             builtins: &builtins,
             custom: &custom,
         };
@@ -197,7 +218,7 @@ impl OpenApi<'_> {
             true => {
                 let (mut wanted, mut schemas) = (Vec::new(), Definitions::new());
                 let paths = groups::operations(path, &mut wanted);
-                complete(&mut schemas, wanted);
+                complete(self.version, &mut schemas, wanted);
                 (paths, schemas)
             }
             false => self.parts(&|row| path_of(row) == path),
@@ -209,7 +230,7 @@ impl OpenApi<'_> {
                     "description": "Bearer Token authentication", "in": "header", "name": "authorization",
                     "type": "apiKey"}}),
             },
-            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
+            info: json!({"title": "Kubernetes", "version": self.version.release()}),
             openapi: "3.0.0",
             paths,
         };
@@ -220,7 +241,7 @@ impl OpenApi<'_> {
     /// The operations of some resources, and all definitions they lead to.
     fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions) {
         let (paths, mut schemas, wanted) = self.own_parts(concerns);
-        complete(&mut schemas, wanted);
+        complete(self.version, &mut schemas, wanted);
         (paths, schemas)
     }
 
@@ -257,14 +278,14 @@ impl OpenApi<'_> {
 type Definitions = BTreeMap<String, Box<RawValue>>;
 
 /// Adds the built-in definitions that are wanted, and those they refer to.
-fn complete(schemas: &mut Definitions, mut wanted: Vec<String>) {
+fn complete(of: KubernetesVersion, schemas: &mut Definitions, mut wanted: Vec<String>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {
             continue;
         }
-        if let Some(raw) = DEFINITIONS.get(&name) {
+        if let Some(raw) = definition(of, &name) {
             collect_refs(raw.get(), &mut wanted);
-            schemas.insert(name, raw.clone());
+            schemas.insert(name, raw.to_owned());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fake_apiserver::{UnknownWorker, Worker};
+use fake_apiserver::{KubernetesVersion, UnknownWorker, Worker};
 
 /// Options of the initial state and of workers.
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,10 @@ pub(crate) struct Common {
     /// tokens. Without it uids are those of seed 0, and tokens come from the system's randomness
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+
+    /// The version of Kubernetes to serve: 1.36 or 1.37
+    #[arg(long, value_name = "MINOR", default_value_t)]
+    pub(crate) kubernetes_version: KubernetesVersion,
 
     /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]

@@ -1,17 +1,21 @@
-//! `--feature-gates`: the gates of kube-apiserver 1.36, of which only the defaults are served.
+//! `--feature-gates`: the gates of kube-apiserver, of which only the defaults are served.
 
-/// Name, default and stage of each gate, and `locked` where kube-apiserver refuses another value.
+use fake_apiserver::KubernetesVersion;
+
+/// Name, default and stage of each gate in 1.36, and `locked` where kube-apiserver refuses another value; behind
+/// `; 1.37` the same of 1.37, or `gone`, where that is another.
 const GATES: &str = include_str!("feature_gates.txt");
 
 /// Checks `name=value` pairs, in kube-apiserver's words where it refuses them, too.
-pub(crate) fn check(pairs: &[String]) -> Result<(), String> {
+pub(crate) fn check(version: KubernetesVersion, pairs: &[String]) -> Result<(), String> {
     for pair in pairs.iter().map(|it| it.trim()).filter(|it| !it.is_empty()) {
-        check_one(pair).map_err(|why| format!("invalid argument {pair:?} for \"--feature-gates\" flag: {why}"))?;
+        check_one(version, pair)
+            .map_err(|why| format!("invalid argument {pair:?} for \"--feature-gates\" flag: {why}"))?;
     }
     Ok(())
 }
 
-fn check_one(pair: &str) -> Result<(), String> {
+fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
     let Some((name, value)) = pair.split_once('=') else {
         return Err(format!("missing bool value for {pair}"));
     };
@@ -29,10 +33,7 @@ fn check_one(pair: &str) -> Result<(), String> {
             )),
         };
     }
-    let found = GATES
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let Some(gate) = found else {
+    let Some(gate) = gate(version, name) else {
         return Err(format!("unrecognized feature gate: {name}"));
     };
     let (default, is_locked) = (gate.starts_with("true"), gate.ends_with(" locked"));
@@ -46,6 +47,20 @@ fn check_one(pair: &str) -> Result<(), String> {
             "feature gate {name} cannot be turned {wanted} here: this server has its default, {default}"
         )),
     }
+}
+
+/// Default, stage and lock of a gate; `None` where the version has none of the name.
+fn gate(version: KubernetesVersion, name: &str) -> Option<&'static str> {
+    let line = GATES
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    let (first, later) = line.split_once("; 1.37 ").unwrap_or((line, ""));
+    let of = match (version, later) {
+        (KubernetesVersion::V1_36, _) | (_, "") => first.trim_end(),
+        (_, "gone") => "",
+        (_, later) => later,
+    };
+    Some(of).filter(|it| !it.is_empty())
 }
 
 /// `strconv.ParseBool`

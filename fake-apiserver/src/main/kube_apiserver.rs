@@ -163,8 +163,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     etcd_compaction_interval: Duration,
 
-    /// Feature gates of Kubernetes 1.36, name=true|false: those are accepted that say what this server does, which is
-    /// the default of each
+    /// Feature gates, name=true|false: those are accepted that say what this server does, which is the default of each
+    /// in the version of Kubernetes
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     feature_gates: Vec<String>,
 
@@ -217,7 +217,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
     let builder = setup::builder(&mut args.common)?;
     let builder = admission(&args, users(&args, builder)?)?;
-    feature_gates::check(&args.feature_gates)?;
+    feature_gates::check(args.common.kubernetes_version, &args.feature_gates)?;
     let builder = audit::apply(&args.audit, builder)?;
     let builder = tokens(&args, builder)?
         .runtime_config(&args.runtime_config)

@@ -39,6 +39,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     let mut builder = ApiServer::builder()
         .seed(common.seed.unwrap_or(0))
         .workers(&common.workers.0)
+        .kubernetes_version(common.kubernetes_version)
         .history_bytes(common.history_bytes)
         .kubernetes_service(true);
     if common.seed.is_none() {

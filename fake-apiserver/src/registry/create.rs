@@ -2,7 +2,6 @@
 
 use super::admission::attributes::Attributes;
 use super::kinds::metadata;
-use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::scheme::{body, codec};
 use super::write::{Answer, WriteRequest, Written, refuse};
@@ -166,7 +165,7 @@ impl Registry {
             }
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
-        gates::drop_disabled(&row.info.group, &row.info.resource, object, None);
+        row.drop_disabled(object, None);
         request.warnings.extend(strategy.warnings_before(object));
         self.with_context(request.conditions(""), |context| {
             strategy.allocate(object, None, &mut errors, context)?;

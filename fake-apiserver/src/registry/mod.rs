@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::streams::PodStreams;
 use crate::entropy::Entropy;
 pub(crate) use crate::storage::LogBounds;
@@ -148,9 +149,12 @@ impl Registry {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stops serving some built-in resources.
-    pub(crate) fn enable(&self, enablement: Enablement) {
-        self.change_scheme(|scheme| scheme.enablement = enablement);
+    /// Serves the built-in resources of a version of Kubernetes, but those that are turned off.
+    pub(crate) fn enable(&self, version: KubernetesVersion, enablement: Enablement) {
+        self.change_scheme(|scheme| {
+            scheme.version = version;
+            scheme.enablement = enablement;
+        });
     }
 
     /// Lets Pods answer from here on; the first to be set stays.

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::admission::attributes::{Attributes, kind_named};
 use super::kinds::metadata;
-use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
@@ -299,7 +298,7 @@ impl Registry {
         let subresource = request.info.subresource.as_str();
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
-        gates::drop_disabled(&row.info.group, &row.info.resource, object, Some(old));
+        row.drop_disabled(object, Some(old));
         self.with_context(request.conditions(subresource), |context| {
             strategy.allocate(object, Some(old), &mut errors, context)?;
             strategy.prepare_for_update(object, old, context);

@@ -1,10 +1,11 @@
 use std::borrow::Cow;
 
 use super::*;
+use crate::registry::types::schema::served;
 use rstest::rstest;
 
 fn builtins() -> Vec<&'static ResourceInfo> {
-    BUILTINS.iter().collect()
+    served::builtins(KubernetesVersion::default()).collect()
 }
 
 fn custom(group: &str, version: &str, plural: &str, subresources: &[&str]) -> ResourceInfo {

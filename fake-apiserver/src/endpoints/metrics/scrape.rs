@@ -213,7 +213,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
         "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
          build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
     );
-    let version = discovery::version();
+    let version = discovery::version(registry.scheme().version);
     let fact = |name: &str| version[name].as_str().unwrap_or_default().to_owned();
     let facts = [
         ("build_date", fact("buildDate")),

@@ -6,7 +6,7 @@ use super::parameters::{self, DELETE, FORCE, LIST, WRITE, in_query};
 use super::{META, REF};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
 use crate::registry::scheme::builtins::strategy;
-use crate::registry::types::schema::resources::BUILTINS;
+use crate::registry::types::schema::served::all_builtins;
 
 /// Finds the definition of a kind by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
@@ -430,7 +430,7 @@ impl Writer<'_> {
     }
 
     fn is_custom(&self) -> bool {
-        BUILTINS.iter().all(|row| row.group != self.row.group)
+        all_builtins().all(|row| row.group != self.row.group)
     }
 }
 

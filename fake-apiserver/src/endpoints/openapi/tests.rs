@@ -1,8 +1,9 @@
 use std::borrow::Cow;
 
 use super::*;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{Scope, SubresourceInfo, Text};
-use crate::registry::types::schema::resources::BUILTINS;
+use crate::registry::types::schema::served::builtins;
 
 fn now() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().expect("a time")
@@ -19,8 +20,9 @@ fn asked<'a>(path: &'a str, hash: &'a str) -> Asked<'a> {
 }
 
 fn with_builtins<T>(use_it: impl FnOnce(OpenApi<'_>) -> T) -> T {
-    let rows: Vec<&ResourceInfo> = BUILTINS.iter().collect();
+    let rows: Vec<&ResourceInfo> = builtins(KubernetesVersion::default()).collect();
     use_it(OpenApi {
+        version: KubernetesVersion::default(),
         builtins: &rows,
         custom: &[],
     })
@@ -86,7 +88,7 @@ fn n6_every_document_is_whole() {
                 );
             }
         }
-        for row in BUILTINS {
+        for row in builtins(KubernetesVersion::default()) {
             let name = definition_of(&row.group, &row.version, &row.kind).expect("a definition");
             assert!(DEFINITIONS.contains_key(&name), "{name}");
         }
@@ -166,6 +168,7 @@ fn n6_custom_resources_have_documents() {
         schema: &OpenApiSchema::new(schema.to_string()),
     }];
     let api = OpenApi {
+        version: KubernetesVersion::default(),
         builtins: &[],
         custom: &custom,
     };
@@ -228,6 +231,7 @@ fn a_changed_schema_changes_the_hash() {
             schema: &OpenApiSchema::new(schema.to_string()),
         }];
         let api = OpenApi {
+            version: KubernetesVersion::default(),
             builtins: &[],
             custom: &custom,
         };
@@ -256,8 +260,9 @@ fn n6_v2_is_one_whole_document() {
     let row = widget();
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"x-kubernetes-int-or-string": true, "default": 1}}}}});
-    let rows: Vec<&ResourceInfo> = BUILTINS.iter().collect();
+    let rows: Vec<&ResourceInfo> = builtins(KubernetesVersion::default()).collect();
     let api = OpenApi {
+        version: KubernetesVersion::default(),
         builtins: &rows,
         custom: &[CustomSchema {
             row: &row,
@@ -322,6 +327,7 @@ fn n6_both_forms_of_v2_share_a_tag_that_follows_the_served_resources() {
         assert_eq!(v2(&api, PROTOBUF, &tag_of(&json)).status, 304);
         assert_eq!(v2(&api, "text/html", "").status, 406);
         let fewer = OpenApi {
+            version: KubernetesVersion::default(),
             builtins: &api.builtins[1..],
             custom: &[],
         };

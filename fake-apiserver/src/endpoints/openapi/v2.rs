@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, CustomSchema, Definitions, OpenApi, REF, complete, groups, v2_protobuf};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::endpoints::discovery;
 use crate::registry::custom::definition::OpenApiParts;
 
@@ -95,11 +96,11 @@ impl OpenApi<'_> {
             .filter(is_missing)
             .cloned()
             .collect();
-        complete(&mut more, wanted);
+        complete(self.version, &mut more, wanted);
         let more = OpenApiParts::of_v3(&Map::new(), &more, Vec::new());
         let document = Document {
             definitions: texts(all.iter().copied().chain([&more]).map(|it| &it.definitions)),
-            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
+            info: json!({"title": "Kubernetes", "version": self.version.release()}),
             paths: texts(all.iter().map(|it| &it.paths)),
             security: json!([{"BearerToken": []}]),
             security_definitions: json!({"BearerToken": {
@@ -125,7 +126,7 @@ impl OpenApi<'_> {
         for document in builtins.group_documents() {
             paths.extend(groups::operations(&document, &mut wanted));
         }
-        complete(&mut schemas, wanted);
+        complete(self.version, &mut schemas, wanted);
         let parts = Arc::new(OpenApiParts::of_v3(&paths, &schemas, Vec::new()));
         *kept = Some((hash, Arc::clone(&parts)));
         parts
@@ -135,6 +136,7 @@ impl OpenApi<'_> {
 /// The part of one version of a custom resource.
 fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
     let only = OpenApi {
+        version: KubernetesVersion::default(),
         builtins: &[],
         custom: &[it],
     };

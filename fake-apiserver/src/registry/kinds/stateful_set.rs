@@ -14,6 +14,7 @@ use super::workload_rules::{
     validate_selector, wrong_selector,
 };
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
@@ -44,7 +45,10 @@ const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable"
 
 /// StatefulSets.
 #[derive(Debug)]
-pub(crate) struct StatefulSetStrategy;
+pub(crate) struct StatefulSetStrategy {
+    /// The version of Kubernetes: from 1.37 on a field behind a gate of 1.36 is kept.
+    pub(crate) version: KubernetesVersion,
+}
 
 /// Set if immutable fields are checked again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Strategy for StatefulSetStrategy {
     }
 
     fn default(&self, object: &mut Object) {
-        default_spec(ensure_object(object, "spec"));
+        default_spec(self.version, ensure_object(object, "spec"));
         let status = ensure_object(object, "status");
         default_value(status, "replicas", 0);
         default_value(status, "availableReplicas", 0);
@@ -72,13 +76,11 @@ impl Strategy for StatefulSetStrategy {
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".to_owned(), json!({ "replicas": 0, "availableReplicas": 0 }));
-        drop_max_unavailable(object);
+        self.drop_max_unavailable(object, None);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
-        if !Cursor::root(old).is_set(MAX_UNAVAILABLE) {
-            drop_max_unavailable(object);
-        }
+        self.drop_max_unavailable(object, Some(old));
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -123,14 +125,20 @@ impl Strategy for StatefulSetStrategy {
     }
 }
 
-/// `dropStatefulSetDisabledFields`
-fn drop_max_unavailable(object: &mut Object) {
-    if let Some(rolling) = object_mut(object, "spec.updateStrategy.rollingUpdate") {
-        rolling.remove("maxUnavailable");
+impl StatefulSetStrategy {
+    /// `dropStatefulSetDisabledFields`
+    fn drop_max_unavailable(&self, object: &mut Object, old: Option<&Object>) {
+        let is_kept = old.is_some_and(|old| Cursor::root(old).is_set(MAX_UNAVAILABLE));
+        if is_kept || self.version >= KubernetesVersion::V1_37 {
+            return;
+        }
+        if let Some(rolling) = object_mut(object, "spec.updateStrategy.rollingUpdate") {
+            rolling.remove("maxUnavailable");
+        }
     }
 }
 
-fn default_spec(spec: &mut JsonMap) {
+fn default_spec(version: KubernetesVersion, spec: &mut JsonMap) {
     default_value(spec, "replicas", 1);
     default_template(spec);
     for claim in items_mut(spec, "volumeClaimTemplates") {
@@ -151,6 +159,9 @@ fn default_spec(spec: &mut JsonMap) {
         && let Some(rolling) = object_mut(strategy, "rollingUpdate")
     {
         default_value(rolling, "partition", 0);
+        if version >= KubernetesVersion::V1_37 {
+            default_value(rolling, "maxUnavailable", 1);
+        }
     }
     default_value(spec, "revisionHistoryLimit", 10);
     let policy = ensure_object(spec, "persistentVolumeClaimRetentionPolicy");

@@ -9,6 +9,7 @@ use super::pod_template::{ControllerRevisionStrategy, PodTemplateStrategy};
 use super::replica_set::{ReplicaSetStrategy, ReplicationControllerStrategy};
 use super::stateful_set::StatefulSetStrategy;
 use super::strategy::Strategy;
+use crate::api::kubernetes_version::KubernetesVersion;
 
 /// The strategy of Pods and of the resources that make them; `None` for all others.
 pub(crate) fn workload_strategy(group: &str, resource: &str) -> Option<&'static dyn Strategy> {
@@ -18,7 +19,9 @@ pub(crate) fn workload_strategy(group: &str, resource: &str) -> Option<&'static 
         ("", "replicationcontrollers") => &ReplicationControllerStrategy,
         ("apps", "deployments") => &DeploymentStrategy,
         ("apps", "replicasets") => &ReplicaSetStrategy,
-        ("apps", "statefulsets") => &StatefulSetStrategy,
+        ("apps", "statefulsets") => &StatefulSetStrategy {
+            version: KubernetesVersion::V1_36,
+        },
         ("apps", "daemonsets") => &DaemonSetStrategy,
         ("apps", "controllerrevisions") => &ControllerRevisionStrategy,
         ("batch", "jobs") => &JobStrategy,

@@ -1,15 +1,31 @@
 //! Strategies of built-in resources.
 
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::kinds::facts::{Facts, Generation};
+use crate::registry::kinds::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 use crate::registry::kinds::plain::Plain;
+use crate::registry::kinds::stateful_set::StatefulSetStrategy;
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::kinds::{
     admission_policy, api_service, certificate, config_map, csi_driver, csi_node, csi_storage_capacity, device,
-    device_claim, endpoint_slice, endpoints, event, flow_control, horizontal_pod_autoscaler, ingress, ingress_class,
-    lease, limit_range, namespace, network_policy, node, persistent_volume, persistent_volume_claim,
-    pod_disruption_budget, priority_class, resource_quota, resource_slice, role, role_binding, runtime_class, secret,
-    service, service_account, service_network, storage_class, volume, webhook_configuration, workloads,
+    device_claim, endpoint_slice, endpoints, event, flow_control, ingress, ingress_class, lease, limit_range,
+    namespace, network_policy, node, persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class,
+    resource_quota, resource_slice, role, role_binding, runtime_class, secret, service, service_account,
+    service_network, storage_class, volume, webhook_configuration, workloads,
 };
+
+/// The strategy of a built-in resource in a version of Kubernetes.
+pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &str) -> &'static dyn Strategy {
+    match (version, group) {
+        (KubernetesVersion::V1_37, "autoscaling") => &HorizontalPodAutoscaler {
+            version: KubernetesVersion::V1_37,
+        },
+        (KubernetesVersion::V1_37, "apps") if resource == "statefulsets" => &StatefulSetStrategy {
+            version: KubernetesVersion::V1_37,
+        },
+        (KubernetesVersion::V1_36 | KubernetesVersion::V1_37, _) => strategy(group, resource),
+    }
+}
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
@@ -21,7 +37,9 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "admissionregistration.k8s.io" => admission(resource),
         "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
         "apiregistration.k8s.io" => &api_service::ApiService,
-        "autoscaling" => &horizontal_pod_autoscaler::HorizontalPodAutoscaler,
+        "autoscaling" => &HorizontalPodAutoscaler {
+            version: KubernetesVersion::V1_36,
+        },
         "certificates.k8s.io" => certificates(resource),
         "coordination.k8s.io" => match resource {
             "leases" => &lease::Lease,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::registry::types::schema::resources::BUILTINS;
+use crate::registry::types::schema::served::all_builtins;
 
 /// Groups of kube-apiserver of which no version is served by default.
 const OTHER_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
@@ -59,7 +59,7 @@ impl Enablement {
             ("api/ga", true) | ("api/beta" | "api/alpha", false) => {}
             ("api/all" | "api/ga", false) => {
                 // The core group stays, since the server itself needs it.
-                let rows = BUILTINS.iter().filter(|row| !row.group.is_empty());
+                let rows = all_builtins().filter(|row| !row.group.is_empty());
                 self.off = rows.map(|row| (&*row.group, &*row.version, &*row.resource)).collect();
             }
             _ => return Err(format!("{key}=true: alpha and beta APIs are not served here")),
@@ -86,7 +86,7 @@ impl Enablement {
                 "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
             ));
         }
-        let mut known = BUILTINS.iter().filter(|row| row.group == group).peekable();
+        let mut known = all_builtins().filter(|row| row.group == group).peekable();
         if known.peek().is_none() && !OTHER_GROUPS.contains(&group) {
             return Err(format!("unknown api groups {group}/{version}"));
         }

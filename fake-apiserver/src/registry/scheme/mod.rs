@@ -1,4 +1,5 @@
-//! `Scheme`: the table of served resources. The built-in rows are the same for every server; CRDs add rows.
+//! `Scheme`: the table of served resources. The built-in rows are the same for every server
+//! of a version of Kubernetes; CRDs add rows.
 
 pub(crate) mod builtins;
 pub(crate) mod row;
@@ -12,7 +13,9 @@ use std::sync::{Arc, LazyLock};
 use enablement::Enablement;
 pub(crate) use row::Row;
 
-use crate::registry::types::schema::resources;
+use crate::api::kubernetes_version::KubernetesVersion;
+use crate::api::resource::ResourceInfo;
+use crate::registry::types::schema::served::builtins;
 
 /// Group, version and resource, parted by a character that sorts before all others.
 type RowKey = Arc<str>;
@@ -24,23 +27,42 @@ fn row_key(group: &str, version: &str, resource: &str) -> String {
 /// The same of a built-in resource.
 type BuiltinKey = (&'static str, &'static str, &'static str);
 
-/// The rows of every server, in the order of discovery.
-static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
-    resources::BUILTINS
-        .iter()
-        .map(|info| Arc::new(Row::builtin(info)))
-        .collect()
-});
+/// The built-in rows of a version of Kubernetes.
+#[derive(Debug)]
+struct Builtins {
+    /// In the order of discovery.
+    rows: Vec<Arc<Row>>,
+    /// The same, to be looked up.
+    index: BTreeMap<BuiltinKey, usize>,
+}
 
-/// The same, to be looked up.
-static BUILTIN_INDEX: LazyLock<BTreeMap<BuiltinKey, &'static Arc<Row>>> = LazyLock::new(|| {
-    let key = |row: &'static Arc<Row>| ((&*row.info.group, &*row.info.version, &*row.info.resource), row);
-    BUILTIN.iter().map(key).collect()
-});
+impl Builtins {
+    fn new(version: KubernetesVersion) -> Self {
+        let key = |(at, info): (usize, &'static ResourceInfo)| ((&*info.group, &*info.version, &*info.resource), at);
+        Self {
+            rows: builtins(version)
+                .map(|info| Arc::new(Row::builtin(version, info)))
+                .collect(),
+            index: builtins(version).enumerate().map(key).collect(),
+        }
+    }
+
+    /// Those of a version, which all its servers share.
+    fn of(version: KubernetesVersion) -> &'static Self {
+        static V1_36: LazyLock<Builtins> = LazyLock::new(|| Builtins::new(KubernetesVersion::V1_36));
+        static V1_37: LazyLock<Builtins> = LazyLock::new(|| Builtins::new(KubernetesVersion::V1_37));
+        match version {
+            KubernetesVersion::V1_36 => &V1_36,
+            KubernetesVersion::V1_37 => &V1_37,
+        }
+    }
+}
 
 /// All rows of one server. A copy is made when a CRD changes; requests under way keep the one they began with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
+    /// The version of Kubernetes whose resources are built in.
+    pub(crate) version: KubernetesVersion,
     /// Built-in resources that are turned off.
     pub(crate) enablement: Enablement,
     custom: BTreeMap<RowKey, Arc<Row>>,
@@ -49,11 +71,12 @@ pub(crate) struct Scheme {
 impl Scheme {
     /// The row of a resource in a version.
     pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
-        if let Some(row) = BUILTIN_INDEX.get(&(group, version, resource)) {
+        let builtins = Builtins::of(self.version);
+        if let Some(&at) = builtins.index.get(&(group, version, resource)) {
             return self
                 .enablement
                 .allows(group, version, resource)
-                .then(|| Arc::clone(row));
+                .then(|| Arc::clone(&builtins.rows[at]));
         }
         if self.custom.is_empty() {
             return None;
@@ -74,7 +97,8 @@ impl Scheme {
             let info = &row.info;
             self.enablement.allows(&info.group, &info.version, &info.resource)
         };
-        BUILTIN.iter().filter(is_on).chain(self.custom.values())
+        let builtins = Builtins::of(self.version);
+        builtins.rows.iter().filter(is_on).chain(self.custom.values())
     }
 
     /// Replaces rows of a CRD.

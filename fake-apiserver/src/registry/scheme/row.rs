@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::builtins;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::registry::custom::conversion::Conversion;
@@ -11,9 +12,11 @@ use crate::registry::custom::decode;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
 use crate::registry::kinds::metadata_checks::{MetadataChecks, metadata_checks};
+use crate::registry::kinds::pod::gates;
 use crate::registry::kinds::reset_fields;
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::decode as decode_builtin;
+use crate::registry::types::gated;
 use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 
 /// One served resource in one version, with all that is needed to serve it.
@@ -37,6 +40,7 @@ pub(crate) struct Row {
 
 enum Kind {
     Builtin {
+        version: KubernetesVersion,
         shape: Option<&'static builtin::Shape>,
         strategy: &'static dyn Strategy,
     },
@@ -59,14 +63,18 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Row {
-    pub(super) fn builtin(info: &ResourceInfo) -> Self {
-        let strategy = builtins::strategy(&info.group, &info.resource);
-        let shape = builtin::shape_of(&info.group, &info.version, &info.kind);
+    pub(super) fn builtin(version: KubernetesVersion, info: &ResourceInfo) -> Self {
+        let strategy = builtins::strategy_in(version, &info.group, &info.resource);
+        let shape = builtin::shape_in(version, &info.group, &info.version, &info.kind);
         let is_storage_version = strategy
             .facts()
             .stored_api_version
             .is_none_or(|it| it == info.api_version());
-        let kind = Kind::Builtin { shape, strategy };
+        let kind = Kind::Builtin {
+            version,
+            shape,
+            strategy,
+        };
         Self::new(info.clone(), is_storage_version, is_storage_version, kind)
     }
 
@@ -157,6 +165,17 @@ impl Row {
             Kind::Builtin { shape, .. } => *shape,
             Kind::Custom(_) => None,
         }
+    }
+
+    /// Drops the fields of a built-in type that are behind feature gates, before anything is checked.
+    pub(crate) fn drop_disabled(&self, object: &mut Object, old: Option<&Object>) {
+        let Kind::Builtin { version, shape, .. } = &self.kind else {
+            return;
+        };
+        if let (true, Some(shape)) = (*version > KubernetesVersion::V1_36, shape) {
+            gated::drop_gated(shape, object);
+        }
+        gates::drop_disabled(*version, (&self.info.group, &self.info.resource), object, old);
     }
 
     /// The webhook that makes stored objects those of this version, where there is one and it has something to do.
@@ -262,8 +281,11 @@ impl Row {
                 decode::convert_between(&mut copy, &custom.resource, version);
                 Some((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
-            Kind::Builtin { .. } => {
-                let mut rows = super::BUILTIN.iter().filter(|row| row.storage == self.storage);
+            Kind::Builtin { version, .. } => {
+                let mut rows = super::Builtins::of(*version)
+                    .rows
+                    .iter()
+                    .filter(|row| row.storage == self.storage);
                 let row = rows.find(|row| *row.api_version == *api_version)?;
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);

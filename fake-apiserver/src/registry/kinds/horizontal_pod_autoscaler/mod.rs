@@ -5,9 +5,10 @@ mod validation;
 
 use serde_json::{Map, Value, json};
 
-use super::facts::Facts;
+use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, ensure_object, object_mut};
@@ -17,17 +18,28 @@ const V2: &str = "autoscaling/v2";
 
 /// The strategy of HorizontalPodAutoscalers.
 #[derive(Debug)]
-pub(crate) struct HorizontalPodAutoscaler;
+pub(crate) struct HorizontalPodAutoscaler {
+    /// The version of Kubernetes: from 1.37 on the generation is kept (`HPAGeneration`), and no replicas may be the
+    /// fewest (`HPAScaleToZero`).
+    pub(crate) version: KubernetesVersion,
+}
 
 /// Field of `v1` that replaces a metric of the cpu.
 const TARGET: &str = "targetCPUUtilizationPercentage";
 
 impl Strategy for HorizontalPodAutoscaler {
     fn facts(&self) -> &Facts {
-        &Facts {
+        const FACTS: Facts = Facts {
             stored_api_version: Some(V2),
             ..Facts::DEFAULT
+        };
+        if self.version >= KubernetesVersion::V1_37 {
+            return &Facts {
+                generation: Generation::FromCreate,
+                ..FACTS
+            };
         }
+        &FACTS
     }
 
     fn default(&self, object: &mut Object) {
@@ -60,7 +72,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validation::validate(object, None, errors);
+        validation::validate(self.version, object, None, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -71,7 +83,7 @@ impl Strategy for HorizontalPodAutoscaler {
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource.is_empty() {
-            validation::validate(object, Some(old), errors);
+            validation::validate(self.version, object, Some(old), errors);
         } else {
             validation::validate_status(object, errors);
         }

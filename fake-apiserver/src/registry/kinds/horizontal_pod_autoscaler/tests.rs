@@ -2,6 +2,10 @@
 
 use super::*;
 
+const AUTOSCALER: HorizontalPodAutoscaler = HorizontalPodAutoscaler {
+    version: KubernetesVersion::V1_36,
+};
+
 fn object(value: Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
@@ -14,9 +18,9 @@ fn through_v1() {
         "metrics": [{"type": "Resource", "resource": {"name": "memory",
             "target": {"type": "AverageValue", "averageValue": "500Mi"}}}]}}),
     );
-    HorizontalPodAutoscaler.default(&mut it);
+    AUTOSCALER.default(&mut it);
     let stored = it.clone();
-    HorizontalPodAutoscaler.convert(&mut it, V1);
+    AUTOSCALER.convert(&mut it, V1);
     let behavior = "{\"ScaleUp\":{\"StabilizationWindowSeconds\":0,\"SelectPolicy\":\"Max\",\"Policies\":[{\"Type\":\
         \"Pods\",\"Value\":4,\"PeriodSeconds\":15},{\"Type\":\"Percent\",\"Value\":100,\"PeriodSeconds\":15}],\
         \"Tolerance\":null},\"ScaleDown\":{\"StabilizationWindowSeconds\":null,\"SelectPolicy\":\"Max\",\"Policies\":\
@@ -27,7 +31,7 @@ fn through_v1() {
         "spec": {"maxReplicas": 3, "minReplicas": 1}});
     assert_eq!(Value::Object(it.0.clone()), expected);
 
-    HorizontalPodAutoscaler.convert(&mut it, V2);
+    AUTOSCALER.convert(&mut it, V2);
     assert_eq!(it, stored);
 }
 
@@ -35,9 +39,9 @@ fn through_v1() {
 fn cpu_percentage() {
     let mut it = object(json!({"apiVersion": V1, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}}));
     let written = it.clone();
-    HorizontalPodAutoscaler.convert(&mut it, V2);
+    AUTOSCALER.convert(&mut it, V2);
     assert_eq!(it["spec"]["metrics"], json!([cpu_metric(json!(50))]));
-    HorizontalPodAutoscaler.convert(&mut it, V1);
+    AUTOSCALER.convert(&mut it, V1);
     assert_eq!(it, written);
 }
 
@@ -50,11 +54,11 @@ fn status_through_v1() {
             {"averageUtilization": 7, "averageValue": "3m"}}}]}}),
     );
     let stored = it.clone();
-    HorizontalPodAutoscaler.convert(&mut it, V1);
+    AUTOSCALER.convert(&mut it, V1);
     assert_eq!(
         it["status"],
         json!({"currentCPUUtilizationPercentage": 7, "currentReplicas": 0})
     );
-    HorizontalPodAutoscaler.convert(&mut it, V2);
+    AUTOSCALER.convert(&mut it, V2);
     assert_eq!(it, stored);
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::kinds::pod::resources::validate_container_resource_name;
 use crate::registry::types::check::NOT_POSITIVE;
@@ -34,13 +35,13 @@ enum Group {
 }
 
 /// `validateHorizontalPodAutoscalerSpec`; what the stored object has already is tolerated.
-pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
+pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let scaler = Cursor::root(object);
     let old = old.map(|it| Cursor::root(it));
     let spec = scaler.at("spec");
     let (min, max) = (spec.integer("minReplicas"), spec.integer("maxReplicas").unwrap_or(0));
     let had_zero = old.is_some_and(|old| old.integer("spec.minReplicas") == Some(0));
-    let lowest = if had_zero { 0 } else { 1 };
+    let lowest = i64::from(!had_zero && version < KubernetesVersion::V1_37);
     if let Some(min) = min.filter(|&min| min < lowest) {
         let text = format!("must be greater than or equal to {lowest}");
         errors.invalid(spec.at("minReplicas"), min, text);

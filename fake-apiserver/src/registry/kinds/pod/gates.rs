@@ -1,8 +1,9 @@
-//! Fields of Pods and of their templates behind feature gates that are off by default in 1.36: they are dropped before
+//! Fields of Pods and of their templates behind feature gates that are off by default: they are dropped before
 //! anything is checked, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
 
 use super::defaults::CONTAINER_LISTS;
 use super::windows::containers;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{items_mut, object_mut};
@@ -21,7 +22,12 @@ fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
 }
 
 /// Drops what is behind gates from an object that is written.
-pub(crate) fn drop_disabled(group: &str, resource: &str, object: &mut Object, old: Option<&Object>) {
+pub(crate) fn drop_disabled(
+    version: KubernetesVersion,
+    (group, resource): (&str, &str),
+    object: &mut Object,
+    old: Option<&Object>,
+) {
     let Some(way) = spec_way(group, resource) else {
         return;
     };
@@ -39,6 +45,10 @@ pub(crate) fn drop_disabled(group: &str, resource: &str, object: &mut Object, ol
         for list in CONTAINER_LISTS {
             items_mut(spec, list).for_each(drop_stop_signal);
         }
+    }
+    // Both gates are on from 1.37 on.
+    if version >= KubernetesVersion::V1_37 {
+        return;
     }
     for (source, keeps) in [
         // ClusterTrustBundleProjection

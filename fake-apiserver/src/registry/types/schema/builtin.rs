@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::keeps_order;
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
@@ -87,6 +88,7 @@ pub(super) const REQUIRED: u8 = 1;
 pub(super) const POINTER: u8 = 2;
 pub(super) const OMIT_EMPTY: u8 = 4;
 pub(super) const OMIT_ZERO: u8 = 8;
+pub(super) const GATED: u8 = 16;
 
 // What the rows of the generated table are written with.
 pub(super) const NO_LIST: ListType<'static> = ListType::Atomic;
@@ -161,12 +163,20 @@ pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
     UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
 
-/// The shape of the objects of a built-in kind.
+/// The shape of the objects of a built-in kind in a version of Kubernetes.
+pub(crate) fn shape_in(of: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
+    let after = KINDS.partition_point(|row| (row.0, row.1, row.2, row.3) <= (group, version, kind, of));
+    let row = &KINDS[after.checked_sub(1)?];
+    if (row.0, row.1, row.2) != (group, version, kind) {
+        return None;
+    }
+    SHAPES.get(usize::from(row.4))
+}
+
+/// The shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all but a
+/// few of alpha features: for what knows no server.
 pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
-    let at = KINDS
-        .binary_search_by(|row| (row.0, row.1, row.2).cmp(&(group, version, kind)))
-        .ok()?;
-    SHAPES.get(usize::from(KINDS[at].3))
+    shape_in(KubernetesVersion::V1_37, group, version, kind)
 }
 
 /// The shape of `metadata`, which is the same in every kind, custom resources included.
@@ -312,6 +322,12 @@ impl Field {
         self.flags & OMIT_EMPTY != 0
     }
 
+    /// Returns `true` if the field is behind a feature gate that is off, and unknown to the oldest version that is
+    /// served.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.flags & GATED != 0
+    }
+
     /// Returns `true` if the Go field has `omitzero`.
     pub(crate) fn omits_zero(&self) -> bool {
         self.flags & OMIT_ZERO != 0
@@ -436,11 +452,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::types::schema::resources::BUILTINS;
+    use crate::registry::types::schema::served::builtins;
 
     #[test]
     fn tables_are_sorted_and_closed() {
-        assert!(KINDS.is_sorted_by_key(|row| (row.0, row.1, row.2)));
+        assert!(KINDS.is_sorted_by_key(|row| (row.0, row.1, row.2, row.3)));
         for structure in &STRUCTS {
             assert!(structure.fields().is_sorted_by_key(Field::name), "{}", structure.name);
             for field in structure.fields() {
@@ -448,10 +464,20 @@ mod tests {
                 assert!(usize::from(field.shape) < SHAPES.len());
             }
         }
-        for row in BUILTINS {
-            assert!(shape_of(&row.group, &row.version, &row.kind).is_some(), "{}", row.kind);
-            for sub in row.subresources.iter() {
-                assert!(shape_of(&sub.group, &sub.version, &sub.kind).is_some(), "{}", sub.kind);
+        for of in KubernetesVersion::ALL {
+            for row in builtins(of) {
+                assert!(
+                    shape_in(of, &row.group, &row.version, &row.kind).is_some(),
+                    "{}",
+                    row.kind
+                );
+                for sub in row.subresources.iter() {
+                    assert!(
+                        shape_in(of, &sub.group, &sub.version, &sub.kind).is_some(),
+                        "{}",
+                        sub.kind
+                    );
+                }
             }
         }
     }

@@ -2,7 +2,8 @@
 
 pub(crate) mod builtin;
 mod custom;
-pub(crate) mod resources;
+mod resources;
+pub(crate) mod served;
 mod table;
 mod walk;
 

@@ -7,98 +7,124 @@ use super::builtin::Kind::{
     Bool, Bytes, Float64, Int32, Int64, IntOrString, Json, List, Map, MicroTime, Quantity, Raw, SchemaOrArray,
     SchemaOrBool, SchemaOrStrings, String, Struct, Time,
 };
-use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};
+use super::builtin::{ATOMIC, Field, GATED, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};
 use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};
+use crate::api::kubernetes_version::KubernetesVersion::{self, V1_36, V1_37};
 
-/// The kinds with their shapes, sorted by group, version and kind.
+/// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.
 #[rustfmt::skip]
-pub(super) static KINDS: [(&str, &str, &str, u16); 81] = [
-    ("", "v1", "Binding", 15),
-    ("", "v1", "ComponentStatus", 20),
-    ("", "v1", "ConfigMap", 23),
-    ("", "v1", "Endpoints", 32),
-    ("", "v1", "Event", 36),
-    ("", "v1", "LimitRange", 43),
-    ("", "v1", "Namespace", 52),
-    ("", "v1", "Node", 83),
-    ("", "v1", "NodeProxyOptions", 84),
-    ("", "v1", "PersistentVolume", 125),
-    ("", "v1", "PersistentVolumeClaim", 143),
-    ("", "v1", "Pod", 326),
-    ("", "v1", "PodAttachOptions", 327),
-    ("", "v1", "PodExecOptions", 328),
-    ("", "v1", "PodPortForwardOptions", 330),
-    ("", "v1", "PodProxyOptions", 331),
-    ("", "v1", "PodTemplate", 333),
-    ("", "v1", "ReplicationController", 339),
-    ("", "v1", "ResourceQuota", 348),
-    ("", "v1", "Secret", 350),
-    ("", "v1", "Service", 372),
-    ("", "v1", "ServiceAccount", 375),
-    ("", "v1", "ServiceProxyOptions", 376),
-    ("", "v1", "Status", 384),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", 405),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", 409),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", 417),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", 429),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", 433),
-    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", 436),
-    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", 475),
-    ("apiregistration.k8s.io", "v1", "APIService", 482),
-    ("apps", "v1", "ControllerRevision", 484),
-    ("apps", "v1", "DaemonSet", 493),
-    ("apps", "v1", "Deployment", 502),
-    ("apps", "v1", "ReplicaSet", 508),
-    ("apps", "v1", "StatefulSet", 522),
-    ("authentication.k8s.io", "v1", "SelfSubjectReview", 527),
-    ("authentication.k8s.io", "v1", "TokenRequest", 531),
-    ("authentication.k8s.io", "v1", "TokenReview", 534),
-    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", 544),
-    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", 546),
-    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", 553),
-    ("authorization.k8s.io", "v1", "SubjectAccessReview", 554),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler", 558),
-    ("autoscaling", "v1", "Scale", 561),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", 593),
-    ("batch", "v1", "CronJob", 613),
-    ("batch", "v1", "Job", 620),
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest", 628),
-    ("coordination.k8s.io", "v1", "Lease", 631),
-    ("discovery.k8s.io", "v1", "EndpointSlice", 643),
-    ("events.k8s.io", "v1", "Event", 645),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", 666),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", 678),
-    ("meta.k8s.io", "v1", "DeleteOptions", 681),
-    ("meta.k8s.io", "v1", "ListMeta", 378),
-    ("meta.k8s.io", "v1", "PartialObjectMetadata", 682),
-    ("networking.k8s.io", "v1", "IPAddress", 685),
-    ("networking.k8s.io", "v1", "Ingress", 704),
-    ("networking.k8s.io", "v1", "IngressClass", 707),
-    ("networking.k8s.io", "v1", "NetworkPolicy", 720),
-    ("networking.k8s.io", "v1", "ServiceCIDR", 723),
-    ("node.k8s.io", "v1", "RuntimeClass", 726),
-    ("policy", "v1", "Eviction", 727),
-    ("policy", "v1", "PodDisruptionBudget", 733),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRole", 738),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", 742),
-    ("rbac.authorization.k8s.io", "v1", "Role", 743),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", 744),
-    ("resource.k8s.io", "v1", "DeviceClass", 752),
-    ("resource.k8s.io", "v1", "ResourceClaim", 785),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", 787),
-    ("resource.k8s.io", "v1", "ResourceSlice", 811),
-    ("scheduling.k8s.io", "v1", "PriorityClass", 812),
-    ("storage.k8s.io", "v1", "CSIDriver", 819),
-    ("storage.k8s.io", "v1", "CSINode", 824),
-    ("storage.k8s.io", "v1", "CSIStorageCapacity", 825),
-    ("storage.k8s.io", "v1", "StorageClass", 831),
-    ("storage.k8s.io", "v1", "VolumeAttachment", 836),
-    ("storage.k8s.io", "v1", "VolumeAttributesClass", 837),
+pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 106] = [
+    ("", "v1", "Binding", V1_36, 15),
+    ("", "v1", "ComponentStatus", V1_36, 20),
+    ("", "v1", "ConfigMap", V1_36, 23),
+    ("", "v1", "Endpoints", V1_36, 32),
+    ("", "v1", "Event", V1_36, 36),
+    ("", "v1", "LimitRange", V1_36, 43),
+    ("", "v1", "Namespace", V1_36, 52),
+    ("", "v1", "Node", V1_36, 83),
+    ("", "v1", "Node", V1_37, 842),
+    ("", "v1", "NodeProxyOptions", V1_36, 84),
+    ("", "v1", "PersistentVolume", V1_36, 125),
+    ("", "v1", "PersistentVolumeClaim", V1_36, 143),
+    ("", "v1", "PersistentVolumeClaim", V1_37, 848),
+    ("", "v1", "Pod", V1_36, 326),
+    ("", "v1", "Pod", V1_37, 893),
+    ("", "v1", "PodAttachOptions", V1_36, 327),
+    ("", "v1", "PodExecOptions", V1_36, 328),
+    ("", "v1", "PodPortForwardOptions", V1_36, 330),
+    ("", "v1", "PodProxyOptions", V1_36, 331),
+    ("", "v1", "PodTemplate", V1_36, 333),
+    ("", "v1", "PodTemplate", V1_37, 895),
+    ("", "v1", "ReplicationController", V1_36, 339),
+    ("", "v1", "ReplicationController", V1_37, 897),
+    ("", "v1", "ResourceQuota", V1_36, 348),
+    ("", "v1", "Secret", V1_36, 350),
+    ("", "v1", "Service", V1_36, 372),
+    ("", "v1", "ServiceAccount", V1_36, 375),
+    ("", "v1", "ServiceProxyOptions", V1_36, 376),
+    ("", "v1", "Status", V1_36, 384),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 405),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 409),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_36, 417),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_36, 429),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 433),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_36, 436),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 475),
+    ("apiregistration.k8s.io", "v1", "APIService", V1_36, 482),
+    ("apps", "v1", "ControllerRevision", V1_36, 484),
+    ("apps", "v1", "ControllerRevision", V1_37, 898),
+    ("apps", "v1", "DaemonSet", V1_36, 493),
+    ("apps", "v1", "DaemonSet", V1_37, 903),
+    ("apps", "v1", "Deployment", V1_36, 502),
+    ("apps", "v1", "Deployment", V1_37, 908),
+    ("apps", "v1", "ReplicaSet", V1_36, 508),
+    ("apps", "v1", "ReplicaSet", V1_37, 913),
+    ("apps", "v1", "StatefulSet", V1_36, 522),
+    ("apps", "v1", "StatefulSet", V1_37, 919),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_36, 527),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 531),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 923),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 534),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_36, 544),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_36, 546),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_36, 553),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_36, 554),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 558),
+    ("autoscaling", "v1", "Scale", V1_36, 561),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 593),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 927),
+    ("batch", "v1", "CronJob", V1_36, 613),
+    ("batch", "v1", "CronJob", V1_37, 943),
+    ("batch", "v1", "Job", V1_36, 620),
+    ("batch", "v1", "Job", V1_37, 944),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_36, 628),
+    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 946),
+    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 950),
+    ("coordination.k8s.io", "v1", "Lease", V1_36, 631),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 643),
+    ("events.k8s.io", "v1", "Event", V1_36, 645),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_36, 666),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 954),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_36, 678),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 960),
+    ("meta.k8s.io", "v1", "DeleteOptions", V1_36, 681),
+    ("meta.k8s.io", "v1", "ListMeta", V1_36, 378),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_36, 682),
+    ("networking.k8s.io", "v1", "IPAddress", V1_36, 685),
+    ("networking.k8s.io", "v1", "Ingress", V1_36, 704),
+    ("networking.k8s.io", "v1", "IngressClass", V1_36, 707),
+    ("networking.k8s.io", "v1", "NetworkPolicy", V1_36, 720),
+    ("networking.k8s.io", "v1", "ServiceCIDR", V1_36, 723),
+    ("node.k8s.io", "v1", "RuntimeClass", V1_36, 726),
+    ("policy", "v1", "Eviction", V1_36, 727),
+    ("policy", "v1", "PodDisruptionBudget", V1_36, 733),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_36, 738),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 742),
+    ("rbac.authorization.k8s.io", "v1", "Role", V1_36, 743),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 744),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 752),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 961),
+    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 965),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 785),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 982),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 787),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 984),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 811),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 994),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 812),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 819),
+    ("storage.k8s.io", "v1", "CSINode", V1_36, 824),
+    ("storage.k8s.io", "v1", "CSINode", V1_37, 1001),
+    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_36, 825),
+    ("storage.k8s.io", "v1", "StorageClass", V1_36, 831),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_36, 836),
+    ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_36, 837),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1005),
 ];
 
 /// Kinds the server knows in versions it does not serve, sorted.
 #[rustfmt::skip]
-pub(super) static UNSERVED: [(&str, &str, &str); 78] = [
+pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy"),
@@ -127,7 +153,10 @@ pub(super) static UNSERVED: [(&str, &str, &str); 78] = [
     ("authorization.k8s.io", "v1beta1", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1beta1", "SubjectAccessReview"),
     ("batch", "v1beta1", "CronJob"),
+    ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle"),
     ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"),
+    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle"),
+    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest"),
     ("coordination.k8s.io", "v1beta1", "Lease"),
     ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
     ("events.k8s.io", "v1beta1", "Event"),
@@ -143,6 +172,7 @@ pub(super) static UNSERVED: [(&str, &str, &str); 78] = [
     ("flowcontrol.apiserver.k8s.io", "v1beta2", "PriorityLevelConfiguration"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "PriorityLevelConfiguration"),
+    ("lifecycle.k8s.io", "v1alpha1", "Eviction"),
     ("networking.k8s.io", "v1beta1", "IPAddress"),
     ("networking.k8s.io", "v1beta1", "Ingress"),
     ("networking.k8s.io", "v1beta1", "IngressClass"),
@@ -159,11 +189,13 @@ pub(super) static UNSERVED: [(&str, &str, &str); 78] = [
     ("rbac.authorization.k8s.io", "v1beta1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "v1beta1", "Role"),
     ("rbac.authorization.k8s.io", "v1beta1", "RoleBinding"),
+    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule"),
     ("resource.k8s.io", "v1beta1", "DeviceClass"),
     ("resource.k8s.io", "v1beta1", "ResourceClaim"),
     ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate"),
     ("resource.k8s.io", "v1beta1", "ResourceSlice"),
     ("resource.k8s.io", "v1beta2", "DeviceClass"),
+    ("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
     ("resource.k8s.io", "v1beta2", "ResourceClaim"),
     ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate"),
     ("resource.k8s.io", "v1beta2", "ResourceSlice"),
@@ -177,11 +209,12 @@ pub(super) static UNSERVED: [(&str, &str, &str); 78] = [
     ("storage.k8s.io", "v1beta1", "StorageClass"),
     ("storage.k8s.io", "v1beta1", "VolumeAttachment"),
     ("storage.k8s.io", "v1beta1", "VolumeAttributesClass"),
+    ("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"),
 ];
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 838] = [
+pub(super) static SHAPES: [Shape; 1006] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -1020,11 +1053,179 @@ pub(super) static SHAPES: [Shape; 838] = [
     h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 835
     h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 836
     h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 837
+    h(Struct(512), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 838
+    h(Struct(511), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 839
+    h(Struct(514), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 840
+    h(Struct(513), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 841
+    h(Struct(510), 0, NO_LIST, NO_PATCH, "v1.Node"), // 842
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 843
+    h(Struct(518), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 844
+    h(List(844), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 845
+    h(Struct(517), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 846
+    h(Struct(516), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 847
+    h(Struct(515), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 848
+    h(Struct(522), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 849
+    h(Struct(524), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 850
+    h(List(850), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 851
+    h(Struct(523), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 852
+    h(Struct(526), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 853
+    h(List(853), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 854
+    h(Struct(525), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 855
+    h(Struct(527), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 856
+    h(Struct(530), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 857
+    h(Struct(531), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 858
+    h(Struct(532), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 859
+    h(Struct(533), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 860
+    h(Struct(534), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 861
+    h(Struct(535), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 862
+    h(Struct(529), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 863
+    h(List(863), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 864
+    h(Struct(528), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 865
+    h(Struct(521), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 866
+    h(List(866), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 867
+    h(Struct(537), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 868
+    h(List(868), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 869
+    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 870
+    h(Struct(539), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 871
+    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 872
+    h(Struct(540), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 873
+    h(Struct(538), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 874
+    h(Struct(542), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 875
+    h(Struct(541), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 876
+    h(Struct(536), 0, NO_LIST, NO_PATCH, "v1.Container"), // 877
+    h(List(877), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 878
+    h(Struct(543), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 879
+    h(List(879), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 880
+    h(Struct(544), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 881
+    h(List(881), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 882
+    h(Struct(520), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 883
+    h(Struct(547), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 884
+    h(List(884), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 885
+    h(Struct(548), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 886
+    h(List(886), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 887
+    h(Struct(546), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 888
+    h(List(888), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 889
+    h(Struct(549), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 890
+    h(List(890), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 891
+    h(Struct(545), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 892
+    h(Struct(519), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 893
+    h(Struct(551), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 894
+    h(Struct(550), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 895
+    h(Struct(553), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 896
+    h(Struct(552), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 897
+    h(Struct(554), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 898
+    h(Struct(556), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 899
+    h(Struct(558), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 900
+    h(List(900), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 901
+    h(Struct(557), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 902
+    h(Struct(555), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 903
+    h(Struct(560), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 904
+    h(Struct(562), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 905
+    h(List(905), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 906
+    h(Struct(561), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 907
+    h(Struct(559), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 908
+    h(Struct(564), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 909
+    h(Struct(566), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 910
+    h(List(910), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 911
+    h(Struct(565), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 912
+    h(Struct(563), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 913
+    h(List(848), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 914
+    h(Struct(568), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 915
+    h(Struct(570), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 916
+    h(List(916), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 917
+    h(Struct(569), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 918
+    h(Struct(567), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 919
+    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 920
+    h(Map(920), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 921
+    h(Struct(572), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 922
+    h(Struct(571), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 923
+    h(Struct(575), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 924
+    h(List(924), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 925
+    h(Struct(574), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 926
+    h(Struct(573), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 927
+    h(Struct(582), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 928
+    h(Struct(583), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 929
+    h(Struct(581), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 930
+    h(Struct(585), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 931
+    h(List(931), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 932
+    h(Struct(584), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 933
+    h(Struct(587), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 934
+    h(Struct(588), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 935
+    h(Struct(586), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 936
+    h(Struct(589), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 937
+    h(List(937), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 938
+    h(Struct(580), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 939
+    h(Struct(579), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 940
+    h(Struct(578), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 941
+    h(Struct(577), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 942
+    h(Struct(576), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 943
+    h(Struct(590), 0, NO_LIST, NO_PATCH, "v1.Job"), // 944
+    h(Struct(592), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 945
+    h(Struct(591), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 946
+    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 947
+    h(Struct(594), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 948
+    h(Struct(595), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 949
+    h(Struct(593), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 950
+    h(Struct(598), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 951
+    h(List(951), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 952
+    h(Struct(597), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 953
+    h(Struct(596), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 954
+    h(Struct(601), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 955
+    h(Struct(600), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 956
+    h(Struct(603), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 957
+    h(List(957), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 958
+    h(Struct(602), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 959
+    h(Struct(599), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 960
+    h(Struct(604), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 961
+    h(Struct(607), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 962
+    h(Struct(606), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 963
+    h(Struct(608), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 964
+    h(Struct(605), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 965
+    h(Struct(614), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 966
+    h(List(966), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 967
+    h(Struct(613), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 968
+    h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 969
+    h(List(969), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 970
+    h(Struct(612), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 971
+    h(List(971), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 972
+    h(Struct(611), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 973
+    h(Struct(610), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 974
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 975
+    h(List(975), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 976
+    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 977
+    h(List(977), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 978
+    h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 979
+    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 980
+    h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 981
+    h(Struct(609), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 982
+    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 983
+    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 984
+    h(Struct(625), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 985
+    h(List(985), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 986
+    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 987
+    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 988
+    h(Struct(626), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 989
+    h(Map(989), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 990
+    h(Struct(624), 0, NO_LIST, NO_PATCH, "v1.Device"), // 991
+    h(List(991), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 992
+    h(Struct(623), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 993
+    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 994
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 995
+    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 996
+    h(List(996), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 997
+    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 998
+    h(List(998), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 999
+    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1000
+    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1001
+    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1002
+    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1003
+    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1004
+    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1005
 ];
 
 /// Every struct: its fields lie side by side in `FIELDS`.
 #[rustfmt::skip]
-pub(super) static STRUCTS: [StructType; 510] = [
+pub(super) static STRUCTS: [StructType; 637] = [
     s("Binding", "io.k8s.api.core.v1.Binding", 0, 4, &[]), // 0
     s("ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", 4, 15, &[]), // 1
     s("OwnerReference", "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference", 19, 6, &[]), // 2
@@ -1535,11 +1736,138 @@ pub(super) static STRUCTS: [StructType; 510] = [
     s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 2186, 4, &[]), // 507
     s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 2190, 3, &[]), // 508
     s("VolumeAttributesClass", "io.k8s.api.storage.v1.VolumeAttributesClass", 2193, 5, &[]), // 509
+    s("Node", "io.k8s.api.core.v1.Node", 2198, 5, &[]), // 510
+    s("NodeSpec", "io.k8s.api.core.v1.NodeSpec", 2203, 8, &[]), // 511
+    s("NodePodPreemptionPolicy", "io.k8s.api.core.v1.NodePodPreemptionPolicy", 2211, 1, &[]), // 512
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 2212, 14, &[]), // 513
+    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 2226, 12, &[]), // 514
+    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 2238, 5, &[]), // 515
+    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 2243, 9, &[]), // 516
+    s("VolumeHealthStatus", "io.k8s.api.core.v1.VolumeHealthStatus", 2252, 2, &[]), // 517
+    s("VolumeHealthCondition", "io.k8s.api.core.v1.VolumeHealthCondition", 2254, 3, &[]), // 518
+    s("Pod", "io.k8s.api.core.v1.Pod", 2257, 5, &[]), // 519
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 2262, 43, &[]), // 520
+    s("Volume", "io.k8s.api.core.v1.Volume", 2305, 31, &[]), // 521
+    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 2336, 3, &[]), // 522
+    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 2339, 5, &[]), // 523
+    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 2344, 4, &[]), // 524
+    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 2348, 3, &[]), // 525
+    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 2351, 5, &[]), // 526
+    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 2356, 5, &[]), // 527
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 2361, 3, &[]), // 528
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 2364, 6, &[]), // 529
+    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 2370, 3, &[]), // 530
+    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 2373, 1, &[]), // 531
+    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 2374, 3, &[]), // 532
+    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 2377, 4, &[]), // 533
+    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 2381, 6, &[]), // 534
+    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 2387, 8, &[]), // 535
+    s("Container", "io.k8s.api.core.v1.Container", 2395, 25, &[]), // 536
+    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 2420, 8, &[]), // 537
+    s("Probe", "io.k8s.api.core.v1.Probe", 2428, 10, &[]), // 538
+    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 2438, 6, &[]), // 539
+    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 2444, 3, &[]), // 540
+    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 2447, 3, &[]), // 541
+    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 2450, 4, &[]), // 542
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 2454, 26, &[]), // 543
+    s("EvictionResponder", "io.k8s.api.core.v1.EvictionResponder", 2480, 2, &[]), // 544
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 2482, 22, &[]), // 545
+    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 2504, 4, &[]), // 546
+    s("NodeAllocatableMappedResources", "io.k8s.api.core.v1.NodeAllocatableMappedResources", 2508, 2, &[]), // 547
+    s("NodeAllocatableOverheadResources", "io.k8s.api.core.v1.NodeAllocatableOverheadResources", 2510, 3, &[]), // 548
+    s("PodVolumeHealth", "io.k8s.api.core.v1.PodVolumeHealth", 2513, 3, &[]), // 549
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 2516, 4, &[]), // 550
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 2520, 2, &[]), // 551
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 2522, 5, &[]), // 552
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 2527, 4, &[]), // 553
+    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 2531, 5, &[]), // 554
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 2536, 5, &[]), // 555
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 2541, 5, &[]), // 556
+    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 2546, 10, &[]), // 557
+    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 2556, 5, &[]), // 558
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 2561, 5, &[]), // 559
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 2566, 8, &[]), // 560
+    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 2574, 9, &[]), // 561
+    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 2583, 6, &[]), // 562
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 2589, 5, &[]), // 563
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 2594, 4, &[]), // 564
+    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 2598, 7, &[]), // 565
+    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 2605, 5, &[]), // 566
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 2610, 5, &[]), // 567
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 2615, 11, &[]), // 568
+    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 2626, 10, &[]), // 569
+    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 2636, 5, &[]), // 570
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 2641, 5, &[]), // 571
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 2646, 4, &[]), // 572
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 2650, 5, &[]), // 573
+    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 2655, 6, &[]), // 574
+    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 2661, 6, &[]), // 575
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 2667, 5, &[]), // 576
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 2672, 8, &[]), // 577
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 2680, 2, &[]), // 578
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 2682, 17, &[]), // 579
+    s("JobSchedulingConfiguration", "io.k8s.api.batch.v1.JobSchedulingConfiguration", 2699, 4, &[]), // 580
+    s("WorkloadPodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy", 2703, 2, &[]), // 581
+    s("WorkloadPodGroupBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy", 2705, 0, &[]), // 582
+    s("WorkloadPodGroupGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy", 2705, 1, &[]), // 583
+    s("WorkloadPodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints", 2706, 1, &[]), // 584
+    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha3.TopologyConstraint", 2707, 1, &[]), // 585
+    s("WorkloadPodGroupDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode", 2708, 2, &[]), // 586
+    s("WorkloadPodGroupSingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode", 2710, 0, &[]), // 587
+    s("WorkloadPodGroupAllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode", 2710, 0, &[]), // 588
+    s("WorkloadPodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim", 2710, 3, &[]), // 589
+    s("Job", "io.k8s.api.batch.v1.Job", 2713, 5, &[]), // 590
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1.ClusterTrustBundle", 2718, 4, &[]), // 591
+    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1.ClusterTrustBundleSpec", 2722, 2, &[]), // 592
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1.PodCertificateRequest", 2724, 5, &[]), // 593
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1.PodCertificateRequestSpec", 2729, 10, &[]), // 594
+    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1.PodCertificateRequestStatus", 2739, 5, &[]), // 595
+    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 2744, 5, &[]), // 596
+    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 2749, 1, &[]), // 597
+    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 2750, 5, &[]), // 598
+    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 2755, 5, &[]), // 599
+    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 2760, 3, &[]), // 600
+    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 2763, 4, &[]), // 601
+    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 2767, 1, &[]), // 602
+    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 2768, 5, &[]), // 603
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 2773, 4, &[]), // 604
+    s("DeviceTaintRule", "io.k8s.api.resource.v1.DeviceTaintRule", 2777, 5, &[]), // 605
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1.DeviceTaintRuleSpec", 2782, 2, &[]), // 606
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1.DeviceTaintSelector", 2784, 3, &[]), // 607
+    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1.DeviceTaintRuleStatus", 2787, 1, &[]), // 608
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 2788, 5, &[]), // 609
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 2793, 1, &[]), // 610
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 2794, 3, &[]), // 611
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 2797, 3, &[]), // 612
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 2800, 8, &[]), // 613
+    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1.DeviceDerivedAttribute", 2808, 2, &[]), // 614
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 2810, 8, &[]), // 615
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 2818, 3, &[]), // 616
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 2821, 3, &[]), // 617
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 2824, 2, &[]), // 618
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 2826, 11, &[]), // 619
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 2837, 4, &[]), // 620
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 2841, 2, &[]), // 621
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 2843, 4, &[]), // 622
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 2847, 10, &[]), // 623
+    s("Device", "io.k8s.api.resource.v1.Device", 2857, 13, &[]), // 624
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 2870, 3, &[]), // 625
+    s("NodeAllocatableResource", "io.k8s.api.resource.v1.NodeAllocatableResource", 2873, 2, &[]), // 626
+    s("NodeAllocatableMapping", "io.k8s.api.resource.v1.NodeAllocatableMapping", 2875, 3, &[]), // 627
+    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1.NodeAllocatableOverhead", 2878, 2, &[]), // 628
+    s("CSINode", "io.k8s.api.storage.v1.CSINode", 2880, 5, &[]), // 629
+    s("CSINodeStatus", "io.k8s.api.storage.v1.CSINodeStatus", 2885, 1, &[]), // 630
+    s("StorageHealth", "io.k8s.api.storage.v1.StorageHealth", 2886, 2, &[]), // 631
+    s("StorageHealthCondition", "io.k8s.api.storage.v1.StorageHealthCondition", 2888, 6, &[]), // 632
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1.StorageVersionMigration", 2894, 5, &[]), // 633
+    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 2899, 1, &[]), // 634
+    s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 2900, 2, &[]), // 635
+    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 2902, 2, &[]), // 636
 ];
 
 /// The fields of all structs, sorted by name within each.
 #[rustfmt::skip]
-pub(super) static FIELDS: [Field; 2198] = [
+pub(super) static FIELDS: [Field; 2904] = [
     // Binding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
@@ -4248,4 +4576,837 @@ pub(super) static FIELDS: [Field; 2198] = [
     inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("parameters", 4, OMIT_EMPTY, 0x03),
+    // Node
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 839, OMIT_EMPTY, 0x02),
+    f("status", 841, OMIT_EMPTY, 0x03),
+    // NodeSpec
+    f("configSource", 57, POINTER | OMIT_EMPTY, 0x06),
+    f("externalID", 0, OMIT_EMPTY, 0x02),
+    f("podCIDR", 0, OMIT_EMPTY, 0x01),
+    f("podCIDRs", 8, OMIT_EMPTY, 0x07),
+    f("podPreemptionPolicy", 838, POINTER | OMIT_EMPTY | GATED, 0x08),
+    f("providerID", 0, OMIT_EMPTY, 0x03),
+    f("taints", 55, OMIT_EMPTY, 0x05),
+    f("unschedulable", 5, OMIT_EMPTY, 0x04),
+    // NodePodPreemptionPolicy
+    f("disableResizePreemption", 321, OMIT_EMPTY, 0x01),
+    // NodeStatus
+    f("addresses", 65, OMIT_EMPTY, 0x05),
+    f("allocatable", 39, OMIT_EMPTY, 0x02),
+    f("capacity", 39, OMIT_EMPTY, 0x01),
+    f("conditions", 62, OMIT_EMPTY, 0x04),
+    f("config", 77, POINTER | OMIT_EMPTY, 0x0b),
+    f("daemonEndpoints", 67, OMIT_EMPTY, 0x06),
+    f("declaredFeatures", 70, OMIT_EMPTY, 0x0e),
+    f("features", 81, POINTER | OMIT_EMPTY, 0x0d),
+    f("images", 72, OMIT_EMPTY, 0x08),
+    f("nodeInfo", 840, OMIT_EMPTY, 0x07),
+    f("phase", 59, OMIT_EMPTY, 0x03),
+    f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c),
+    f("volumesAttached", 76, OMIT_EMPTY, 0x0a),
+    f("volumesInUse", 74, OMIT_EMPTY, 0x09),
+    // NodeSystemInfo
+    f("architecture", 0, REQUIRED, 0x0a),
+    f("bootID", 0, REQUIRED, 0x03),
+    f("containerRuntimeVersion", 0, REQUIRED, 0x06),
+    f("kernelVersion", 0, REQUIRED, 0x04),
+    f("kubeProxyVersion", 0, REQUIRED, 0x08),
+    f("kubeletVersion", 0, REQUIRED, 0x07),
+    f("machineID", 0, REQUIRED, 0x01),
+    f("operatingSystem", 0, REQUIRED, 0x09),
+    f("osImage", 0, REQUIRED, 0x05),
+    f("runningInUserNamespace", 5, POINTER | OMIT_EMPTY, 0x0c),
+    f("swap", 68, POINTER | OMIT_EMPTY, 0x0b),
+    f("systemUUID", 0, REQUIRED, 0x02),
+    // PersistentVolumeClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 133, OMIT_EMPTY, 0x02),
+    f("status", 847, OMIT_EMPTY, 0x03),
+    // PersistentVolumeClaimStatus
+    f("accessModes", 112, OMIT_EMPTY, 0x02),
+    f("allocatedResourceStatuses", 139, OMIT_EMPTY, 0x07),
+    f("allocatedResources", 39, OMIT_EMPTY, 0x05),
+    f("capacity", 39, OMIT_EMPTY, 0x03),
+    f("conditions", 137, OMIT_EMPTY, 0x04),
+    f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08),
+    f("healthStatus", 846, POINTER | OMIT_EMPTY | GATED, 0x0a),
+    f("modifyVolumeStatus", 141, POINTER | OMIT_EMPTY, 0x09),
+    f("phase", 134, OMIT_EMPTY, 0x01),
+    // VolumeHealthStatus
+    f("healthConditions", 845, OMIT_EMPTY, 0x01),
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x02),
+    // VolumeHealthCondition
+    f("message", 0, OMIT_EMPTY, 0x03),
+    f("reason", 0, REQUIRED, 0x02),
+    f("status", 843, REQUIRED, 0x01),
+    // Pod
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 883, OMIT_EMPTY, 0x02),
+    f("status", 892, OMIT_EMPTY, 0x03),
+    // PodSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05),
+    f("affinity", 264, POINTER | OMIT_EMPTY, 0x12),
+    f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15),
+    f("containers", 878, REQUIRED, 0x02),
+    f("dnsConfig", 272, POINTER | OMIT_EMPTY, 0x1a),
+    f("dnsPolicy", 245, OMIT_EMPTY, 0x06),
+    f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e),
+    f("ephemeralContainers", 880, OMIT_EMPTY, 0x22),
+    f("evictionResponders", 882, OMIT_EMPTY | GATED, 0x2c),
+    f("hostAliases", 269, OMIT_EMPTY, 0x17),
+    f("hostIPC", 5, OMIT_EMPTY, 0x0d),
+    f("hostNetwork", 5, OMIT_EMPTY, 0x0b),
+    f("hostPID", 5, OMIT_EMPTY, 0x0c),
+    f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25),
+    f("hostname", 0, OMIT_EMPTY, 0x10),
+    f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29),
+    f("imagePullSecrets", 254, OMIT_EMPTY, 0x0f),
+    f("initContainers", 878, OMIT_EMPTY, 0x14),
+    f("nodeName", 0, OMIT_EMPTY, 0x0a),
+    f("nodeSelector", 246, OMIT_EMPTY, 0x07),
+    f("os", 282, POINTER | OMIT_EMPTY, 0x24),
+    f("overhead", 39, OMIT_EMPTY, 0x20),
+    f("preemptionPolicy", 276, POINTER | OMIT_EMPTY, 0x1f),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x19),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x18),
+    f("readinessGates", 275, OMIT_EMPTY, 0x1c),
+    f("resourceClaims", 286, OMIT_EMPTY, 0x27),
+    f("resources", 197, POINTER | OMIT_EMPTY, 0x28),
+    f("restartPolicy", 244, OMIT_EMPTY, 0x03),
+    f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d),
+    f("schedulerName", 0, OMIT_EMPTY, 0x13),
+    f("schedulingGates", 284, OMIT_EMPTY, 0x26),
+    f("schedulingGroup", 287, POINTER | OMIT_EMPTY, 0x2b),
+    f("securityContext", 253, POINTER | OMIT_EMPTY, 0x0e),
+    f("serviceAccount", 0, OMIT_EMPTY, 0x09),
+    f("serviceAccountName", 0, OMIT_EMPTY, 0x08),
+    f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23),
+    f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b),
+    f("subdomain", 0, OMIT_EMPTY, 0x11),
+    f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04),
+    f("tolerations", 267, OMIT_EMPTY, 0x16),
+    f("topologySpreadConstraints", 280, OMIT_EMPTY, 0x21),
+    f("volumes", 867, OMIT_EMPTY, 0x01),
+    // Volume
+    inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, "VolumeSource"),
+    inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, "VolumeSource"),
+    inlined("azureFile", 163, POINTER | OMIT_EMPTY, 0x0212, "VolumeSource"),
+    inlined("cephfs", 157, POINTER | OMIT_EMPTY, 0x020e, "VolumeSource"),
+    inlined("cinder", 156, POINTER | OMIT_EMPTY, 0x020d, "VolumeSource"),
+    inlined("configMap", 856, POINTER | OMIT_EMPTY, 0x0213, "VolumeSource"),
+    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, "VolumeSource"),
+    inlined("downwardAPI", 855, POINTER | OMIT_EMPTY, 0x0210, "VolumeSource"),
+    inlined("emptyDir", 849, POINTER | OMIT_EMPTY, 0x0202, "VolumeSource"),
+    inlined("ephemeral", 178, POINTER | OMIT_EMPTY, 0x021d, "VolumeSource"),
+    inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, "VolumeSource"),
+    inlined("flexVolume", 155, POINTER | OMIT_EMPTY, 0x020c, "VolumeSource"),
+    inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, "VolumeSource"),
+    inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0203, "VolumeSource"),
+    inlined("gitRepo", 146, POINTER | OMIT_EMPTY, 0x0205, "VolumeSource"),
+    inlined("glusterfs", 152, POINTER | OMIT_EMPTY, 0x0209, "VolumeSource"),
+    inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, "VolumeSource"),
+    inlined("iscsi", 151, POINTER | OMIT_EMPTY, 0x0208, "VolumeSource"),
+    f("name", 0, REQUIRED, 0x01),
+    inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, "VolumeSource"),
+    inlined("persistentVolumeClaim", 153, POINTER | OMIT_EMPTY, 0x020a, "VolumeSource"),
+    inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, "VolumeSource"),
+    inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, "VolumeSource"),
+    inlined("projected", 865, POINTER | OMIT_EMPTY, 0x021a, "VolumeSource"),
+    inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, "VolumeSource"),
+    inlined("rbd", 154, POINTER | OMIT_EMPTY, 0x020b, "VolumeSource"),
+    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, "VolumeSource"),
+    inlined("secret", 852, POINTER | OMIT_EMPTY, 0x0206, "VolumeSource"),
+    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, "VolumeSource"),
+    inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, "VolumeSource"),
+    // EmptyDirVolumeSource
+    f("medium", 144, OMIT_EMPTY, 0x01),
+    f("mode", 26, POINTER | OMIT_EMPTY | GATED, 0x03),
+    f("sizeLimit", 38, POINTER | OMIT_EMPTY, 0x02),
+    // SecretVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03),
+    f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05),
+    f("items", 851, OMIT_EMPTY, 0x02),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x04),
+    f("secretName", 0, OMIT_EMPTY, 0x01),
+    // KeyToPath
+    f("key", 0, REQUIRED, 0x01),
+    f("mode", 26, POINTER | OMIT_EMPTY, 0x03),
+    f("path", 0, REQUIRED, 0x02),
+    f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x04),
+    // DownwardAPIVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02),
+    f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03),
+    f("items", 854, OMIT_EMPTY, 0x01),
+    // DownwardAPIVolumeFile
+    f("fieldRef", 158, POINTER | OMIT_EMPTY, 0x02),
+    f("mode", 26, POINTER | OMIT_EMPTY, 0x04),
+    f("path", 0, REQUIRED, 0x01),
+    f("resourceFieldRef", 159, POINTER | OMIT_EMPTY, 0x03),
+    f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x05),
+    // ConfigMapVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03),
+    f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05),
+    f("items", 851, OMIT_EMPTY, 0x02),
+    inlined("name", 0, OMIT_EMPTY, 0x0101, "LocalObjectReference"),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x04),
+    // ProjectedVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02),
+    f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03),
+    f("sources", 864, 0, 0x01),
+    // VolumeProjection
+    f("clusterTrustBundle", 861, POINTER | OMIT_EMPTY, 0x05),
+    f("configMap", 859, POINTER | OMIT_EMPTY, 0x03),
+    f("downwardAPI", 858, POINTER | OMIT_EMPTY, 0x02),
+    f("podCertificate", 862, POINTER | OMIT_EMPTY, 0x06),
+    f("secret", 857, POINTER | OMIT_EMPTY, 0x01),
+    f("serviceAccountToken", 860, POINTER | OMIT_EMPTY, 0x04),
+    // SecretProjection
+    f("items", 851, OMIT_EMPTY, 0x02),
+    inlined("name", 0, OMIT_EMPTY, 0x0101, "LocalObjectReference"),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x04),
+    // DownwardAPIProjection
+    f("items", 854, OMIT_EMPTY, 0x01),
+    // ConfigMapProjection
+    f("items", 851, OMIT_EMPTY, 0x02),
+    inlined("name", 0, OMIT_EMPTY, 0x0101, "LocalObjectReference"),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x04),
+    // ServiceAccountTokenProjection
+    f("audience", 0, OMIT_EMPTY, 0x01),
+    f("expirationSeconds", 2, POINTER | OMIT_EMPTY, 0x02),
+    f("path", 0, REQUIRED, 0x03),
+    f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x04),
+    // ClusterTrustBundleProjection
+    f("labelSelector", 129, POINTER | OMIT_EMPTY, 0x03),
+    f("name", 0, POINTER | OMIT_EMPTY, 0x01),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x05),
+    f("path", 0, REQUIRED, 0x04),
+    f("signerName", 0, POINTER | OMIT_EMPTY, 0x02),
+    f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x06),
+    // PodCertificateProjection
+    f("certificateChainPath", 0, OMIT_EMPTY, 0x06),
+    f("credentialBundlePath", 0, OMIT_EMPTY, 0x04),
+    f("keyPath", 0, OMIT_EMPTY, 0x05),
+    f("keyType", 0, REQUIRED | OMIT_EMPTY, 0x02),
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x03),
+    f("signerName", 0, REQUIRED | OMIT_EMPTY, 0x01),
+    f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x08),
+    f("userAnnotations", 4, OMIT_EMPTY, 0x07),
+    // Container
+    f("args", 70, OMIT_EMPTY, 0x04),
+    f("command", 70, OMIT_EMPTY, 0x03),
+    f("env", 194, OMIT_EMPTY, 0x07),
+    f("envFrom", 188, OMIT_EMPTY, 0x13),
+    f("image", 0, OMIT_EMPTY, 0x02),
+    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e),
+    f("lifecycle", 876, POINTER | OMIT_EMPTY, 0x0c),
+    f("livenessProbe", 874, POINTER | OMIT_EMPTY, 0x0a),
+    f("name", 0, REQUIRED, 0x01),
+    f("ports", 184, OMIT_EMPTY, 0x06),
+    f("readinessProbe", 874, POINTER | OMIT_EMPTY, 0x0b),
+    f("resizePolicy", 201, OMIT_EMPTY, 0x17),
+    f("resources", 197, OMIT_EMPTY, 0x08),
+    f("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x18),
+    f("restartPolicyRules", 208, OMIT_EMPTY, 0x19),
+    f("securityContext", 239, POINTER | OMIT_EMPTY, 0x0f),
+    f("startupProbe", 874, POINTER | OMIT_EMPTY, 0x16),
+    f("stdin", 5, OMIT_EMPTY, 0x10),
+    f("stdinOnce", 5, OMIT_EMPTY, 0x11),
+    f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d),
+    f("terminationMessagePolicy", 228, OMIT_EMPTY, 0x14),
+    f("tty", 5, OMIT_EMPTY, 0x12),
+    f("volumeDevices", 214, OMIT_EMPTY, 0x15),
+    f("volumeMounts", 869, OMIT_EMPTY, 0x09),
+    f("workingDir", 0, OMIT_EMPTY, 0x05),
+    // VolumeMount
+    f("bindMountOptions", 321, OMIT_EMPTY | GATED, 0x08),
+    f("mountPath", 0, REQUIRED, 0x03),
+    f("mountPropagation", 210, POINTER | OMIT_EMPTY, 0x05),
+    f("name", 0, REQUIRED, 0x01),
+    f("readOnly", 5, OMIT_EMPTY, 0x02),
+    f("recursiveReadOnly", 209, POINTER | OMIT_EMPTY, 0x07),
+    f("subPath", 0, OMIT_EMPTY, 0x04),
+    f("subPathExpr", 0, OMIT_EMPTY, 0x06),
+    // Probe
+    inlined("exec", 215, POINTER | OMIT_EMPTY, 0x0101, "ProbeHandler"),
+    f("failureThreshold", 26, OMIT_EMPTY, 0x06),
+    inlined("grpc", 873, POINTER | OMIT_EMPTY, 0x0104, "ProbeHandler"),
+    inlined("httpGet", 871, POINTER | OMIT_EMPTY, 0x0102, "ProbeHandler"),
+    f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02),
+    f("periodSeconds", 26, OMIT_EMPTY, 0x04),
+    f("successThreshold", 26, OMIT_EMPTY, 0x05),
+    inlined("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x0103, "ProbeHandler"),
+    f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x07),
+    f("timeoutSeconds", 26, OMIT_EMPTY, 0x03),
+    // HTTPGetAction
+    f("host", 0, OMIT_EMPTY, 0x03),
+    f("httpHeaders", 219, OMIT_EMPTY, 0x05),
+    f("path", 0, OMIT_EMPTY, 0x01),
+    f("port", 216, REQUIRED, 0x02),
+    f("protocol", 870, POINTER | OMIT_EMPTY | GATED, 0x06),
+    f("scheme", 217, OMIT_EMPTY, 0x04),
+    // GRPCAction
+    f("mode", 872, POINTER | OMIT_EMPTY | GATED, 0x03),
+    f("port", 26, REQUIRED, 0x01),
+    f("service", 0, POINTER, 0x02),
+    // Lifecycle
+    f("postStart", 875, POINTER | OMIT_EMPTY, 0x01),
+    f("preStop", 875, POINTER | OMIT_EMPTY, 0x02),
+    f("stopSignal", 226, POINTER | OMIT_EMPTY, 0x03),
+    // LifecycleHandler
+    f("exec", 215, POINTER | OMIT_EMPTY, 0x01),
+    f("httpGet", 871, POINTER | OMIT_EMPTY, 0x02),
+    f("sleep", 224, POINTER | OMIT_EMPTY, 0x04),
+    f("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x03),
+    // EphemeralContainer
+    inlined("args", 70, OMIT_EMPTY, 0x0104, "EphemeralContainerCommon"),
+    inlined("command", 70, OMIT_EMPTY, 0x0103, "EphemeralContainerCommon"),
+    inlined("env", 194, OMIT_EMPTY, 0x0107, "EphemeralContainerCommon"),
+    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, "EphemeralContainerCommon"),
+    inlined("image", 0, OMIT_EMPTY, 0x0102, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, "EphemeralContainerCommon"),
+    inlined("lifecycle", 876, POINTER | OMIT_EMPTY, 0x010c, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 874, POINTER | OMIT_EMPTY, 0x010a, "EphemeralContainerCommon"),
+    inlined("name", 0, REQUIRED, 0x0101, "EphemeralContainerCommon"),
+    inlined("ports", 184, OMIT_EMPTY, 0x0106, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 874, POINTER | OMIT_EMPTY, 0x010b, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 201, OMIT_EMPTY, 0x0117, "EphemeralContainerCommon"),
+    inlined("resources", 197, OMIT_EMPTY, 0x0108, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x0118, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 208, OMIT_EMPTY, 0x0119, "EphemeralContainerCommon"),
+    inlined("securityContext", 239, POINTER | OMIT_EMPTY, 0x010f, "EphemeralContainerCommon"),
+    inlined("startupProbe", 874, POINTER | OMIT_EMPTY, 0x0116, "EphemeralContainerCommon"),
+    inlined("stdin", 5, OMIT_EMPTY, 0x0110, "EphemeralContainerCommon"),
+    inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, "EphemeralContainerCommon"),
+    f("targetContainerName", 0, OMIT_EMPTY, 0x02),
+    inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 228, OMIT_EMPTY, 0x0114, "EphemeralContainerCommon"),
+    inlined("tty", 5, OMIT_EMPTY, 0x0112, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 214, OMIT_EMPTY, 0x0115, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 869, OMIT_EMPTY, 0x0109, "EphemeralContainerCommon"),
+    inlined("workingDir", 0, OMIT_EMPTY, 0x0105, "EphemeralContainerCommon"),
+    // EvictionResponder
+    f("name", 0, REQUIRED, 0x01),
+    f("priority", 26, REQUIRED | POINTER, 0x02),
+    // PodStatus
+    f("allocatedResources", 39, OMIT_EMPTY, 0x13),
+    f("conditions", 291, OMIT_EMPTY, 0x02),
+    f("containerStatuses", 313, OMIT_EMPTY, 0x08),
+    f("ephemeralContainerStatuses", 313, OMIT_EMPTY, 0x0d),
+    f("extendedResourceClaimStatus", 320, POINTER | OMIT_EMPTY, 0x12),
+    f("hostIP", 0, OMIT_EMPTY, 0x05),
+    f("hostIPs", 293, OMIT_EMPTY, 0x10),
+    f("initContainerStatuses", 313, OMIT_EMPTY, 0x0a),
+    f("message", 0, OMIT_EMPTY, 0x03),
+    f("nodeAllocatableResourceClaimStatuses", 889, OMIT_EMPTY, 0x15),
+    f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x11),
+    f("phase", 289, OMIT_EMPTY, 0x01),
+    f("podIP", 0, OMIT_EMPTY, 0x06),
+    f("podIPs", 295, OMIT_EMPTY, 0x0c),
+    f("qosClass", 314, OMIT_EMPTY, 0x09),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("resize", 315, OMIT_EMPTY, 0x0e),
+    f("resourceClaimStatuses", 317, OMIT_EMPTY, 0x0f),
+    f("resources", 197, POINTER | OMIT_EMPTY, 0x14),
+    f("startTime", 3, POINTER | OMIT_EMPTY, 0x07),
+    f("volumeHealth", 891, OMIT_EMPTY | GATED, 0x16),
+    // NodeAllocatableResourceClaimStatus
+    f("containers", 321, OMIT_EMPTY, 0x02),
+    f("mapping", 885, OMIT_EMPTY, 0x04),
+    f("overhead", 887, OMIT_EMPTY, 0x05),
+    f("resourceClaimName", 0, REQUIRED, 0x01),
+    // NodeAllocatableMappedResources
+    f("name", 198, REQUIRED, 0x01),
+    f("quantity", 38, REQUIRED | POINTER, 0x02),
+    // NodeAllocatableOverheadResources
+    f("name", 198, REQUIRED, 0x01),
+    f("perContainer", 38, POINTER | OMIT_EMPTY, 0x03),
+    f("perPod", 38, POINTER | OMIT_EMPTY, 0x02),
+    // PodVolumeHealth
+    f("healthConditions", 845, OMIT_EMPTY, 0x02),
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("name", 0, REQUIRED, 0x01),
+    // PodTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("template", 894, OMIT_EMPTY, 0x02),
+    // PodTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 883, OMIT_EMPTY, 0x02),
+    // ReplicationController
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 896, OMIT_EMPTY, 0x02),
+    f("status", 338, OMIT_EMPTY, 0x03),
+    // ReplicationControllerSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01),
+    f("selector", 246, OMIT_EMPTY, 0x02),
+    f("template", 894, POINTER | OMIT_EMPTY, 0x03),
+    // ControllerRevision
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("data", 483, REQUIRED, 0x02),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("revision", 2, 0, 0x03),
+    // DaemonSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 899, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 902, OMIT_EMPTY, 0x03),
+    // DaemonSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06),
+    f("selector", 129, REQUIRED | POINTER, 0x01),
+    f("template", 894, REQUIRED, 0x02),
+    f("updateStrategy", 487, OMIT_EMPTY, 0x03),
+    // DaemonSetStatus
+    f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09),
+    f("conditions", 901, OMIT_EMPTY, 0x0a),
+    f("currentNumberScheduled", 26, REQUIRED, 0x01),
+    f("desiredNumberScheduled", 26, REQUIRED, 0x03),
+    f("numberAvailable", 26, OMIT_EMPTY, 0x07),
+    f("numberMisscheduled", 26, REQUIRED, 0x02),
+    f("numberReady", 26, REQUIRED, 0x04),
+    f("numberUnavailable", 26, OMIT_EMPTY, 0x08),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x05),
+    f("updatedNumberScheduled", 26, OMIT_EMPTY, 0x06),
+    // DaemonSetCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, 0, 0x02),
+    f("type", 489, 0, 0x01),
+    // Deployment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 904, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 907, OMIT_EMPTY, 0x03),
+    // DeploymentSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x05),
+    f("paused", 5, OMIT_EMPTY, 0x07),
+    f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06),
+    f("selector", 129, REQUIRED | POINTER, 0x02),
+    f("strategy", 496, OMIT_EMPTY, 0x04),
+    f("template", 894, REQUIRED, 0x03),
+    // DeploymentStatus
+    f("availableReplicas", 26, OMIT_EMPTY, 0x04),
+    f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08),
+    f("conditions", 906, OMIT_EMPTY, 0x06),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x01),
+    f("readyReplicas", 26, OMIT_EMPTY, 0x07),
+    f("replicas", 26, OMIT_EMPTY, 0x02),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x09),
+    f("unavailableReplicas", 26, OMIT_EMPTY, 0x05),
+    f("updatedReplicas", 26, OMIT_EMPTY, 0x03),
+    // DeploymentCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x07),
+    f("lastUpdateTime", 3, OMIT_EMPTY, 0x06),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, 0, 0x02),
+    f("type", 498, 0, 0x01),
+    // ReplicaSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 909, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 912, OMIT_EMPTY, 0x03),
+    // ReplicaSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01),
+    f("selector", 129, REQUIRED | POINTER, 0x02),
+    f("template", 894, OMIT_EMPTY, 0x03),
+    // ReplicaSetStatus
+    f("availableReplicas", 26, OMIT_EMPTY, 0x05),
+    f("conditions", 911, OMIT_EMPTY, 0x06),
+    f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x03),
+    f("readyReplicas", 26, OMIT_EMPTY, 0x04),
+    f("replicas", 26, REQUIRED, 0x01),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x07),
+    // ReplicaSetCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, 0, 0x02),
+    f("type", 504, 0, 0x01),
+    // StatefulSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 915, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 918, OMIT_EMPTY, 0x03),
+    // StatefulSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x09),
+    f("ordinals", 516, POINTER | OMIT_EMPTY, 0x0b),
+    f("persistentVolumeClaimRetentionPolicy", 515, POINTER | OMIT_EMPTY, 0x0a),
+    f("podManagementPolicy", 510, OMIT_EMPTY, 0x06),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08),
+    f("selector", 129, REQUIRED | POINTER, 0x02),
+    f("serviceName", 0, 0, 0x05),
+    f("template", 894, REQUIRED, 0x03),
+    f("updateStrategy", 513, OMIT_EMPTY, 0x07),
+    f("volumeClaimTemplates", 914, OMIT_EMPTY, 0x04),
+    // StatefulSetStatus
+    f("availableReplicas", 26, 0, 0x0b),
+    f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09),
+    f("conditions", 917, OMIT_EMPTY, 0x0a),
+    f("currentReplicas", 26, OMIT_EMPTY, 0x04),
+    f("currentRevision", 0, OMIT_EMPTY, 0x06),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x01),
+    f("readyReplicas", 26, OMIT_EMPTY, 0x03),
+    f("replicas", 26, REQUIRED, 0x02),
+    f("updateRevision", 0, OMIT_EMPTY, 0x07),
+    f("updatedReplicas", 26, OMIT_EMPTY, 0x05),
+    // StatefulSetCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, 0, 0x02),
+    f("type", 518, 0, 0x01),
+    // TokenRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 922, 0, 0x02),
+    f("status", 530, OMIT_EMPTY, 0x03),
+    // TokenRequestSpec
+    f("attestations", 921, OMIT_EMPTY, 0x05),
+    f("audiences", 70, 0, 0x01),
+    f("boundObjectRef", 528, POINTER, 0x03),
+    f("expirationSeconds", 2, POINTER, 0x04),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 580, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 926, OMIT_EMPTY, 0x03),
+    // HorizontalPodAutoscalerStatus
+    f("conditions", 925, OMIT_EMPTY, 0x06),
+    f("currentMetrics", 588, 0, 0x05),
+    f("currentReplicas", 26, OMIT_EMPTY, 0x03),
+    f("desiredReplicas", 26, REQUIRED, 0x04),
+    f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02),
+    f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x01),
+    // HorizontalPodAutoscalerCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x06),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, REQUIRED, 0x02),
+    f("type", 589, REQUIRED, 0x01),
+    // CronJob
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 942, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 612, OMIT_EMPTY, 0x03),
+    // CronJobSpec
+    f("concurrencyPolicy", 594, OMIT_EMPTY, 0x03),
+    f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07),
+    f("jobTemplate", 941, REQUIRED, 0x05),
+    f("schedule", 0, REQUIRED, 0x01),
+    f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02),
+    f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x04),
+    f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08),
+    // JobTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 940, OMIT_EMPTY, 0x02),
+    // JobSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03),
+    f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07),
+    f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c),
+    f("completionMode", 606, POINTER | OMIT_EMPTY, 0x09),
+    f("completions", 26, POINTER | OMIT_EMPTY, 0x02),
+    f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f),
+    f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05),
+    f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d),
+    f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01),
+    f("podFailurePolicy", 602, POINTER | OMIT_EMPTY, 0x0b),
+    f("podReplacementPolicy", 607, POINTER | OMIT_EMPTY, 0x0e),
+    f("scheduling", 939, POINTER | OMIT_EMPTY | GATED, 0x11),
+    f("selector", 129, POINTER | OMIT_EMPTY, 0x04),
+    f("successPolicy", 605, POINTER | OMIT_EMPTY, 0x10),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a),
+    f("template", 894, REQUIRED, 0x06),
+    f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08),
+    // JobSchedulingConfiguration
+    f("disruptionMode", 936, POINTER | OMIT_EMPTY, 0x03),
+    f("resourceClaims", 938, OMIT_EMPTY, 0x04),
+    f("schedulingConstraints", 933, POINTER | OMIT_EMPTY, 0x02),
+    f("schedulingPolicy", 930, POINTER | OMIT_EMPTY, 0x01),
+    // WorkloadPodGroupSchedulingPolicy
+    f("basic", 928, POINTER | OMIT_EMPTY, 0x01),
+    f("gang", 929, POINTER | OMIT_EMPTY, 0x02),
+    // WorkloadPodGroupBasicSchedulingPolicy
+    // WorkloadPodGroupGangSchedulingPolicy
+    f("minCount", 26, POINTER | OMIT_EMPTY, 0x01),
+    // WorkloadPodGroupSchedulingConstraints
+    f("topology", 932, OMIT_EMPTY, 0x01),
+    // TopologyConstraint
+    f("key", 0, REQUIRED, 0x01),
+    // WorkloadPodGroupDisruptionMode
+    f("all", 935, POINTER | OMIT_EMPTY, 0x02),
+    f("single", 934, POINTER | OMIT_EMPTY, 0x01),
+    // WorkloadPodGroupSingleDisruptionMode
+    // WorkloadPodGroupAllDisruptionMode
+    // WorkloadPodGroupResourceClaim
+    f("name", 0, REQUIRED, 0x01),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02),
+    f("resourceClaimTemplateName", 0, POINTER | OMIT_EMPTY, 0x03),
+    // Job
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 940, OMIT_EMPTY, 0x02),
+    f("status", 619, OMIT_EMPTY, 0x03),
+    // ClusterTrustBundle
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 945, REQUIRED, 0x02),
+    // ClusterTrustBundleSpec
+    f("signerName", 0, OMIT_EMPTY, 0x01),
+    f("trustBundle", 0, REQUIRED, 0x02),
+    // PodCertificateRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 948, REQUIRED, 0x02),
+    f("status", 949, OMIT_EMPTY, 0x03),
+    // PodCertificateRequestSpec
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08),
+    f("nodeName", 947, REQUIRED, 0x06),
+    f("nodeUID", 1, REQUIRED, 0x07),
+    f("podName", 0, REQUIRED, 0x02),
+    f("podUID", 1, REQUIRED, 0x03),
+    f("serviceAccountName", 0, REQUIRED, 0x04),
+    f("serviceAccountUID", 1, REQUIRED, 0x05),
+    f("signerName", 0, REQUIRED, 0x01),
+    f("stubPKCS10Request", 21, REQUIRED, 0x0c),
+    f("unverifiedUserAnnotations", 4, OMIT_EMPTY, 0x0b),
+    // PodCertificateRequestStatus
+    f("beginRefreshAt", 3, POINTER | OMIT_EMPTY, 0x05),
+    f("certificateChain", 0, OMIT_EMPTY, 0x02),
+    f("conditions", 370, OMIT_EMPTY, 0x01),
+    f("notAfter", 3, POINTER | OMIT_EMPTY, 0x06),
+    f("notBefore", 3, POINTER | OMIT_EMPTY, 0x04),
+    // FlowSchema
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 661, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 953, OMIT_EMPTY, 0x03),
+    // FlowSchemaStatus
+    f("conditions", 952, OMIT_EMPTY, 0x01),
+    // FlowSchemaCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, OMIT_EMPTY, 0x02),
+    f("type", 662, REQUIRED | OMIT_EMPTY, 0x01),
+    // PriorityLevelConfiguration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 956, REQUIRED | OMIT_EMPTY, 0x02),
+    f("status", 959, OMIT_EMPTY, 0x03),
+    // PriorityLevelConfigurationSpec
+    f("exempt", 672, POINTER | OMIT_EMPTY, 0x03),
+    f("limited", 955, POINTER | OMIT_EMPTY, 0x02),
+    f("type", 667, REQUIRED, 0x01),
+    // LimitedPriorityLevelConfiguration
+    f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04),
+    f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x03),
+    f("limitResponse", 670, REQUIRED | OMIT_EMPTY, 0x02),
+    f("nominalConcurrencyShares", 26, POINTER, 0x01),
+    // PriorityLevelConfigurationStatus
+    f("conditions", 958, OMIT_EMPTY, 0x01),
+    // PriorityLevelConfigurationCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03),
+    f("message", 0, OMIT_EMPTY, 0x05),
+    f("reason", 0, OMIT_EMPTY, 0x04),
+    f("status", 17, OMIT_EMPTY, 0x02),
+    f("type", 674, REQUIRED | OMIT_EMPTY, 0x01),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 751, 0, 0x02),
+    // DeviceTaintRule
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 963, REQUIRED, 0x02),
+    f("status", 964, OMIT_EMPTY, 0x03),
+    // DeviceTaintRuleSpec
+    f("deviceSelector", 962, POINTER | OMIT_EMPTY, 0x01),
+    f("taint", 801, REQUIRED | OMIT_EMPTY, 0x02),
+    // DeviceTaintSelector
+    f("device", 0, POINTER | OMIT_EMPTY, 0x04),
+    f("driver", 0, POINTER | OMIT_EMPTY, 0x02),
+    f("pool", 0, POINTER | OMIT_EMPTY, 0x03),
+    // DeviceTaintRuleStatus
+    f("conditions", 370, OMIT_EMPTY, 0x01),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 974, 0, 0x02),
+    f("status", 981, OMIT_EMPTY, 0x03),
+    // ResourceClaimSpec
+    f("devices", 973, 0, 0x01),
+    // DeviceClaim
+    f("config", 769, OMIT_EMPTY, 0x03),
+    f("constraints", 767, OMIT_EMPTY, 0x02),
+    f("requests", 972, 0, 0x01),
+    // DeviceRequest
+    f("exactly", 968, POINTER | OMIT_EMPTY, 0x02),
+    f("firstAvailable", 970, OMIT_EMPTY, 0x03),
+    f("name", 0, REQUIRED, 0x01),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05),
+    f("allocationMode", 753, OMIT_EMPTY, 0x03),
+    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07),
+    f("count", 2, OMIT_EMPTY, 0x04),
+    f("derivedAttributes", 967, OMIT_EMPTY | GATED, 0x08),
+    f("deviceClassName", 0, REQUIRED, 0x01),
+    f("selectors", 747, OMIT_EMPTY, 0x02),
+    f("tolerations", 757, OMIT_EMPTY, 0x06),
+    // DeviceDerivedAttribute
+    f("expression", 0, REQUIRED, 0x02),
+    f("name", 765, REQUIRED, 0x01),
+    // DeviceSubRequest
+    f("allocationMode", 753, OMIT_EMPTY, 0x04),
+    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07),
+    f("count", 2, OMIT_EMPTY, 0x05),
+    f("derivedAttributes", 967, OMIT_EMPTY | GATED, 0x08),
+    f("deviceClassName", 0, REQUIRED, 0x02),
+    f("name", 0, REQUIRED, 0x01),
+    f("selectors", 747, OMIT_EMPTY, 0x03),
+    f("tolerations", 757, OMIT_EMPTY, 0x06),
+    // ResourceClaimStatus
+    f("allocation", 980, POINTER | OMIT_EMPTY, 0x01),
+    f("devices", 783, OMIT_EMPTY, 0x04),
+    f("reservedFor", 780, OMIT_EMPTY, 0x02),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05),
+    f("devices", 979, OMIT_EMPTY, 0x01),
+    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x03),
+    // DeviceAllocationResult
+    f("config", 776, OMIT_EMPTY, 0x02),
+    f("results", 978, OMIT_EMPTY, 0x01),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08),
+    f("consumedCapacity", 758, OMIT_EMPTY, 0x0a),
+    f("device", 0, REQUIRED, 0x04),
+    f("driver", 0, REQUIRED, 0x02),
+    f("pool", 0, REQUIRED, 0x03),
+    f("request", 0, REQUIRED, 0x01),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09),
+    f("skipNodeOperations", 976, OMIT_EMPTY | GATED, 0x0b),
+    f("tolerations", 757, OMIT_EMPTY, 0x06),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 983, 0, 0x02),
+    // ResourceClaimTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 974, 0, 0x02),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 993, REQUIRED, 0x02),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05),
+    f("devices", 992, OMIT_EMPTY, 0x06),
+    f("driver", 0, REQUIRED, 0x01),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03),
+    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x04),
+    f("partitionTypeAttribute", 765, POINTER | OMIT_EMPTY | GATED, 0x09),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07),
+    f("pool", 788, REQUIRED, 0x02),
+    f("sharedCounters", 809, OMIT_EMPTY, 0x08),
+    f("skipNodeOperations", 976, OMIT_EMPTY | GATED, 0x0a),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c),
+    f("attributes", 791, OMIT_EMPTY, 0x02),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x0a),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09),
+    f("capacity", 796, OMIT_EMPTY, 0x03),
+    f("consumesCounters", 986, OMIT_EMPTY, 0x04),
+    f("name", 0, REQUIRED, 0x01),
+    f("nodeAllocatableResources", 990, OMIT_EMPTY | GATED, 0x0e),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05),
+    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x06),
+    f("taints", 802, OMIT_EMPTY, 0x08),
+    // DeviceCounterConsumption
+    f("compatibilityGroups", 70, OMIT_EMPTY | GATED, 0x03),
+    f("counterSet", 0, REQUIRED, 0x01),
+    f("counters", 798, REQUIRED | OMIT_EMPTY, 0x02),
+    // NodeAllocatableResource
+    f("mapping", 987, POINTER | OMIT_EMPTY, 0x03),
+    f("overhead", 988, POINTER | OMIT_EMPTY, 0x04),
+    // NodeAllocatableMapping
+    f("capacityKey", 803, POINTER | OMIT_EMPTY, 0x01),
+    f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02),
+    f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03),
+    // NodeAllocatableOverhead
+    f("perContainer", 38, POINTER | OMIT_EMPTY, 0x02),
+    f("perPod", 38, POINTER | OMIT_EMPTY, 0x01),
+    // CSINode
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 823, REQUIRED, 0x02),
+    f("status", 1000, OMIT_EMPTY, 0x03),
+    // CSINodeStatus
+    f("storageHealth", 999, OMIT_EMPTY | GATED, 0x01),
+    // StorageHealth
+    f("healthConditions", 997, OMIT_EMPTY, 0x02),
+    f("name", 0, REQUIRED, 0x01),
+    // StorageHealthCondition
+    f("accessMode", 111, POINTER | OMIT_EMPTY, 0x04),
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x06),
+    f("message", 0, OMIT_EMPTY, 0x03),
+    f("reason", 0, REQUIRED, 0x02),
+    f("status", 995, REQUIRED, 0x01),
+    f("volumeMode", 114, POINTER | OMIT_EMPTY, 0x05),
+    // StorageVersionMigration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01),
+    f("spec", 1003, OMIT_EMPTY, 0x02),
+    f("status", 1004, OMIT_EMPTY, 0x03),
+    // StorageVersionMigrationSpec
+    f("resource", 1002, REQUIRED, 0x01),
+    // GroupResource
+    f("group", 0, REQUIRED, 0x01),
+    f("resource", 0, REQUIRED, 0x02),
+    // StorageVersionMigrationStatus
+    f("conditions", 370, OMIT_EMPTY, 0x01),
+    f("resourceVersion", 0, OMIT_EMPTY, 0x02),
 ];
