@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::index::{Index, IndexFn, IndexValues};
 use super::lister::Lister;
@@ -65,6 +66,8 @@ pub(crate) struct State<K> {
     pub(crate) indexes: BTreeMap<String, Index<K>>,
     /// One for each source that fills the store.
     versions: Vec<ResourceVersion>,
+    /// For each source the time at which a list of it was older than the store.
+    restored: Vec<Option<Instant>>,
 }
 
 /// The part of a store that a list replaces.
@@ -105,6 +108,7 @@ impl<K: Cacheable> Indexer<K> {
                     objects: Sorted::default(),
                     indexes: BTreeMap::new(),
                     versions: vec![ResourceVersion::default(); count],
+                    restored: vec![None; count],
                 }),
                 turn: Mutex::default(),
                 waiting: AtomicUsize::new(0),
@@ -204,6 +208,12 @@ impl<K: Cacheable> Indexer<K> {
     /// The version that this source has reached.
     pub(crate) fn version_of(&self, source: usize) -> ResourceVersion {
         self.read().versions.get(source).cloned().unwrap_or_default()
+    }
+
+    /// The time at which a list of this source was last older than the store: the server has been restored, and
+    /// versions from before come no more.
+    pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
+        *self.read().restored.get(source)?
     }
 
     /// Waits until the store's version is one that `is_reached` accepts.
@@ -336,6 +346,17 @@ impl<K: Cacheable> Writer<'_, K> {
             *slot = version;
             self.has_moved = true;
         }
+    }
+
+    /// The same by a list. No server answers with an older one than was asked for, unless it has been restored.
+    pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
+        let state = self.state();
+        if let (Some(before), Some(restored)) = (state.versions.get(source), state.restored.get_mut(source))
+            && version < *before
+        {
+            *restored = Some(Instant::now());
+        }
+        self.moved_to(source, version);
     }
 
     pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&Object<K>> {

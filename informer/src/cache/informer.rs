@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{Either, join_all, select};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::delta_queue::{Delta, DeltaQueue, Intake, QueueOrder};
 use super::index::IndexFn;
@@ -313,6 +313,12 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.indexer.read().objects.get(key).map(Object::uid)
     }
 
+    /// Returns `true` if the cache has an object of this key that is being deleted.
+    pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
+        let state = self.shared.indexer.read();
+        state.objects.get(key).is_some_and(Object::is_deleting)
+    }
+
     /// Returns `true` if the cache has the object of this key, or may come to have it with these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let mut reflectors = self.shared.reflectors.iter();
@@ -327,6 +333,13 @@ impl<K: Cacheable> SharedInformer<K> {
             Some(source) => self.shared.indexer.version_of(source),
             None => self.shared.indexer.version(),
         }
+    }
+
+    /// The time at which the server was last found restored, as far as the object of this key is concerned.
+    pub(crate) fn restored(&self, key: &ObjectKey) -> Option<Instant> {
+        let mut reflectors = self.shared.reflectors.iter();
+        let source = reflectors.position(|it| it.store().scope.contains(key))?;
+        self.shared.indexer.restored(source)
     }
 
     /// Returns `true` if the cache has a reader.

@@ -225,7 +225,7 @@ impl<K: Cacheable> Processor<K> {
                 objects.extend(unread.iter().filter_map(|it| it.known(writer.get(&it.key))));
                 let difference = writer.replace(&scope, in_order(objects));
                 newest.retain(|(it, _)| *it != source);
-                writer.moved_to(source, version);
+                writer.listed_at(source, version);
                 for gone in difference.deleted {
                     self.tell_deleted(gone, true, outcomes);
                 }

@@ -24,9 +24,16 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// The uid of the object of this key, if there is one.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
 
+    /// Returns `true` if it has an object of this key that is being deleted.
+    fn is_deleting(&self, key: &ObjectKey) -> bool;
+
+    /// The time at which the server was last found restored from a backup: what was written before is lost, or will not
+    /// be told.
+    fn restored(&self, key: &ObjectKey) -> Option<Instant>;
+
     /// Returns `true` if it shows no state from before this write.
     fn has_seen(&self, write: &Write) -> bool {
-        if !self.may_have(&write.key, write.labels.as_ref()) {
+        if !self.may_have(&write.key, write.labels.as_ref()) || self.restored(&write.key) >= Some(write.at) {
             return true;
         }
         let is_at = |version: &ResourceVersion| is_reached(&self.resource_version(&write.key), version);
@@ -35,6 +42,7 @@ pub(crate) trait CacheState: Send + Sync + 'static {
             Written::Version(version) => is_at(version),
             Written::Terminating { version, floor, uid } => is_at(version) || is_at(floor) && is_gone(uid),
             Written::Gone { floor, uid } => is_at(floor) && is_gone(uid),
+            Written::Deleted { floor, uid } => is_at(floor) && (is_gone(uid) || self.is_deleting(&write.key)),
             Written::Absent => self.uid(&write.key).is_none(),
             Written::Unknown(_) => false,
         }
@@ -197,6 +205,9 @@ impl<R: Clone + Eq + Hash> Gate<R> {
             Written::Gone { .. } | Written::Absent => {
                 format!("the cache of {resource} is at version {at} and has not seen that {key} is gone")
             }
+            Written::Deleted { .. } => {
+                format!("the cache of {resource} is at version {at} and has not seen that {key} was deleted")
+            }
             Written::Unknown(_) => {
                 format!(
                     "the server has not said its version after our write to {resource} {key}, whose answer was lost"
@@ -249,6 +260,14 @@ mod tests {
         fn uid(&self, _: &ObjectKey) -> Option<String> {
             None
         }
+
+        fn is_deleting(&self, _: &ObjectKey) -> bool {
+            false
+        }
+
+        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
+            None
+        }
     }
 
     fn write(version: u64) -> Vec<Write> {
@@ -257,6 +276,7 @@ mod tests {
             resource: "/pods".to_owned(),
             key: ObjectKey::cluster("a"),
             labels: None,
+            at: Instant::now(),
             what: Written::Version(version),
         }]
     }

@@ -3,6 +3,7 @@
 //! It knows keys and queues, and neither objects nor where events come from.
 
 mod reconciler;
+mod asked;
 mod writes;
 mod gate;
 mod shard;

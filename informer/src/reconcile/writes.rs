@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tower::service_fn;
 
+use super::asked::{About, Answer, Asked, Item};
 use super::shard::check_permit;
-use crate::{Error, ObjectKey, ResourceVersion};
+use crate::{ObjectKey, ResourceVersion};
 
 /// Sees the writes of a client, so that no reconcile acts on a cache that is older than them (KEP-5647).
 ///
@@ -29,16 +29,12 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// dropped. Then the server is asked for the object before the key is worked on again, or, where it was to choose the
 /// name, for the metadata of up to 500 objects; the caches have to show what it answered.
 ///
-/// Requests count that are made by the reconciler's own future. Those of tasks that it started do not, nor do
-/// `deletecollection` and evictions, which tell no version.
+/// Where the answer tells no version, as that to an eviction or a binding, the server is asked for the object, too.
+/// Dry runs count for nothing.
+///
+/// Requests count that are made by the reconciler's own future. Those of tasks that it started do not.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
-
-/// Time for the server to report the present state.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Of a collection with more objects than this the version of the list is taken.
-const ASKED_MOST: usize = 500;
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -48,6 +44,8 @@ pub(crate) struct Write {
     pub(crate) key: ObjectKey,
     /// Its labels, if the answer has them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
+    /// Time of the answer.
+    pub(crate) at: Instant,
     pub(crate) what: Written,
 }
 
@@ -64,7 +62,7 @@ impl Write {
             return Some(self);
         };
         match asked.present().await {
-            Ok(what) => self.what = what,
+            Ok(what) => (self.what, self.at) = (what, Instant::now()),
             Err(err) if err.code().is_some_and(|code| code != 429 && code < 500) => {
                 tracing::warn!(?asked, %err, "a write is of unknown outcome, and the cache may be stale");
                 return None;
@@ -100,68 +98,12 @@ pub(crate) enum Written {
     },
     /// It must have come as far as `floor` and must not have this object.
     Gone { floor: ResourceVersion, uid: String },
+    /// The same, or the object is being deleted.
+    Deleted { floor: ResourceVersion, uid: String },
     /// It must not have an object of this name.
     Absent,
     /// The outcome is unknown: the present state has to be read from the server.
     Unknown(Asked),
-}
-
-/// The request made when the outcome of a write is unknown: the object, or all objects of the collection if the server
-/// was to choose the name.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    client: Client,
-    path: String,
-    name: Option<String>,
-}
-
-impl Asked {
-    /// Returns the state that a cache has to show to have seen the present one.
-    pub(super) async fn present(&self) -> Result<Written, Error> {
-        let asking = async {
-            match &self.name {
-                Some(name) => self.object(name).await,
-                None => self.newest().await,
-            }
-        };
-        let unanswered = |_| Err(Error::unanswered(format!("reading {self:?}"), ASK_TIMEOUT));
-        timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(unanswered)
-    }
-
-    async fn object(&self, name: &str) -> Result<Written, Error> {
-        let uri = format!("{}/{name}", self.path);
-        match self.get(&uri, "PartialObjectMetadata").await {
-            Ok(answer) => Ok(Written::Version(answer.metadata.version())),
-            Err(err) if err.is_not_found() => Ok(Written::Absent),
-            Err(err) => Err(err),
-        }
-    }
-
-    /// The newest state in the collection. A list of all would say the version of the whole server, which a cache
-    /// learns of with its next bookmark only; that is taken where there are many objects.
-    async fn newest(&self) -> Result<Written, Error> {
-        let uri = format!("{}?limit={ASKED_MOST}", self.path);
-        let answer = self.get(&uri, "PartialObjectMetadataList").await?;
-        if !answer.metadata.more.is_empty() {
-            return Ok(Written::Version(answer.metadata.version()));
-        }
-        let versions = answer.items.iter().map(|it| it.metadata.version());
-        let newest = versions.reduce(|one, other| if other > one { other } else { one });
-        Ok(newest.map_or(Written::Absent, Written::Version))
-    }
-
-    async fn get(&self, uri: &str, shape: &str) -> Result<Answer, Error> {
-        let shape = format!("application/json;as={shape};g=meta.k8s.io;v=v1,application/json");
-        let request = Request::get(uri).header(ACCEPT, shape);
-        let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
-        Ok(self.client.request(request).await?)
-    }
-}
-
-impl fmt::Debug for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.path, self.name.as_deref().unwrap_or_default())
-    }
 }
 
 /// A request under way.
@@ -264,8 +206,11 @@ impl Target {
             _ => (None, rest),
         };
         let (plural, name) = match *rest {
-            [plural] if *request.method() == Method::POST => (plural, None),
-            [plural, name] | [plural, name, "status" | "scale" | "finalize" | "binding"] => (plural, Some(name)),
+            [plural] => (plural, None),
+            [plural, name] => (plural, Some(name)),
+            // Connections to what runs, and tokens of it.
+            [_, _, "attach" | "exec" | "log" | "portforward" | "proxy" | "token"] => return None,
+            [plural, name, _] => (plural, Some(name)),
             _ => return None,
         };
         let path = match &namespace {
@@ -286,62 +231,26 @@ fn is_subresource_of_namespace(rest: &[&str]) -> bool {
     matches!(rest, ["status" | "finalize"])
 }
 
-/// The parts of an answer that are read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Answer {
-    kind: String,
-    metadata: Metadata,
-    details: Details,
-    items: Vec<Item>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Item {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    name: String,
-    uid: String,
-    labels: BTreeMap<String, String>,
-    resource_version: String,
-    deletion_timestamp: Option<String>,
-    #[serde(rename = "continue")]
-    more: String,
-}
-
-impl Metadata {
-    fn version(&self) -> ResourceVersion {
-        ResourceVersion::from(self.resource_version.as_str())
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    uid: String,
-}
-
 async fn observe(client: Client, request: Request<Body>, target: Target) -> Result<Response<Body>, kube::Error> {
     let is_delete = *request.method() == Method::DELETE;
-    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun="));
-    if is_dry_run {
-        return client.send(request).await;
-    }
     let (head, body) = request.into_parts();
     // What kube sends lies in memory.
     let sent = body.collect_bytes().await?;
+    let is_dry_run = is_dry_run(&head, &sent);
     let request = Request::from_parts(head, Body::from(sent.clone()));
+    if is_dry_run {
+        return client.send(request).await;
+    }
+    let about = match &target.name {
+        Some(name) => About::Object(name.clone()),
+        None if is_delete => About::Deleted,
+        None => named_in(&sent).map_or(About::Made, About::Object),
+    };
     let mut outcome = Outcome {
-        sent,
         asked: Asked {
             client: client.clone(),
             path: target.path.clone(),
-            name: target.name.clone(),
+            about,
         },
         target: Some(target),
     };
@@ -368,35 +277,55 @@ async fn observe(client: Client, request: Request<Body>, target: Target) -> Resu
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
+/// The options of a deletion, which are the body of the request or a part of that of an eviction.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Options {
+    dry_run: Vec<String>,
+    delete_options: Option<Box<Options>>,
+}
+
+/// Returns `true` if the request changes nothing. Options in the body of a deletion leave those in its address without
+/// effect.
+fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
+    let is_asked = || {
+        let query = head.uri.query().unwrap_or_default();
+        query
+            .split('&')
+            .any(|it| it.strip_prefix("dryRun=").is_some_and(|it| !it.is_empty()))
+    };
+    let options = || serde_json::from_slice::<Options>(sent).unwrap_or_default();
+    match head.method {
+        Method::DELETE if sent.is_empty() => is_asked(),
+        Method::DELETE => !options().dry_run.is_empty(),
+        Method::POST if head.uri.path().ends_with("/eviction") => {
+            is_asked() || options().delete_options.is_some_and(|it| !it.dry_run.is_empty())
+        }
+        _ => is_asked(),
+    }
+}
+
+/// Returns the name of the object in a body, if it says one.
+fn named_in(sent: &Bytes) -> Option<String> {
+    let object = serde_json::from_slice::<Item>(sent).unwrap_or_default();
+    Some(object.metadata.name).filter(|it| !it.is_empty())
+}
+
 /// The known outcome of a request. If it is dropped before there is an answer, the outcome is unknown.
 struct Outcome {
-    /// The body of the request, which names what is created.
-    sent: Bytes,
     asked: Asked,
     target: Option<Target>,
 }
 
 impl Outcome {
     /// Returns `true` if the server may have done the request although it failed: its own time limit, or that of a
-    /// proxy, has ended. Any other failure counts only where the server was to choose a name: a retry would make
-    /// another object, and is refused otherwise.
+    /// proxy, has ended. Any other failure counts only where a part may have been done, or where the server was to
+    /// choose a name: a retry would make another object, and is refused otherwise.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
-            code => code.is_server_error() && self.name().is_none(),
+            code => code.is_server_error() && !matches!(self.asked.about, About::Object(_)),
         }
-    }
-
-    /// The name of the object, if the request says it.
-    fn name(&self) -> Option<String> {
-        let sent = || {
-            serde_json::from_slice::<Item>(&self.sent)
-                .unwrap_or_default()
-                .metadata
-                .name
-        };
-        let name = self.asked.name.clone().unwrap_or_else(sent);
-        Some(name).filter(|it| !it.is_empty())
     }
 
     /// Nothing was written.
@@ -404,8 +333,10 @@ impl Outcome {
         self.target = None;
     }
 
+    /// An answer without a version says that it was done, and no more.
     fn answered(&mut self, answer: Answer, is_delete: bool) {
-        if let Some(target) = self.target.take() {
+        let is_told = answer.kind != "Status" || !answer.details.uid.is_empty();
+        if let Some(target) = self.target.take_if(|_| is_told) {
             target.remember(answer, is_delete);
         }
     }
@@ -414,12 +345,12 @@ impl Outcome {
 impl Drop for Outcome {
     fn drop(&mut self) {
         if let Some(target) = self.target.take() {
-            let asked = Asked {
-                name: self.name(),
-                ..self.asked.clone()
+            let name = match &self.asked.about {
+                About::Object(name) => name.as_str(),
+                About::Made | About::Deleted => "",
             };
-            let key = target.key(asked.name.as_deref().unwrap_or_default());
-            target.push(key, None, Written::Unknown(asked));
+            let key = target.key(name);
+            target.push(key, None, Written::Unknown(self.asked.clone()));
         }
     }
 }
@@ -430,14 +361,14 @@ impl Target {
             kind,
             metadata,
             details,
-            items: _,
+            items,
         } = answer;
+        if self.name.is_none() && is_delete {
+            return self.remember_deleted(items.unwrap_or_default());
+        }
         let key = self.key(self.name.as_deref().unwrap_or(&metadata.name));
         let version = metadata.version();
         if kind == "Status" {
-            if details.uid.is_empty() {
-                return;
-            }
             let (floor, uid) = (self.floor(&key), details.uid);
             return self.push(key, None, Written::Gone { floor, uid });
         }
@@ -462,6 +393,18 @@ impl Target {
         self.push(key, labels, what);
     }
 
+    /// Remembers what a deletion of several objects found, of which the answer tells the states before.
+    fn remember_deleted(self, items: Vec<Item>) {
+        for Item { metadata } in items {
+            let key = match &metadata.namespace {
+                Some(namespace) => ObjectKey::new(namespace, &metadata.name),
+                None => self.key(&metadata.name),
+            };
+            let (floor, uid) = (metadata.version(), metadata.uid);
+            self.push(key, Some(metadata.labels), Written::Deleted { floor, uid });
+        }
+    }
+
     fn key(&self, name: &str) -> ObjectKey {
         match &self.namespace {
             Some(namespace) => ObjectKey::new(namespace, name),
@@ -475,19 +418,20 @@ impl Target {
         let before = writes.iter().find(|it| it.resource == self.resource && it.key == *key);
         match before.map(|it| &it.what) {
             Some(Written::Version(version) | Written::Terminating { version, .. }) => version.clone(),
-            Some(Written::Gone { floor, .. }) => floor.clone(),
+            Some(Written::Gone { floor, .. } | Written::Deleted { floor, .. }) => floor.clone(),
             Some(Written::Absent | Written::Unknown(_)) | None => ResourceVersion::default(),
         }
     }
 
     /// Of one object the last write is the one that counts.
-    fn push(self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
+    fn push(&self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
         let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
         writes.retain(|it| it.resource != self.resource || it.key != key);
         writes.push(Write {
-            resource: self.resource,
+            resource: self.resource.clone(),
             key,
             labels,
+            at: Instant::now(),
             what,
         });
     }

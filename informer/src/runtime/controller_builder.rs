@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Registered};
@@ -395,6 +396,14 @@ impl<K: Cacheable> CacheState for SharedInformer<K> {
 
     fn uid(&self, key: &ObjectKey) -> Option<String> {
         Self::uid(self, key)
+    }
+
+    fn is_deleting(&self, key: &ObjectKey) -> bool {
+        Self::is_deleting(self, key)
+    }
+
+    fn restored(&self, key: &ObjectKey) -> Option<Instant> {
+        Self::restored(self, key)
     }
 }
 

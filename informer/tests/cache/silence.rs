@@ -6,7 +6,7 @@ use informer::cache::SharedInformer;
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
 
-use crate::script::{Answer, Script, ending, lines, list, options, page, silent};
+use crate::script::{Answer, Script, ending, lines, list, options, page, silent, too_large};
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
@@ -73,6 +73,27 @@ async fn a_watch_without_its_minutely_bookmarks_is_begun_anew_after_three_minute
     let script = Script::new([list(7, &[]), silent(&[("BOOKMARK", "", 8)]), silent(&[])]);
     let (_, asked) = script.run_for(200).await;
     assert_eq!(asked[1..], ["0.0 watch \"7\"", "180.0 watch \"8\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_watch_without_bookmarks_costs_a_list() {
+    let script = Script::new([
+        list(7, &[]),
+        silent(&[("BOOKMARK", "", 8)]),
+        silent(&[]),
+        too_large(),
+        list(3, &[("a", 2)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(400).await;
+    let expected = [
+        "180.0 watch \"8\"",
+        "360.8 list \"8\" limit=0",
+        "360.8 list \"\" limit=500",
+        "360.8 watch \"3\"",
+    ];
+    assert_eq!(asked[2..], expected);
+    assert_eq!(stored(&informer), ["a@2"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,8 @@ mod builder;
 mod clusters;
 mod fence;
 mod own_writes;
+mod restored;
+mod verbs;
 mod manager;
 mod startup;
 mod waits;

@@ -62,6 +62,8 @@ enum Piece {
 enum Ended {
     /// It can go on from the last version.
     Over,
+    /// So it can, if it was silent for the first time.
+    Silent,
     /// Only a new list helps.
     Lost,
 }
@@ -84,7 +86,10 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             };
             match self.follow(&mut current).await {
                 Ok(Ended::Over) => {}
-                Ok(Ended::Lost) => return Ok(()),
+                // A connection may die. If a new one tells nothing either, the server may not know the version: one
+                // that was restored from a backup is silent until it comes to it.
+                Ok(Ended::Silent) if current.events > 0 => {}
+                Ok(Ended::Silent | Ended::Lost) => return Ok(()),
                 Err(err) if err.is_expired() => return Ok(()),
                 Err(err) if err.is_too_many_requests() => self.pause(run).await,
                 Err(err) if err.code() == Some(500) && internal_errors.may_retry() => {}
@@ -269,6 +274,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                     stream.check_length()?;
                     return Ok(Ended::Over);
                 }
+                Piece::Late if Instant::now() < stream.ends => return Ok(Ended::Silent),
                 Piece::Late => return Ok(Ended::Over),
             }
         }

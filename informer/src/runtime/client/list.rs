@@ -218,8 +218,7 @@ impl<K: Cacheable> IntoFuture for List<K> {
 /// Deletes several objects of one type by one request (controller-runtime's `DeleteAllOf`); see
 /// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of). It is awaited.
 ///
-/// A type with namespaces needs [`in_namespace`](Self::in_namespace). The server tells no versions, so that later reads
-/// may show what was deleted.
+/// A type with namespaces needs [`in_namespace`](Self::in_namespace).
 #[must_use = "nothing is deleted until it is awaited"]
 pub struct DeleteAllOf<K> {
     kind: KindClient<K>,

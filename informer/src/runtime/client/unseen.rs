@@ -53,7 +53,10 @@ impl Unseen {
         let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get_mut(resource)?;
         known.retain(|write| !cache.has_seen(write));
-        let first = known.iter().find(|it| key.is_none_or(|key| it.key == *key)).cloned();
+        // A write of unknown outcome may be to objects that it does not name.
+        let concerns = |write: &&Write, key: &ObjectKey| write.key == *key || write.key.name().is_empty();
+        let first = known.iter().find(|it| key.is_none_or(|key| concerns(it, key)));
+        let first = first.cloned();
         if known.is_empty() {
             all.remove(resource);
         }

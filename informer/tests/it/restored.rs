@@ -1,0 +1,99 @@
+//! A cluster restored from a backup: revisions go back, uids and objects come again, and nobody waits for what is lost.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::ObjectKey;
+use informer::cache::SharedInformerFactory;
+use informer::reconcile::{Action, ReconcileError, Request, Writes};
+use informer::runtime::{CachedClient, Controller, Manager};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use testkit::objects::{config_map, secret};
+use testkit::{RestartLog, TestCluster};
+use tokio_util::sync::CancellationToken;
+
+/// Time after which a cache knows of the restoration: a watch of a version to come is silent, without a bookmark.
+const FOUND_OUT: Duration = Duration::from_secs(200);
+
+/// Lets many changes pass, so that a restored cluster does not come to this revision again.
+async fn age(cluster: &TestCluster) {
+    for number in 0..200 {
+        cluster.create(config_map(&format!("old-{number}"))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_waits_for_a_version_from_before() {
+    let cluster = TestCluster::start();
+    cluster.create(secret("s")).await;
+    cluster.create(config_map("a")).await;
+    let backup = cluster.snapshot();
+    age(&cluster).await;
+    let factory = SharedInformerFactory::new(cluster.client_named("cache"));
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let (count, api) = (
+        Arc::clone(&calls),
+        Api::<Secret>::default_namespaced(Writes::new().observe(&cluster.client())),
+    );
+    let is_a = |event: &informer::handler::Event<ConfigMap>| event.object().key().name() == "a";
+    let builder = Controller::builder("writer", &factory)
+        .for_where::<ConfigMap>(is_a)
+        .owns::<Secret>();
+    let controller = builder.build(move |_: Request| {
+        let (api, call) = (api.clone(), {
+            let mut count = count.lock().expect("no panic");
+            *count += 1;
+            count.to_string()
+        });
+        async move {
+            let patch = json!({"metadata": {"annotations": {"call": call}}});
+            api.patch("s", &PatchParams::default(), &Patch::Merge(patch)).await?;
+            Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
+        }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.advance(Duration::from_millis(70_500)).await;
+    // The last write before the restoration is one that the cache never sees.
+    cluster.watches().client("cache").hold();
+    cluster.advance(Duration::from_secs(2)).await;
+    cluster.restore(&backup);
+    cluster.restart(RestartLog::Lost, Duration::from_secs(1));
+    cluster.watches().client("cache").resume();
+    cluster.advance(FOUND_OUT).await;
+    let before = std::mem::take(&mut *calls.lock().expect("no panic"));
+    cluster.advance(Duration::from_secs(10)).await;
+    let after = *calls.lock().expect("no panic");
+    assert!(
+        before > 5 && after >= 9,
+        "{before} calls, and {after} in ten seconds after"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_read_waits_for_a_version_from_before() {
+    let cluster = TestCluster::start();
+    cluster.create(secret("s")).await;
+    let backup = cluster.snapshot();
+    age(&cluster).await;
+    let manager = Manager::new(cluster.client());
+    let client: CachedClient = manager.cached_client();
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    cluster.settle().await;
+    let key = ObjectKey::new("default", "s");
+    let annotate = Patch::Merge(json!({"metadata": {"annotations": {"new": "yes"}}}));
+    let is_new = |secret: Option<Arc<Secret>>| secret.expect("it is there").metadata.annotations.is_some();
+    client.get::<Secret>(&key).await.expect("it is read");
+    // A bookmark has come, so that its absence is noticed.
+    cluster.advance(Duration::from_secs(70)).await;
+    cluster.watches().hold();
+    client.patch::<Secret>(&key, &annotate).await.expect("it is there");
+    cluster.restore(&backup);
+    cluster.restart(RestartLog::Lost, Duration::from_secs(1));
+    cluster.watches().resume();
+    cluster.advance(FOUND_OUT).await;
+    assert!(!is_new(client.get(&key).await.expect("nothing is waited for")));
+    client.patch::<Secret>(&key, &annotate).await.expect("it is there");
+    assert!(is_new(client.get(&key).await.expect("the write is seen")));
+}
