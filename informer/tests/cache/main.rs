@@ -11,4 +11,5 @@ mod handlers;
 mod resync;
 mod sources;
 mod unreadable;
+mod malformed;
 mod random;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ClusterKey, Clusters, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Client;
+use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
 use testkit::{TestCluster, faults};
 
@@ -12,7 +14,13 @@ type Calls = Arc<Mutex<Vec<String>>>;
 
 /// A manager with a controller that copies the names of ConfigMaps of each cluster into Secrets there.
 fn copier(home: &TestCluster) -> (Clusters, Calls) {
-    let manager = Manager::new(home.client());
+    let (manager, clusters, calls) = copier_with(home.client());
+    home.run(async move { manager.run(std::future::pending()).await });
+    (clusters, calls)
+}
+
+fn copier_with(home: Client) -> (Manager, Clusters, Calls) {
+    let manager = Manager::new(home);
     let clusters = Clusters::new(&manager).expect("the first");
     let (all, calls) = (clusters.clone(), Calls::default());
     let noted = Arc::clone(&calls);
@@ -38,8 +46,7 @@ fn copier(home: &TestCluster) -> (Clusters, Calls) {
         .with(|it| it.concurrency(2))
         .complete(reconcile)
         .expect("it is complete");
-    home.run(async move { manager.run(std::future::pending()).await });
-    (clusters, calls)
+    (manager, clusters, calls)
 }
 
 fn take(calls: &Calls) -> Vec<String> {
@@ -125,4 +132,32 @@ async fn a_controller_of_clusters_is_for_one_type_and_watches_something() {
         faults[2]
     );
     assert!(Clusters::new(&manager).is_err(), "there are some already");
+}
+
+/// Explores the faults of one of several clusters; the others have none.
+#[test]
+fn no_fault_of_a_cluster_loses_a_key_or_touches_another() {
+    let scenario = async |east: &TestCluster| {
+        let (home, west) = (TestCluster::start(), TestCluster::start());
+        let (at_home, in_west) = (home.client(), west.client());
+        east.controller("copier", move |in_east| {
+            let (manager, clusters, _) = copier_with(at_home.clone());
+            clusters.engage("east", in_east).expect("it is new");
+            clusters.engage("west", in_west.clone()).expect("it is new");
+            async move { manager.run(std::future::pending()).await.expect("nothing stops it") }
+        });
+        for cluster in [east, &west] {
+            cluster.create(config_map("m")).await;
+        }
+        east.settle().await;
+        west.settle().await;
+        assert!(west.exists::<Secret>("m") && !home.exists::<Secret>("m"));
+        for cluster in [east, &west] {
+            cluster.create(config_map("n")).await;
+        }
+        east.settle().await;
+        west.settle().await;
+        assert!(west.exists::<Secret>("n"));
+    };
+    explore(scenario).schedules(200).run();
 }

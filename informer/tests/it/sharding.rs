@@ -15,7 +15,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::explore::explore;
 use testkit::objects::config_map;
-use testkit::{Running, TestCluster, Verb, faults};
+use testkit::{Running, TestCluster, Verb, WatchEventKind, faults};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -390,6 +390,30 @@ async fn a_deletion_during_a_handover_is_worked_on() {
     let book = ledger.book();
     let is_done = |name: &String| book.done[&format!("default/{name}")].1 > deleted;
     assert!(!of_b.is_empty() && of_b.iter().all(is_done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_lease_cannot_be_read_nothing_is_worked_on_and_afterwards_everything() {
+    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
+    maps(&cluster).await;
+    let _replica = join(&cluster, "a", &ledger);
+    cluster.advance(seconds(30)).await;
+    let stranger = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "stranger", "namespace": "default", "uid": "u", "resourceVersion": "100000",
+            "labels": {"informer.drydock.dev/sharding": "maps"}},
+        "spec": {"holderIdentity": "z", "leaseDurationSeconds": "long"}});
+    cluster
+        .watches()
+        .on("leases")
+        .send(WatchEventKind::Added, testkit::objects::serialized(&stranger));
+    cluster.advance(seconds(1)).await;
+    let before = Instant::now();
+    touch(&cluster, "1").await;
+    cluster.advance(seconds(5)).await;
+    assert_eq!(ledger.since(before), 0, "it may be at work on any of them");
+    cluster.advance(seconds(30)).await;
+    assert_eq!(ledger.since(before), OBJECTS);
+    ledger.check();
 }
 
 #[tokio::test(start_paused = true)]

@@ -544,3 +544,56 @@ fn operations_are_those_of_kubernetes() {
     assert_eq!(read("CONNECT"), Some(Operation::Connect));
     assert_eq!(read("PATCH"), None);
 }
+
+/// Explores a type with versions, admission and a controller: the process with the webhooks is explored, too, at each
+/// call of the defaulter.
+#[test]
+fn no_fault_loses_an_object_with_webhooks() {
+    let scenario = async |cluster: &TestCluster| {
+        cluster.create(definition()).await;
+        let call = cluster.point("default").of("operator");
+        let webhooks = Webhooks::new()
+            .validate(Titles)
+            .and_then(|it| it.mutate(Reached(call)))
+            .expect("each is new")
+            .convert(documents());
+        let configurations = webhooks.configurations("documents", &server());
+        cluster.webhooks(webhooks.service(), configurations).await;
+        cluster.controller("operator", |client| async move {
+            let manager = Manager::new(client);
+            add_controller(&manager);
+            manager.run(std::future::pending()).await.expect("nothing stops it");
+        });
+        let old: Api<v1beta1::Document> = Api::default_namespaced(cluster.client_named("user"));
+        let spec = v1beta1::DocumentSpec {
+            name: "Readme".into(),
+            language: None,
+        };
+        let document = v1beta1::Document::new("readme", spec);
+        // Its user tries until it is allowed.
+        while old.create(&PostParams::default(), &document).await.is_err() {
+            if old.get_opt("readme").await.is_ok_and(|it| it.is_some()) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        cluster.settle().await;
+        let stored = cluster.get::<Document>("readme");
+        assert_eq!(stored.spec.language.as_deref(), Some("en"));
+        assert_eq!(stored.status.and_then(|it| it.seen).as_deref(), Some("en"));
+    };
+    testkit::explore::explore(scenario).schedules(200).run();
+}
+
+/// [`Language`] in a process that can be reached or not.
+struct Reached(testkit::explore::Point);
+
+impl Defaulter<Document> for Reached {
+    async fn default(&self, document: &mut Document, request: &AdmissionRequest) -> Result<(), Denial> {
+        self.0
+            .pass()
+            .await
+            .map_err(|_| Denial::from("the process cannot be reached"))?;
+        Language.default(document, request).await
+    }
+}

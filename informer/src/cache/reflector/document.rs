@@ -103,6 +103,8 @@ pub(crate) struct ListReader {
     place: Place,
     /// Number of bytes that must be buffered before the next try.
     enough: usize,
+    /// Set if it has items, or is of a kind that has.
+    is_list: bool,
     end: ListEnd,
 }
 
@@ -119,10 +121,13 @@ impl ListReader {
     /// The document is complete.
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
-        if self.place != Place::End {
-            return Err(Error::decode("a list", JsonError::custom("it ends in the middle")));
-        }
-        Ok(self.end)
+        let fault = match self.place {
+            Place::End if self.buffer.peek().is_some() => "more follows its end",
+            Place::End if !self.is_list => "no list",
+            Place::End => return Ok(self.end),
+            Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "it ends in the middle",
+        };
+        Err(Error::decode("a list", JsonError::custom(fault)))
     }
 
     fn read(&mut self, is_all: bool, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
@@ -160,7 +165,10 @@ impl ListReader {
                     None => return Ok(false),
                 }
             }
-            (Place::Value(Field::Items), b'[') => (Place::Items, 1),
+            (Place::Value(Field::Items), b'[') => {
+                self.is_list = true;
+                (Place::Items, 1)
+            }
             (Place::Value(field), _) => {
                 let length = self.field(field)?;
                 if length == self.buffer.rest().len() {
@@ -198,6 +206,7 @@ impl ListReader {
                 if kind.0 == "Table" {
                     return Err(JsonError::custom("a Table is no list of objects"));
                 }
+                self.is_list |= kind.0.ends_with("List");
                 Ok(length)
             }
             Field::Metadata => {
@@ -208,7 +217,9 @@ impl ListReader {
                 };
                 Ok(length)
             }
-            Field::Items | Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
+            // What is no array, which is read apart, has to be null.
+            Field::Items => value::<()>(bytes).map(|(_, length)| length),
+            Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Member {
             figures: Arc::clone(figures),
             lease,
             jitter: Jitter::new(Jitter::seed_of(&config.identity), &config.name),
-            peers: Peers::default(),
+            peers: Peers::new(config.lease_duration),
             claim: None,
             doubts: Vec::new(),
             target: View::none(),

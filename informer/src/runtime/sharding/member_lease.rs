@@ -143,9 +143,9 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
     holder.filter(|it| !it.is_empty())
 }
 
-/// Returns the duration of a Lease.
-pub(super) fn lasts(lease: &Lease) -> Duration {
-    Claim::of(lease).duration()
+/// Returns the duration of a Lease, if it says one.
+pub(super) fn lasts(lease: &Lease) -> Option<Duration> {
+    Some(Claim::of(lease).duration()).filter(|it| !it.is_zero())
 }
 
 /// Returns the members that the holder of a Lease sees.

@@ -13,14 +13,18 @@ use crate::cache::Snapshot;
 use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Other replicas by their Leases.
-#[derive(Debug, Default)]
-pub(super) struct Peers(BTreeMap<ObjectKey, Peer>);
+#[derive(Debug)]
+pub(super) struct Peers {
+    peers: BTreeMap<ObjectKey, Peer>,
+    /// Duration of a Lease that says none.
+    usual: Duration,
+}
 
 /// Another replica.
 #[derive(Debug)]
 struct Peer {
     state: (String, ResourceVersion),
-    /// `None` if it has given its Lease up.
+    /// `None` if it has given its Lease up, or is not known.
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
@@ -48,44 +52,61 @@ pub(super) struct Ended {
 }
 
 impl Peers {
+    /// Returns those of a group whose Leases usually last this long; none is known yet.
+    pub(super) fn new(usual: Duration) -> Self {
+        Self {
+            peers: BTreeMap::new(),
+            usual,
+        }
+    }
+
     /// Takes over the Leases of the cache, which shows all changes made before `known_to`.
     pub(super) fn observe(&mut self, leases: &Snapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
-        for peer in self.0.values_mut() {
+        for peer in self.peers.values_mut() {
             peer.is_gone = true;
         }
         for object in leases.iter().filter(|it| it.key() != own) {
             self.see(object);
         }
-        self.0.retain(|_, it| !it.is_gone || !it.has_ended(known_to, 1));
+        self.peers.retain(|_, it| !it.is_gone || !it.has_ended(known_to, 1));
     }
 
     fn see(&mut self, object: &Object<Lease>) {
         let state = (object.uid(), object.resource_version().clone());
-        if let Some(peer) = self.0.get_mut(object.key()).filter(|it| it.state == state) {
+        if let Some(peer) = self.peers.get_mut(object.key()).filter(|it| it.state == state) {
             peer.is_gone = false;
             return;
         }
-        let lease = match object.typed() {
-            Ok(lease) => lease,
-            // The last readable state stays in force.
-            Err(err) => return tracing::warn!(lease = %object.key(), error = %err, "a Lease cannot be read"),
+        let known = self.peers.remove(object.key());
+        let (holder, claim, lasts) = match object.typed() {
+            Ok(lease) => (
+                holder(&lease).map(Arc::from),
+                view(&lease),
+                lasts(&lease).unwrap_or(self.usual),
+            ),
+            // Somebody is alive and may work on any key.
+            Err(err) => {
+                tracing::warn!(lease = %object.key(), error = %err, "a Lease cannot be read, whose holder may own any key");
+                let lasts = known.as_ref().map_or(self.usual, |it| it.lasts);
+                (known.and_then(|it| it.holder), View::unreadable(), lasts)
+            }
         };
         let peer = Peer {
             state,
-            holder: holder(&lease).map(Arc::from),
-            claim: view(&lease),
-            lasts: lasts(&lease),
+            holder,
+            claim,
+            lasts,
             seen: Instant::now(),
             is_gone: false,
             is_swept: false,
         };
-        self.0.insert(object.key().clone(), peer);
+        self.peers.insert(object.key().clone(), peer);
     }
 
     /// Returns the identities of the live replicas.
     pub(super) fn members(&self, known_to: Option<Instant>) -> impl Iterator<Item = Arc<str>> {
         let live = self
-            .0
+            .peers
             .values()
             .filter(move |it| !it.is_gone && !it.has_ended(known_to, 1));
         live.filter_map(|it| it.holder.clone())
@@ -93,14 +114,17 @@ impl Peers {
 
     /// Returns the claims that have not expired.
     pub(super) fn claims(&self, known_to: Option<Instant>) -> impl Iterator<Item = (Arc<str>, View)> {
-        let live = self.0.values().filter(move |it| !it.has_ended(known_to, 1));
-        live.filter_map(|it| Some((it.holder.clone()?, it.claim.clone())))
+        let live = self.peers.values().filter(move |it| !it.has_ended(known_to, 1));
+        live.filter_map(|it| match &it.holder {
+            Some(holder) => Some((Arc::clone(holder), it.claim.clone())),
+            None => (it.claim == View::unreadable()).then(|| (Arc::from(""), it.claim.clone())),
+        })
     }
 
     /// Returns a Lease that expired long ago; each only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
-        let (key, peer) = self.0.iter_mut().find(|(_, it)| is_old(it))?;
+        let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;
         peer.is_swept = true;
         let (uid, version) = peer.state.clone();
         Some(Ended {
@@ -108,5 +132,61 @@ impl Peers {
             uid,
             version,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Indexer;
+
+    /// The Leases `shop/web-0` with this spec and these annotations.
+    fn leases(version: u32, spec: &str, annotations: &str) -> Snapshot<Lease> {
+        let leases = Indexer::new();
+        let text = format!(
+            r#"{{"metadata":{{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"{version}",
+                "annotations":{annotations}}},"spec":{spec}}}"#
+        );
+        leases.insert(Object::decode(&text).expect("an object"));
+        leases.lister().snapshot()
+    }
+
+    /// The members, and the number of claims to each key.
+    fn seen(peers: &Peers) -> (Vec<Arc<str>>, usize) {
+        let now = Some(Instant::now());
+        let claims = peers.claims(now).filter(|(holder, view)| view.claims(holder, 7));
+        (peers.members(now).collect(), claims.count())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_holder_of_a_lease_that_cannot_be_read_may_own_any_key_until_it_ends() {
+        let own = ObjectKey::new("shop", "web-1");
+        let unreadable = r#"{"holderIdentity":"web-0","leaseDurationSeconds":"long"}"#;
+        let readable = r#"{"holderIdentity":"web-0","leaseDurationSeconds":15}"#;
+        let members = r#"{"informer.drydock.dev/members":"v1:[]"}"#;
+        let mut peers = Peers::new(Duration::from_secs(15));
+        peers.observe(&leases(1, unreadable, "{}"), &own, None);
+        assert_eq!(seen(&peers), (Vec::new(), 1), "its name is not known");
+        peers.observe(&leases(2, readable, members), &own, None);
+        assert_eq!(seen(&peers), (vec!["web-0".into()], 0));
+        // Each renewal is a sign of life.
+        for version in 3..10 {
+            tokio::time::advance(Duration::from_secs(10)).await;
+            peers.observe(&leases(version, unreadable, members), &own, Some(Instant::now()));
+            assert_eq!(seen(&peers), (vec!["web-0".into()], 1));
+        }
+        tokio::time::advance(Duration::from_secs(16)).await;
+        assert_eq!(seen(&peers), (Vec::new(), 0), "it has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_without_a_duration_lasts_as_long_as_the_others() {
+        let mut peers = Peers::new(Duration::from_secs(15));
+        let (own, spec) = (ObjectKey::new("shop", "web-1"), r#"{"holderIdentity":"web-0"}"#);
+        peers.observe(&leases(1, spec, "{}"), &own, None);
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!(seen(&peers), (vec!["web-0".into()], 1));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(seen(&peers), (Vec::new(), 0));
     }
 }

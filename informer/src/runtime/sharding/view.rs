@@ -31,6 +31,11 @@ impl View {
         Self::of([])
     }
 
+    /// Returns the view of somebody who may own any key.
+    pub(super) fn unreadable() -> Self {
+        Self(Members::Unreadable)
+    }
+
     pub(super) fn of(names: impl IntoIterator<Item = Arc<str>>) -> Self {
         let members = names.into_iter().map(|name| Member {
             hash: place_of(&name),
@@ -46,9 +51,7 @@ impl View {
     pub(super) fn read(text: Option<&str>) -> Self {
         let names = text.and_then(|it| it.strip_prefix(VERSION));
         let names = names.and_then(|it| serde_json::from_str::<Vec<String>>(it).ok());
-        names.map_or(Self(Members::Unreadable), |names| {
-            Self::of(names.into_iter().map(Arc::from))
-        })
+        names.map_or(Self::unreadable(), |names| Self::of(names.into_iter().map(Arc::from)))
     }
 
     /// Returns the text for a Lease.

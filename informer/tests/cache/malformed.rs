@@ -1,0 +1,87 @@
+//! Answers that are not as a server writes them: what is known is kept, the request is repeated, and nothing hangs.
+
+use std::time::Duration;
+
+use informer::cache::SharedInformer;
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+
+use crate::script::{Answer, Script, error_line, lines, list, silent};
+use crate::support::{Told, stored};
+
+/// The beginning of a list at version 9, whose items follow.
+const LIST: &str = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":"#;
+
+const A: &str = r#"{"metadata":{"name":"a","resourceVersion":"8"}}"#;
+
+/// What a handler is told, without what is the same, by an informer that knew `a` and `b`.
+async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
+    let first = [
+        list(7, &[("a", 3), ("b", 4)]),
+        Answer::Late(Duration::from_millis(1), error_line(410, "Expired")),
+    ];
+    let last = [list(11, &[("a", 8), ("b", 4)]), silent(&[])];
+    let script = Script::new(first.into_iter().chain(second).chain(last));
+    let told = Told::default();
+    let informer = SharedInformer::<ConfigMap>::new(script);
+    informer.add_handler(told.handler()).expect("it is new");
+    let ten = tokio::time::sleep(Duration::from_secs(60));
+    informer.run(ten).await.expect("it is new");
+    let told = told.take().into_iter().filter(|it| !it.starts_with("same"));
+    (told.collect(), stored(&informer))
+}
+
+#[rstest]
+#[case::a_number(format!("{LIST}[{A},5]}}"))]
+#[case::nothing(format!("{LIST}[{A},null]}}"))]
+#[case::metadata_that_is_none(format!(r#"{LIST}[{A},{{"metadata":5}}]}}"#))]
+#[case::a_name_that_is_none(format!(r#"{LIST}[{A},{{"metadata":{{"name":5}}}}]}}"#))]
+#[case::no_array(format!("{LIST}5}}"))]
+#[case::cut_in_an_item(format!(r#"{LIST}[{A},{{"metadata":{{"na"#))]
+#[case::cut_after_an_item(format!("{LIST}[{A}"))]
+#[case::cut_before_its_end(format!("{LIST}[{A}]"))]
+#[case::twice(format!("{LIST}[{A}]}}{LIST}[{A}]}}"))]
+#[case::a_page(" <html>502</html>".to_owned())]
+#[case::empty(String::new())]
+#[case::a_status(r#"{"kind":"Status","metadata":{},"status":"Failure"}"#.to_owned())]
+#[case::an_object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
+#[case::an_empty_object("{}".to_owned())]
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_tells_of_no_deletion(#[case] text: String) {
+    let (told, stored) = told_after(vec![Answer::Text(text)]).await;
+    assert_eq!(told, ["initial a", "initial b", "updated a"]);
+    assert_eq!(stored, ["a@8", "b@4"]);
+}
+
+#[rstest]
+#[case::nothing(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"}}"#)]
+#[case::null(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":null}"#)]
+#[case::an_array(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[]}"#)]
+#[tokio::test(start_paused = true)]
+async fn a_list_without_items_is_an_empty_one(#[case] text: &str) {
+    let script = Script::new([Answer::Text(text.to_owned()), silent(&[])]);
+    let (informer, asked) = script.run_for(10).await;
+    assert!(informer.lister().is_empty() && asked.len() == 2, "{asked:?}");
+}
+
+#[rstest]
+#[case::a_number("5\n")]
+#[case::no_object("{\"type\":\"ADDED\"}\n")]
+#[case::null("{\"type\":\"ADDED\",\"object\":null}\n")]
+#[case::metadata("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":5}}\n")]
+#[case::a_deletion("{\"type\":\"DELETED\",\"object\":{\"metadata\":5}}\n")]
+#[case::a_bookmark("{\"type\":\"BOOKMARK\",\"object\":5}\n")]
+#[case::an_error("{\"type\":\"ERROR\",\"object\":5}\n")]
+#[case::an_error_of_nothing("{\"type\":\"ERROR\",\"object\":null}\n")]
+#[case::kind("{\"type\":5,\"object\":{}}\n")]
+#[case::blank("\n\n\n")]
+#[case::cut("{\"type\":\"ADDED\",\"obj")]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_be_read_goes_on_or_costs_a_list(#[case] line: &str) {
+    let text = format!("{line}{}", lines(&[("ADDED", "c", 10)]));
+    let after = [list(7, &[]), Answer::Silent(text), list(10, &[("c", 10)]), silent(&[])];
+    let script = Script::new(after);
+    let (informer, asked) = script.run_for(20).await;
+    assert_eq!(stored(&informer), ["c@10"]);
+    assert!(asked.len() <= 4, "{asked:?}");
+}
