@@ -165,3 +165,36 @@ async fn an_object_that_nests_deeply_is_refused_or_shown_again(
     let stored = done(&server, "GET", &format!("{WIDGETS}/a"), &Value::Null).await;
     assert_eq!(stored["spec"], spec);
 }
+
+/// As the GatewayClasses and Gateways of the Gateway API have it: their controllers rely on a status from the beginning.
+#[rstest]
+#[case::in_the_stored_version("v1")]
+#[case::in_another_version("v2")]
+#[tokio::test(start_paused = true)]
+async fn the_default_of_a_status_is_read_before_anyone_has_written_it(#[case] written: &str) {
+    let pending =
+        json!({"type": "object", "properties": {"phase": {"type": "string"}}, "default": {"phase": "Pending"}});
+    let mut definition = definition(&[("v1", true, true), ("v2", true, false)]);
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["subresources"] = json!({"status": {}});
+        version["schema"] = json!({"openAPIV3Schema": {"type": "object", "properties": {"status": pending}}});
+    }
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition).await;
+    let widgets = WIDGETS.replace("v1", written);
+    let mut widget = widget("a", &[]);
+    widget["apiVersion"] = json!(format!("example.com/{written}"));
+    widget["status"] = json!({"phase": "Ready"});
+    let created = done(&server, "POST", &widgets, &widget).await;
+    assert_eq!(created["status"], json!({"phase": "Pending"}));
+    for read in ["v1", "v2"] {
+        let listed = done(&server, "GET", &WIDGETS.replace("v1", read), &Value::Null).await;
+        assert_eq!(listed["items"][0]["status"], json!({"phase": "Pending"}), "{read}");
+    }
+    // Nobody has written it, so nobody owns it.
+    assert!(!created["metadata"]["managedFields"].to_string().contains("f:status"));
+    widget["metadata"]["name"] = json!("b");
+    widget["apiVersion"] = json!("example.com/v1");
+    let tried = done(&server, "POST", &format!("{WIDGETS}?dryRun=All"), &widget).await;
+    assert_eq!(tried["status"], json!({"phase": "Pending"}));
+}

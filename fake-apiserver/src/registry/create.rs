@@ -79,6 +79,7 @@ impl Registry {
         request.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
         self.check_write(request, Operation::Create, &mut object, None).await?;
+        row.default_as_read(&mut object);
         let key = codec::key_of(&object);
         self.convert_to_store(row, &object).await?;
         let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;

@@ -112,11 +112,13 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
     Err(Status::invalid(&kind, object.name(), &errors))
 }
 
-/// Makes an object that was checked what is stored: where the storage version is another, `apiVersion` is rewritten and
-/// what that version does not know is lost (rule O10). The answer of a write is then the stored object [`restore`]d.
+/// Makes an object that was checked what is stored: where the storage version is another, `apiVersion` is rewritten,
+/// what that version does not know is lost, and its defaults are filled in as they would be on read (rules O6, O10). The
+/// answer of a write is then the stored object [`restore`]d.
 pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     if resource.storage.row.version != version.row.version {
         convert_between(object, resource, &resource.storage);
+        default::fill(object, &resource.storage.schema);
     }
 }
 

@@ -250,6 +250,18 @@ impl Row {
         }
     }
 
+    /// Fills in the defaults of what was removed after decoding, such as a new custom resource's status, as
+    /// `unstructuredDefaulter` does when the object is read (rule O6). Reads of the stored version rely on it.
+    pub(crate) fn default_as_read(&self, object: &mut Object) {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version == self.info.version => {
+                custom.strategy.default(object);
+            }
+            // `stored_form` does it.
+            Kind::Custom(_) | Kind::Builtin { .. } => {}
+        }
+    }
+
     /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
     /// the stored version, those of custom resources the one of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
