@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::Location;
 
-use fake_apiserver::Entry;
+use fake_apiserver::{Entry, RecordedRequest};
+use serde::Deserialize;
 
 use crate::test_cluster::TestCluster;
 
@@ -81,21 +82,31 @@ fn last_requests(cluster: &TestCluster) -> String {
     text
 }
 
-/// The requests that came most often, each with its number, one a line.
+/// The requests that came most often, each with its number, one a line; first those that fail again and again.
 pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     let mut counts = BTreeMap::new();
     for entry in entries {
         if let Entry::Request(request) = entry {
             let path = request.path.split('?').next().unwrap_or_default();
+            let why = refusal(request).map_or(String::new(), |it| format!(" {it}"));
             let what = format!(
-                "{} {path} by {:?}: {}",
-                request.method, request.user_agent, request.code
+                "{} {path} by {:?}: {}{}",
+                request.method,
+                request.user_agent,
+                request.code,
+                shortened(&why, LINE_CHARS)
             );
-            *counts.entry(what).or_insert(0_usize) += 1;
+            let is_failing = request.code >= 400;
+            counts.entry(what).or_insert((is_failing, 0_usize)).1 += 1;
         }
     }
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut counts: Vec<_> = counts
+        .into_iter()
+        .map(|(what, (is_failing, count))| (what, is_failing, count))
+        .collect();
+    let is_cause = |is_failing: bool, count: usize| is_failing && count > 1;
+    counts.sort_by_key(|(_, is_failing, count)| (!is_cause(*is_failing, *count), std::cmp::Reverse(*count)));
+    let counts: Vec<_> = counts.into_iter().map(|(what, _, count)| (what, count)).collect();
     let left_out = counts.len().saturating_sub(CULPRITS);
     let mut text = String::new();
     for (what, count) in counts.into_iter().take(CULPRITS) {
@@ -105,6 +116,17 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
         let _ = write!(text, "\n        and {left_out} others");
     }
     text
+}
+
+/// The message of an answer that refuses a request.
+fn refusal(request: &RecordedRequest) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Refused {
+        message: String,
+    }
+    let answer = request.answer.as_ref().filter(|_| request.code >= 400)?;
+    let Refused { message } = serde_json::from_slice(answer).ok()?;
+    Some(message)
 }
 
 /// A text cut after so many characters.

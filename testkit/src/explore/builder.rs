@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use super::baseline::reference;
 use super::flight::Flight;
 use super::in_order::Runs;
 use super::kinds::Faults;
@@ -14,7 +15,7 @@ use super::progress::{Activity, Progress, WallClock, is_stuck, time_of_day};
 use super::replays::replays;
 use super::report::{Coverage, Failure, Report};
 use super::run::{Config, Outcome, Reference};
-use super::search::{Asides, Limits, Search, Stop, reference};
+use super::search::{Asides, Limits, Search, Stop};
 use super::shards::{MERGE, Merged, Shard, merged};
 use super::spec::Spec;
 use super::{Check, Oracle, Violation};

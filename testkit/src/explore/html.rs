@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::Report;
-use super::timeline::{Cell, Row, Shown, Timeline, identical};
+use super::timeline::{Cell, Row, Shown, Timeline};
 
 const STYLE: &str = include_str!("report.css");
 
@@ -81,21 +81,20 @@ fn table(page: &mut String, timeline: &Timeline) {
     }
     page.push_str("</thead><tbody>");
     for shown in timeline.folded() {
-        match shown {
-            Shown::Row(row) => table_row(page, row, ""),
-            Shown::Same(rows) => {
-                let text = identical(rows);
-                let _ = write!(page, "<tr class=folded><td colspan=10>{text}</tr>");
-                rows.iter().for_each(|row| table_row(page, row, "same"));
-            }
+        if let Some((text, rows)) = shown.folded() {
+            let _ = write!(page, "<tr class=folded><td colspan=10>{text}</tr>");
+            rows.iter().for_each(|row| table_row(page, row, true));
+        } else if let Shown::Row(row) = shown {
+            table_row(page, row, false);
         }
     }
     page.push_str("</tbody></table>");
 }
 
-fn table_row(page: &mut String, row: &Row, same: &str) {
+fn table_row(page: &mut String, row: &Row, is_folded: bool) {
     let class = match (&row.reference, &row.failing) {
-        _ if row.is_same() => same,
+        _ if is_folded => "same",
+        _ if row.is_same() => "",
         (_, Some(cell)) if cell.is_note || cell.is_struck => "fault",
         _ => "differs",
     };

@@ -14,7 +14,7 @@ use super::plan::Action;
 use super::run::SLOW;
 
 /// Time for which the state of a step must stay unchanged in a run without faults to be compared with others.
-const STEADY: Duration = Duration::from_secs(15 * 60);
+pub(super) const STEADY: Duration = Duration::from_secs(15 * 60);
 
 /// First and last interval at which the state is compared while it is not yet right.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];

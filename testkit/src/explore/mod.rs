@@ -2,6 +2,7 @@
 //!
 //! See [`explore`] for the guide.
 
+mod baseline;
 mod builder;
 mod kinds;
 mod plan;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use fake_apiserver::{Entry, RecordedEvent, RecordedRequest};
 
 use super::Violation;
+use super::baseline;
 use super::cluster::World;
 use super::plan::{Action, Plan, given};
 use super::report::{Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference};
-use super::search::{self, Search, Stop};
+use super::search::{Search, Stop};
 use super::shrink::shortened_reference;
 use super::spec::judged;
 use super::trace::{self, Step, What};
@@ -37,7 +38,7 @@ pub(crate) fn replays(
         let world = other.as_ref().unwrap_or(search.runs.world);
         let mut reference = Arc::clone(&search.runs.reference);
         if other.is_some() {
-            reference = Arc::new(search::reference(config, world).map_err(Stop::Failed)?.0);
+            reference = Arc::new(baseline::reference(config, world).map_err(Stop::Failed)?.0);
         }
         if !plan.skipped.is_empty() {
             reference = Arc::new(shortened(config, world, &reference, &plan)?);

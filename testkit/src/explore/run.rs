@@ -17,7 +17,7 @@ use super::end_state::{EndState, Mask};
 use super::externals::{self, Externals};
 use super::flight::Flight;
 use super::gate::{Gate, HOT_LOOP};
-use super::milestones::{Milestone, Mode, StepIsWrong};
+use super::milestones::{Milestone, Mode, STEADY, StepIsWrong};
 use super::plan::{Action, Plan, given};
 use super::progress::{WallClock, thread_time};
 use super::spec::BACK;
@@ -88,6 +88,8 @@ pub(crate) struct Outcome {
     pub(crate) coverage: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) end: EndState,
+    /// The end after time has gone on, where that is asked and it is another one.
+    pub(crate) rested: Option<EndState>,
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario settled.
     pub(crate) settled: usize,
@@ -135,6 +137,9 @@ pub(crate) enum Role {
     Other,
     /// The reference that waits at each settled step whether anything changes by itself.
     Waiting,
+    /// The reference, or that with other uids, that waits in the end until nothing changes by itself.
+    Resting,
+    OtherResting,
 }
 
 /// A text without the numbers of tokio's tasks, which are counted through all runs of a process: `Id(12)` → `Id(…)`.
@@ -190,14 +195,14 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
     runtime.block_on(async {
         let is_large = plan.has(|it| it == Action::LargeVersions);
         let variant = match (role, is_large) {
-            (Role::Other, _) => Variant::Other,
-            (Role::Usual | Role::Waiting, true) => Variant::Large,
-            (Role::Usual | Role::Waiting, false) => Variant::Usual,
+            (Role::Other | Role::OtherResting, _) => Variant::Other,
+            (Role::Usual | Role::Waiting | Role::Resting, true) => Variant::Large,
+            (Role::Usual | Role::Waiting | Role::Resting, false) => Variant::Usual,
         };
         let mode = match (role, reference) {
             (Role::Waiting, _) => Mode::Wait,
-            (Role::Usual | Role::Other, None) => Mode::Keep,
-            (Role::Usual | Role::Other, Some(_)) => Mode::Compare,
+            (_, None) => Mode::Keep,
+            (_, Some(_)) => Mode::Compare,
         };
         let cluster = TestCluster::explored(world, variant, |server| {
             Gate::new(server, plan.clone(), limit, config, reference, mode)
@@ -222,12 +227,21 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
         let (end, late) = run.converge().await;
         run.gate.state().late = late;
         run.restarts(plan, &end).await;
-        run.outcome(end, role == Role::Other)
+        let rested = match role {
+            Role::Resting | Role::OtherResting => run.rested(&end).await,
+            Role::Usual | Role::Other | Role::Waiting => None,
+        };
+        let mut outcome = run.outcome(end, role == Role::Other);
+        outcome.rested = rested;
+        outcome
     })
 }
 
 /// The oracle that is violated, and how.
 type Wrong = (&'static str, String);
+
+/// The name of the oracle that controllers come to rest. A retry every few seconds that always fails is no hot loop.
+const RESTLESS: &str = "it settles";
 
 /// The name of the oracle of the user's conditions, which may look at the time as well.
 const EVENTUALLY: &str = "eventually";
@@ -261,7 +275,8 @@ impl Run<'_> {
     fn panicked(&self, text: &str) {
         let cause = self.cluster.cause_of(text);
         let oracle = match cause {
-            Some(Cause::Restless | Cause::AtOneInstant) => HOT_LOOP,
+            Some(Cause::Restless) => RESTLESS,
+            Some(Cause::AtOneInstant) => HOT_LOOP,
             Some(Cause::ControllerPanicked) => "no panic",
             // The step continued before its assertion could hold.
             None if self.gate.plan.has(|it| it == Action::Early) => {
@@ -346,6 +361,19 @@ impl Run<'_> {
             self.gate.waits(pause);
             sleep(pause).await;
         }
+    }
+
+    /// Lets time go on after the end; returns the state in which nothing changes any more, if that is another one.
+    async fn rested(&self, end: &EndState) -> Option<EndState> {
+        sleep(self.config.within).await;
+        let state = || EndState::of(&self.gate.server, self.gate.base);
+        let rested = state();
+        let is_same = |one: &EndState, other: &EndState| one.compare(other, &Mask::default()).is_empty();
+        if is_same(end, &rested) {
+            return None;
+        }
+        sleep(STEADY).await;
+        is_same(&rested, &state()).then_some(rested)
     }
 
     /// Returns what is not yet right; `known` is that of the same state, looked at before.
@@ -468,6 +496,7 @@ impl Run<'_> {
             deleted: std::mem::take(&mut state.deleted),
             messages: state.messages,
             end,
+            rested: None,
             milestones: std::mem::take(&mut state.milestones),
             settled: state.settled,
             externals,

@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::candidates::{Candidate, candidates, early};
-use super::cluster::World;
 use super::in_order::{Runs, Work};
 use super::kinds::Faults;
-use super::milestones::Milestone;
 use super::plan::{Action, Kind, Plan, given};
 use super::references::is_late;
 use super::report::{Coverage, Failure, Nondeterminism};
-use super::run::{Config, Outcome, Reference, Role, run};
+use super::run::{Config, Outcome};
 use super::shards::Shard;
 use super::spec::{BACK, Spec};
 use super::trace::{Step, What};
@@ -119,45 +117,6 @@ struct Tried {
 pub(crate) enum Stop {
     Failed(Box<Failure>),
     Spent,
-}
-
-/// The reference: two runs in which nothing goes wrong, in two worlds, and one of them twice.
-pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Failure>> {
-    let nothing = Plan::default();
-    let mut first = run(config, world, &nothing, Role::Usual, None);
-    if let Some(violation) = first.violations.first().cloned() {
-        let reference = Reference::default();
-        return Err(Box::new(Failure::new(&reference, first, nothing, violation)));
-    }
-    let again = run(config, world, &nothing, Role::Usual, None);
-    let nondeterminism = Nondeterminism::between(&nothing, &first, &again);
-    let other = run(config, world, &nothing, Role::Other, None);
-    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
-    mask.add(first.end.mask(&again.end, &[], config.began));
-    first.notes.extend(other.notes);
-    let mut milestones = std::mem::take(&mut first.milestones);
-    for others in [again.milestones, other.milestones, waited(config, world)] {
-        let mut others = others.into_iter();
-        let common = milestones.into_iter();
-        milestones = common
-            .map(|it| Milestone::common(it, others.next(), &config.ignored, config.began))
-            .collect();
-    }
-    let reference = Reference {
-        outcome: first,
-        mask,
-        milestones: milestones.into(),
-    };
-    Ok((reference, nondeterminism.into_iter().collect()))
-}
-
-/// The settled steps of a scenario in a run that waits at each of them; none if that is not what the scenario expects.
-fn waited(config: &Config, world: &World) -> Vec<Milestone> {
-    let waited = run(config, world, &Plan::default(), Role::Waiting, None);
-    match waited.violations.is_empty() {
-        true => waited.milestones,
-        false => Vec::new(),
-    }
 }
 
 impl<'a> Search<'a> {

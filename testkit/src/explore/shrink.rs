@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Violation;
+use super::baseline::rest;
 use super::cluster::World;
 use super::plan::Plan;
 use super::run::{Config, Outcome, Reference, Role, run};
@@ -88,12 +89,13 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         skipped: plan.skipped.clone(),
         ..Plan::default()
     };
-    let first = run(config, world, &nothing, Role::Usual, None);
+    let mut first = run(config, world, &nothing, Role::Usual, None);
     if !first.violations.is_empty() {
         return Err(Box::new(first));
     }
     let other = run(config, world, &nothing, Role::Other, None);
-    let mask = first.end.mask(&other.end, &config.ignored, config.began);
+    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
+    rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     Ok(Reference {
         outcome: first,
         mask,

@@ -11,6 +11,7 @@ use kube::CustomResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::baseline;
 use super::builder::{Explore, explore};
 use super::changes::{Change, changes};
 use super::cluster::World;
@@ -305,21 +306,23 @@ impl Spec {
         plan: &Plan,
         took: &mut Duration,
     ) -> Result<Reference, Box<Outcome>> {
-        let first = run(config, world, plan, Role::Usual, None);
-        *took += first.took;
+        let mut first = run(config, world, plan, Role::Usual, None);
         if !first.violations.is_empty() {
+            *took += first.took;
             return Err(Box::new(first));
         }
         let other = run(config, world, plan, Role::Other, None);
-        *took += other.took;
         let ignored: Vec<String> = config
             .ignored
             .iter()
             .cloned()
             .chain(COUNTERS.map(str::to_owned))
             .collect();
+        let mut mask = first.end.mask(&other.end, &ignored, config.began);
+        baseline::rest(config, world, plan, &ignored, (&mut first, &mut mask));
+        *took += first.took + other.took;
         Ok(Reference {
-            mask: first.end.mask(&other.end, &ignored, config.began),
+            mask,
             outcome: first,
             milestones: Arc::default(),
         })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::time::Duration;
 
 use fake_apiserver::Verb;
@@ -22,6 +22,10 @@ const CHANCE: usize = 5;
 /// Rows shown around a difference, and in all.
 const AROUND: usize = 6;
 const SHOWN: usize = 60;
+
+/// Rows that come again and again are folded after so many rounds, if a round has no more rows than this.
+const ROUNDS: usize = 2;
+const ROUND_ROWS: usize = 12;
 
 /// The width of a column of text.
 const COLUMN: usize = 88;
@@ -151,10 +155,27 @@ pub(crate) enum Shown<'a> {
     Row(&'a Row),
     /// Rows that are the same in both runs, or in which nothing happens.
     Same(&'a [Row]),
+    /// Rows that come so many times more.
+    Again(&'a [Row], usize),
 }
 
-/// `3 identical rows`
-pub(crate) fn identical(rows: &[Row]) -> String {
+impl<'a> Shown<'a> {
+    /// The folded rows, with what is said of them: `3 identical rows`.
+    pub(crate) fn folded(self) -> Option<(String, &'a [Row])> {
+        match self {
+            Self::Row(_) => None,
+            Self::Same(rows) => Some((identical(rows), rows)),
+            Self::Again(rows, times) => {
+                let cells = rows.last().map(|it| [&it.failing, &it.reference]);
+                let last = cells.iter().flatten().find_map(|it| it.as_ref());
+                let until = last.map_or(String::new(), |it| format!(", until {:.3}", it.at.as_secs_f64()));
+                Some((format!("the same {times} times more{until}"), rows))
+            }
+        }
+    }
+}
+
+fn identical(rows: &[Row]) -> String {
     match (rows.len(), rows.iter().all(Row::is_same)) {
         (1, true) => "1 identical row".to_owned(),
         (count, true) => format!("{count} identical rows"),
@@ -322,6 +343,14 @@ impl Row {
         cells.all(|it| it.is_quiet && !it.is_struck)
     }
 
+    /// The row without its times and revisions.
+    fn says(&self) -> [Option<(&str, &str, &str, bool)>; 2] {
+        [&self.reference, &self.failing].map(|cell| {
+            let it = cell.as_ref()?;
+            Some((&*it.who, &*it.what, &*it.outcome, it.is_struck))
+        })
+    }
+
     /// Returns `true` if both runs did the same with the same outcome.
     pub(crate) fn is_same(&self) -> bool {
         match (&self.reference, &self.failing) {
@@ -333,7 +362,7 @@ impl Row {
 
 impl Timeline {
     /// The rows in order; those that are the same in both runs, with the same around them, are only counted, and so
-    /// are stretches in which nothing happens.
+    /// are stretches in which nothing happens, and rounds that repeat the ones before them.
     pub(crate) fn folded(&self) -> Vec<Shown<'_>> {
         let is_waiting = self.waiting();
         let differs = |at: &usize| !is_waiting[*at] && !self.rows[*at].is_same();
@@ -343,7 +372,15 @@ impl Timeline {
             !is_waiting[at] && differing.get(next).is_some_and(|it| *it <= at + AROUND)
         };
         let mut shown: Vec<Shown<'_>> = Vec::new();
+        let mut again = self.again().into_iter().peekable();
         for (at, row) in self.rows.iter().enumerate() {
+            again.next_if(|it| it.0.end <= at);
+            if let Some((rows, times)) = again.peek().filter(|it| it.0.contains(&at)) {
+                if at == rows.start {
+                    shown.push(Shown::Again(&self.rows[rows.clone()], *times));
+                }
+                continue;
+            }
             match (is_near(at), shown.last_mut()) {
                 (true, _) => shown.push(Shown::Row(row)),
                 (false, Some(Shown::Same(rows))) => *rows = &self.rows[at - rows.len()..=at],
@@ -351,6 +388,37 @@ impl Timeline {
             }
         }
         shown
+    }
+
+    /// Stretches of rows that repeat the rounds before them, in order, with the number of rounds. Rows in which nothing
+    /// happens may stand anywhere between them, and those that are the same in both runs are folded as such.
+    fn again(&self) -> Vec<(Range<usize>, usize)> {
+        let is_told = |at: &usize| !self.rows[*at].is_quiet() && !self.rows[*at].is_same();
+        let told: Vec<usize> = (0..self.rows.len()).filter(is_told).collect();
+        let says: Vec<_> = told.iter().map(|at| self.rows[*at].says()).collect();
+        let mut again = Vec::new();
+        let mut from = 0;
+        while from < told.len() {
+            // The length of the stretch in which each row says what the one a round earlier says.
+            let length = |round: &usize| {
+                let pairs = says[from..].iter().zip(says[from..].iter().skip(*round));
+                pairs.take_while(|(one, next)| one == next).count() / round * round
+            };
+            let rounds = 1..=ROUND_ROWS.min(told.len() - from);
+            let found = rounds
+                .map(|it| (length(&it), it))
+                .find(|(length, it)| *length >= ROUNDS * it);
+            let Some((length, round)) = found else {
+                from += 1;
+                continue;
+            };
+            let hidden = &told[from + ROUNDS * round..from + round + length];
+            if let [first, .., last] = hidden {
+                again.push((*first..last + 1, hidden.len() / round));
+            }
+            from += round + length;
+        }
+        again
     }
 
     /// Of each row whether it is one of several in which there is nothing but bookmarks and watches that begin.
@@ -386,12 +454,10 @@ impl fmt::Display for Timeline {
         let folded = self.folded();
         for shown in folded.iter().take(SHOWN) {
             let text = |cell: &Option<Cell>| cell.as_ref().map(ToString::to_string).unwrap_or_default();
-            let row = match shown {
-                Shown::Row(row) => row,
-                Shown::Same(rows) => {
-                    writeln!(f, "{:<COLUMN$} │ ", format!("         {}", identical(rows)))?;
-                    continue;
-                }
+            let Shown::Row(row) = shown else {
+                let told = shown.folded().map(|it| it.0).unwrap_or_default();
+                writeln!(f, "{:<COLUMN$} │ ", format!("         {told}"))?;
+                continue;
             };
             let left: String = text(&row.reference).chars().take(COLUMN).collect();
             writeln!(f, "{left:<COLUMN$} │ {}", text(&row.failing))?;
@@ -461,6 +527,19 @@ mod tests {
             .chain(numbered(2_950..3_000));
         let failing = run_of(lost);
         assert_eq!(side_by_side(&reference, &failing), 2_940);
+    }
+
+    #[test]
+    fn rounds_that_repeat_are_folded() {
+        let reference = run_of(["a", "b"].map(str::to_owned).into_iter());
+        let turns = ["x", "y", "z"].into_iter().cycle().take(3 * 50);
+        let failing = run_of(["a"].into_iter().chain(turns).chain(["b"]).map(str::to_owned));
+        let timeline = Timeline {
+            rows: rows(&reference, &failing, &Plan::default()),
+        };
+        let text = timeline.to_string();
+        assert!(text.contains(" the same 48 times more, until 0.150"), "{text}");
+        assert_eq!(text.matches(" y").count(), 2, "{text}");
     }
 
     /// A table of all pairs would have 360 million places.

@@ -249,7 +249,7 @@ fn retried_create(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Scenario {
+pub(super) fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Scenario {
     async move |cluster: &TestCluster| {
         start(cluster, is_fixed);
         made_and_changed(cluster).await;

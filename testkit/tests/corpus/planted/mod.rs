@@ -2,6 +2,7 @@
 //! All with the defaults of exploration.
 
 mod bugs;
+mod habits;
 mod idioms;
 mod threads;
 
