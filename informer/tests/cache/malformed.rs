@@ -14,7 +14,7 @@ const LIST: &str = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"}
 
 const A: &str = r#"{"metadata":{"name":"a","resourceVersion":"8"}}"#;
 
-/// What a handler is told, without what is the same, by an informer that knew `a` and `b`.
+/// Returns the events, without those of no change, and the objects of an informer that knew `a` and `b`.
 async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let first = [
         list(7, &[("a", 3), ("b", 4)]),
