@@ -60,6 +60,7 @@ pub(crate) struct Options {
     pub(crate) version: KubernetesVersion,
     pub(crate) enablement: Enablement,
     pub(crate) compaction_interval: Option<Duration>,
+    pub(crate) removal_delay: Duration,
 }
 
 /// Options of an [`ApiServer`]. Everything has a default.
@@ -106,6 +107,7 @@ impl Default for Options {
             version: KubernetesVersion::default(),
             enablement: Enablement::default(),
             compaction_interval: Some(COMPACTION_INTERVAL),
+            removal_delay: Duration::ZERO,
         }
     }
 }
@@ -232,6 +234,22 @@ impl ApiServerBuilder {
     /// ```
     pub fn kubernetes_version(mut self, version: KubernetesVersion) -> Self {
         self.options.version = version;
+        self
+    }
+
+    /// Sets the time between the two writes by which a Pod without a grace period goes: one marks it (`MODIFIED`), the
+    /// next removes it (`DELETED`). Default zero: no request comes between them. The command waits 5 ms, about the time
+    /// of a write to etcd, so that controllers which act on the mark find it in their caches as in a cluster.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// let server = ApiServer::builder().removal_delay(Duration::from_millis(5)).start();
+    /// # drop(server);
+    /// ```
+    pub fn removal_delay(mut self, delay: Duration) -> Self {
+        self.options.removal_delay = delay;
         self
     }
 

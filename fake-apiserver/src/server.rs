@@ -125,6 +125,7 @@ impl ApiServer {
             logs: options.logs,
             event_ttl: options.event_ttl,
             compaction_interval: options.compaction_interval,
+            removal_delay: options.removal_delay,
         };
         let registry = Registry::new(world, bounds, entropy, access, admission);
         registry.enable(options.version, options.enablement.clone());

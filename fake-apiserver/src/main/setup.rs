@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
 use serde_json::Value;
@@ -24,6 +24,9 @@ const CONTROL_USER: &str = "fake-apiserver-control";
 /// The first line of a kubeconfig this command wrote, and may therefore replace.
 const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at its next start.\n";
 
+/// Time between the mark and the removal of a Pod: about that of a write to etcd.
+const REMOVAL_DELAY: Duration = Duration::from_millis(5);
+
 /// A server that is ready to be started.
 pub(crate) struct Setup {
     pub(crate) common: Common,
@@ -41,6 +44,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         .workers(&common.workers.0)
         .kubernetes_version(common.kubernetes_version)
         .history_bytes(common.history_bytes)
+        .removal_delay(REMOVAL_DELAY)
         .kubernetes_service(true);
     if common.seed.is_none() {
         builder = builder.revision(first_revision());

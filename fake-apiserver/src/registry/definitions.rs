@@ -278,7 +278,8 @@ impl Registry {
         let snapshot = self.store.snapshot(&row.storage);
         let mut left = 0;
         for stored in snapshot.range(&everything) {
-            // An object that changed meanwhile is seen again after the write that changed it.
+            // An object that changed meanwhile is seen again after the write that changed it. Custom resources know no
+            // grace, so none is left marked.
             let _ = self.delete_once(row, stored, &DeleteOptions::default());
             left += usize::from(self.store.get(&row.storage, &stored.key).is_some());
         }

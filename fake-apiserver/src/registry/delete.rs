@@ -1,5 +1,7 @@
 //! DELETE: grace, finalizers, propagation and preconditions, then the object goes (rules B13 to B23, J1).
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::entropy;
-use crate::storage::{Key, Stored};
+use crate::storage::{Key, StoreError, Stored};
 
 /// The finalizer by which the garbage collector holds an owner until its dependents are orphaned.
 const ORPHAN: &str = "orphan";
@@ -25,6 +27,17 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// Tries of a delete whose object keeps changing underneath.
 const TRIES: usize = 8;
+
+/// Result of one try of a delete.
+pub(super) enum Deletion {
+    Answered {
+        answer: Answer,
+        /// Set if the object is no longer stored.
+        is_gone: bool,
+    },
+    /// The object is stored with its mark, and is removed next; the answer shows it as given here.
+    Marked(Arc<Stored>, Object),
+}
 
 /// Next step in the deletion of an object.
 enum Step {
@@ -74,14 +87,25 @@ impl Registry {
             if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
                 warnings.extend(deletion_warnings(row));
             }
-            if let Some((answer, is_gone)) = self.delete_once(row, &stored, options)? {
-                let mut written = Written::updated(answer);
-                if !is_gone && options.orphan_dependents == Some(false) {
-                    // This old form of foreground deletion is answered 202: dependents are awaited.
-                    written.code = 202;
+            let Some(done) = self.delete_once(row, &stored, options)? else {
+                continue;
+            };
+            let (answer, is_gone) = match done {
+                Deletion::Answered { answer, is_gone } => (answer, is_gone),
+                Deletion::Marked(marked, object) => {
+                    // A client that goes away meanwhile leaves it marked, as in etcd: the next delete removes it.
+                    if !self.removal_delay.is_zero() {
+                        tokio::time::sleep(self.removal_delay).await;
+                    }
+                    (self.finish_marked(row, marked, object), true)
                 }
-                return self.convert_answer(row, written).await;
+            };
+            let mut written = Written::updated(answer);
+            if !is_gone && options.orphan_dependents == Some(false) {
+                // This old form of foreground deletion is answered 202: dependents are awaited.
+                written.code = 202;
             }
+            return self.convert_answer(row, written).await;
         }
         Err(Status::object_modified(&resource, &info.name))
     }
@@ -137,13 +161,14 @@ impl Registry {
         self.check_admitted(&attributes).await
     }
 
-    /// One try: the answer, and whether the object is gone; `None` if it changed meanwhile.
+    /// One try; `None` if the object changed meanwhile.
     pub(super) fn delete_once(
         &self,
         row: &Row,
         stored: &Stored,
         options: &DeleteOptions,
-    ) -> Result<Option<(Answer, bool)>, Status> {
+    ) -> Result<Option<Deletion>, Status> {
+        let answered = |answer, is_gone| Some(Deletion::Answered { answer, is_gone });
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
         let mut old = self.decode(row, stored);
@@ -154,35 +179,48 @@ impl Registry {
         row.to_storage(&mut old);
         let step = self.next_step(row, &old, options);
         if options.dry_run {
-            return Ok(Some(match step {
-                Step::Pending => (self.as_it_is(row, stored), false),
-                Step::Mark(object) => (self.unstored(row, with_version(object, stored.revision)), false),
-                Step::MarkAndRemove(object) => (self.deleted(row, object, stored.revision), true),
-                Step::Remove => (self.deleted(row, old, stored.revision), true),
-            }));
+            return Ok(match step {
+                Step::Pending => answered(self.as_it_is(row, stored), false),
+                Step::Mark(object) => answered(self.unstored(row, with_version(object, stored.revision)), false),
+                Step::MarkAndRemove(object) => answered(self.deleted(row, object, stored.revision), true),
+                Step::Remove => answered(self.deleted(row, old, stored.revision), true),
+            });
         }
         Ok(match step {
-            Step::Pending => Some((self.as_it_is(row, stored), false)),
+            Step::Pending => answered(self.as_it_is(row, stored), false),
             Step::Mark(object) => {
                 let body = encode_marked(row, stored, &object)?;
                 if body.bytes == stored.body.bytes {
-                    return Ok(Some((self.as_it_is(row, stored), false)));
+                    return Ok(answered(self.as_it_is(row, stored), false));
                 }
                 let marked = self.replace(row, stored, body).ok();
-                marked.map(|it| (Answer::Stored(it), false))
+                marked.and_then(|it| answered(Answer::Stored(it), false))
             }
             Step::MarkAndRemove(object) => {
-                let Ok(marked) = self.replace(row, stored, encode_marked(row, stored, &object)?) else {
-                    return Ok(None);
-                };
-                let revision = self.remove(row, &marked).unwrap_or(marked.revision);
-                Some((self.deleted(row, object, revision), true))
+                let marked = self.replace(row, stored, encode_marked(row, stored, &object)?).ok();
+                marked.map(|it| Deletion::Marked(it, object))
             }
             Step::Remove => match self.remove(row, stored) {
-                Ok(revision) => Some((self.deleted(row, old, revision), true)),
+                Ok(revision) => answered(self.deleted(row, old, revision), true),
                 Err(_) => None,
             },
         })
+    }
+
+    /// Removes a marked object in the state it has by now, and answers with `object`. It may be gone already, or have
+    /// been replaced by another object of its name, which stays.
+    fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
+        loop {
+            match self.remove(row, &marked) {
+                Ok(revision) => return self.deleted(row, object, revision),
+                Err(StoreError::Stale) => match self.store.get(&row.storage, &marked.key) {
+                    Some(newer) if newer.body.uid == marked.body.uid => marked = newer,
+                    _ => break,
+                },
+                Err(StoreError::NotFound | StoreError::Exists(_)) => break,
+            }
+        }
+        self.deleted(row, object, marked.revision)
     }
 
     fn as_it_is(&self, row: &Row, stored: &Stored) -> Answer {
@@ -281,7 +319,9 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        let Some(running) = number(object, "deletionGracePeriodSeconds") else {
+        // A mark without a remaining time is that of an object that is about to be removed: it goes at once.
+        let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
+        let Some(running) = running else {
             return Grace::None;
         };
         let Some(asked) = asked.map(|it| if it < 0 { 1 } else { it }).filter(|it| *it < running) else {

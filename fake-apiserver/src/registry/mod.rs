@@ -64,7 +64,7 @@ impl fmt::Debug for Streams {
     }
 }
 
-/// Bounds on stored state.
+/// Bounds and times of stored state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Of what was changed.
@@ -73,6 +73,8 @@ pub(crate) struct Bounds {
     pub(crate) event_ttl: Option<Duration>,
     /// Time between compactions; `None`: there are none.
     pub(crate) compaction_interval: Option<Duration>,
+    /// Time between the two writes of a Pod's deletion: its mark and its removal.
+    pub(crate) removal_delay: Duration,
 }
 
 /// All state and its rules.
@@ -100,6 +102,8 @@ pub(crate) struct Registry {
     finishing: AtomicUsize,
     /// Revisions that are forgotten because of their age.
     compaction: Compaction,
+    /// Time between the mark and the removal of a Pod without a grace period.
+    removal_delay: Duration,
     /// Objects that many writes look at.
     known: Known,
     /// The objects written last.
@@ -134,6 +138,7 @@ impl Registry {
             definitions: Mutex::default(),
             finishing: AtomicUsize::new(0),
             compaction: Compaction::new(bounds.compaction_interval),
+            removal_delay: bounds.removal_delay,
             known: Known::default(),
             recent: Recent::default(),
             pod_streams: OnceLock::new(),

@@ -2,6 +2,7 @@
 
 mod ask;
 mod definitions;
+mod deletes;
 mod devices;
 mod documents;
 mod kinds;

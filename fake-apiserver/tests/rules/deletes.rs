@@ -1,0 +1,97 @@
+//! Deletes of Pods in two writes: the mark, then the removal.
+
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use futures::poll;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::ask::{MERGE, Watch, get, post, send};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const POD: &str = "/api/v1/namespaces/default/pods/p";
+const STATUS: &str = "/api/v1/namespaces/default/pods/p/status";
+const DELAY: Duration = Duration::from_millis(5);
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|it| it["type"].as_str().unwrap_or_default())
+        .collect()
+}
+
+/// A server with a Pod on no node, which therefore has no grace, and a watch of it.
+async fn server(delay: Duration) -> (ApiServer, Watch) {
+    let server = ApiServer::builder().removal_delay(delay).start();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                     "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (code, made) = post(&server, PODS, &pod).await;
+    assert_eq!(code, 201, "{made}");
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let watch = Watch::open(&server, &format!("{PODS}?watch=1&resourceVersion={version}")).await;
+    (server, watch)
+}
+
+#[rstest]
+#[case::alone(None)]
+// An update of a Pod whose grace is over and which no finalizer holds removes it (`deleteWithoutFinalizers`).
+#[case::updated(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
+#[case::status_updated(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
+#[case::deleted_again(Some(("DELETE", POD, Value::Null)))]
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_marked_then_removed_after_the_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
+    let (server, mut watch) = server(DELAY).await;
+    let started = Instant::now();
+    let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
+    assert!(poll!(&mut deletion).is_pending());
+    let told = watch.told();
+    assert_eq!(types(&told), ["MODIFIED"]);
+    assert_eq!(told[0]["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(get(&server, POD).await.0, 200);
+
+    if let Some((method, path, body)) = meanwhile {
+        let (code, answer) = send(&server, method, path, MERGE, &body).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    let (code, answer) = deletion.await;
+    assert_eq!((code, &answer["kind"]), (200, &json!("Pod")), "{answer}");
+    assert_eq!(started.elapsed(), DELAY);
+    assert_eq!(types(&watch.told()), ["DELETED"]);
+    assert_eq!(get(&server, POD).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pod_of_the_same_name_stays() {
+    let (server, mut watch) = server(DELAY).await;
+    let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
+    assert!(poll!(&mut deletion).is_pending());
+    assert_eq!(send(&server, "DELETE", POD, MERGE, &Value::Null).await.0, 200);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                     "spec": {"containers": [{"name": "c", "image": "new"}]}});
+    assert_eq!(post(&server, PODS, &pod).await.0, 201);
+    assert_eq!(deletion.await.0, 200);
+    assert_eq!(types(&watch.told()), ["MODIFIED", "DELETED", "ADDED"]);
+    assert_eq!(get(&server, POD).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_set_meanwhile_does_not_hold_the_pod() {
+    let (server, mut watch) = server(DELAY).await;
+    let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
+    assert!(poll!(&mut deletion).is_pending());
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    let (code, answer) = send(&server, "PATCH", POD, MERGE, &held).await;
+    assert_eq!(code, 422, "{answer}");
+    assert_eq!(deletion.await.0, 200);
+    assert_eq!(types(&watch.told()), ["MODIFIED", "DELETED"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_delay_nothing_comes_between() {
+    let (server, mut watch) = server(Duration::ZERO).await;
+    let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
+    assert!(poll!(&mut deletion).is_ready());
+    assert_eq!(types(&watch.told()), ["MODIFIED", "DELETED"]);
+}
