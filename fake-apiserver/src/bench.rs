@@ -22,7 +22,7 @@ impl Watcher {
     pub fn open(server: &ApiServer, storage: &str) -> Self {
         let registry = &server.endpoints.registry;
         let (labels, fields) = (LabelSelector::default(), FieldSelector::default());
-        Self(registry.start_watch(WatchStart {
+        Self(registry.reader.start_watch(WatchStart {
             resource: storage.into(),
             filter: Filter {
                 scope: Scope::All,
@@ -30,7 +30,7 @@ impl Watcher {
                 fields,
             },
             initial: None,
-            after: registry.store.revision(),
+            after: registry.reader.store.revision(),
             bookmarks: false,
             initial_end_bookmark: false,
             horizon: None,

@@ -96,9 +96,9 @@ fn make(kind: Kind) -> World {
     }
     // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
     let _ = server.load(authorization::bootstrap_objects());
-    let (world, entropy) = (server.snapshot().0, server.endpoints.registry.entropy.fork());
+    let (world, entropy) = (server.snapshot().0, server.endpoints.registry.reader.entropy.fork());
     let server = ApiServer::assemble(world, entropy, options(Authorization::Rbac), Kubelet::new);
-    server.endpoints.registry.aggregate_roles();
+    server.endpoints.registry.authorization.aggregate_roles();
     server.snapshot().0
 }
 

@@ -69,7 +69,10 @@ impl Replica {
     /// The newest resourceVersion the client sees.
     pub fn sees(&self) -> u64 {
         let registry = &self.server.endpoints.registry;
-        registry.replicas.sees(&self.client, registry.store.revision())
+        registry
+            .reader
+            .replicas
+            .sees(&self.client, registry.reader.store.revision())
     }
 
     /// It learns of nothing that is written from now on.
@@ -100,6 +103,10 @@ impl Replica {
     }
 
     fn set(&self, position: Option<Position>) {
-        self.server.endpoints.registry.set_replica(&self.client, position);
+        self.server
+            .endpoints
+            .registry
+            .reader
+            .set_replica(&self.client, position);
     }
 }

@@ -29,10 +29,9 @@ use crate::endpoints::metrics::Metrics;
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
-use crate::registry::authentication::Access;
 use crate::registry::authorization::Rbac;
 use crate::registry::scheme::codec;
-use crate::registry::{Bounds, Registry};
+use crate::registry::{Registry, Setup};
 use crate::serve::{ServeOptions, Serving, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
@@ -115,19 +114,17 @@ impl ApiServer {
             ..options.admission.clone()
         };
         admission.plugins.counts_quota |= options.workers.contains(&Worker::ResourceQuota);
-        let access = Access::new(
-            options.authentication.clone(),
-            rbac,
-            options.tokens.clone(),
-            entropy.seed(),
-        );
-        let bounds = Bounds {
+        let setup = Setup {
             logs: options.logs,
             event_ttl: options.event_ttl,
             compaction_interval: options.compaction_interval,
             removal_delay: options.removal_delay,
+            authentication: options.authentication.clone(),
+            tokens: options.tokens.clone(),
+            rbac,
+            admission,
         };
-        let registry = Registry::new(world, bounds, entropy, access, admission);
+        let registry = Registry::new(world, entropy, setup);
         registry.enable(options.version, options.enablement.clone());
         let endpoints = Arc::new(Endpoints {
             registry,
@@ -137,7 +134,7 @@ impl ApiServer {
             metrics: Metrics::new(options.inflight),
             requests: AtomicU64::new(0),
         });
-        let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
+        let kubelet = kubelet(Arc::clone(&endpoints.registry.reader.committed));
         if options.workers.contains(&Worker::Kubelet) {
             endpoints.registry.set_pod_streams(kubelet.clone());
         }
@@ -156,7 +153,7 @@ impl ApiServer {
 
     /// A server that has a state, to look at it.
     pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
-        let entropy = self.endpoints.registry.entropy.fork();
+        let entropy = self.endpoints.registry.reader.entropy.fork();
         let options = Options {
             journal: JournalBounds { entries: 1, bytes: 0 },
             workers: Vec::new(),
@@ -168,23 +165,23 @@ impl ApiServer {
 
     /// The seed of all random numbers.
     pub fn seed(&self) -> u64 {
-        self.endpoints.registry.entropy.seed()
+        self.endpoints.registry.reader.entropy.seed()
     }
 
     /// The time of day on the server's clock.
     pub fn now(&self) -> Timestamp {
-        self.endpoints.registry.entropy.now()
+        self.endpoints.registry.reader.entropy.now()
     }
 
     /// The newest resourceVersion.
     pub fn resource_version(&self) -> u64 {
-        self.endpoints.registry.store.revision()
+        self.endpoints.registry.reader.store.revision()
     }
 
     /// Returns the number of Events that have been removed because their time was over; see
     /// [`event_ttl`](ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
     pub fn expired_events(&self) -> u64 {
-        self.endpoints.registry.event_leases.expired()
+        self.endpoints.registry.writer.event_leases.expired()
     }
 
     /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
@@ -238,7 +235,7 @@ impl ApiServer {
     /// Forgets the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
     /// answered 410 Expired. Open watches go on.
     pub fn compact(&self) {
-        self.endpoints.registry.compact(self.resource_version());
+        self.endpoints.registry.writer.compact(self.resource_version());
     }
 
     /// Answers calls of webhooks to `host` by a service in this process from now on, as
@@ -253,7 +250,7 @@ impl ApiServer {
 
     /// The whole state as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.endpoints.registry.store.world())
+        Snapshot(self.endpoints.registry.reader.store.world())
     }
 
     /// Puts a state back. Watches end, as when a server restarts; the resourceVersion goes back, too.
@@ -272,12 +269,16 @@ impl ApiServer {
         let registry = &self.endpoints.registry;
         let kubelet = |committed| self.kubelet.fork(committed);
         let fork = Self::assemble(
-            registry.store.world(),
-            registry.entropy.fork(),
+            registry.reader.store.world(),
+            registry.reader.entropy.fork(),
             Options::clone(&self.options),
             kubelet,
         );
-        fork.endpoints.registry.event_leases.adopt(&registry.event_leases);
+        fork.endpoints
+            .registry
+            .writer
+            .event_leases
+            .adopt(&registry.writer.event_leases);
         fork
     }
 
@@ -371,13 +372,17 @@ impl ApiServer {
     pub async fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         let registry = &self.endpoints.registry;
         let row = registry
+            .reader
             .scheme()
             .lookup_kind(api_version, kind)
             .ok_or_else(Status::unknown_path)?;
         let key = crate::storage::Key::new(namespace, name);
-        let stored = registry.store.get(&row.storage, &key);
+        let stored = registry.reader.store.get(&row.storage, &key);
         let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
-        registry.convert_stored(&row, std::slice::from_ref(&stored)).await?;
+        registry
+            .reader
+            .convert_stored(&row, std::slice::from_ref(&stored))
+            .await?;
         Ok(Value::Object(codec::decode(&row, &stored).0))
     }
 
@@ -385,10 +390,10 @@ impl ApiServer {
     /// kind is not served. `namespace` counts for namespaced kinds only.
     pub fn uid_of(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
         let registry = &self.endpoints.registry;
-        let row = registry.scheme().lookup_kind(api_version, kind)?;
+        let row = registry.reader.scheme().lookup_kind(api_version, kind)?;
         let namespace = if row.info.is_namespaced() { namespace } else { "" };
         let key = crate::storage::Key::new(namespace, name);
-        let stored = registry.store.get(&row.storage, &key)?;
+        let stored = registry.reader.store.get(&row.storage, &key)?;
         Some(stored.body.uid.to_string())
     }
 
@@ -397,13 +402,14 @@ impl ApiServer {
     pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let registry = &self.endpoints.registry;
         let row = registry
+            .reader
             .scheme()
             .lookup_kind(api_version, kind)
             .ok_or_else(Status::unknown_path)?;
         let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
-        let snapshot = registry.store.snapshot(&row.storage);
+        let snapshot = registry.reader.store.snapshot(&row.storage);
         let stored: Vec<_> = snapshot.range(&range).cloned().collect();
-        registry.convert_stored(&row, &stored).await?;
+        registry.reader.convert_stored(&row, &stored).await?;
         let decoded = stored.iter().map(|stored| Value::Object(codec::decode(&row, stored).0));
         Ok(decoded.collect())
     }
@@ -412,6 +418,7 @@ impl ApiServer {
     pub fn resource(&self, api_version: &str, kind: &str) -> Option<ResourceInfo> {
         self.endpoints
             .registry
+            .reader
             .scheme()
             .lookup_kind(api_version, kind)
             .map(|row| row.info.clone())
@@ -420,13 +427,18 @@ impl ApiServer {
     /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
     pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let row = self.endpoints.registry.scheme().lookup(group, version, resource)?;
+        let row = self
+            .endpoints
+            .registry
+            .reader
+            .scheme()
+            .lookup(group, version, resource)?;
         Some(row.info.kind.to_string())
     }
 
     /// All that is served, one entry a version: built-in resources first, then those of CRDs.
     pub fn resources(&self) -> Vec<ResourceInfo> {
-        let scheme = self.endpoints.registry.scheme();
+        let scheme = self.endpoints.registry.reader.scheme();
         scheme.rows().map(|row| row.info.clone()).collect()
     }
 
@@ -464,7 +476,10 @@ impl ApiServer {
 
     fn load_one(&self, mut object: Object) -> Result<(), String> {
         let registry = &self.endpoints.registry;
-        let row = registry.scheme().lookup_kind(object.api_version(), object.kind());
+        let row = registry
+            .reader
+            .scheme()
+            .lookup_kind(object.api_version(), object.kind());
         let row = row.ok_or_else(|| format!("no resource of this kind is served in {:?}", object.api_version()))?;
         if object.name().is_empty() {
             return Err("metadata.name is missing".to_owned());

@@ -120,11 +120,11 @@ impl ApiServer {
     /// those who look at them.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
-        let (all, everything) = (Range::of(None), registry.store.everything());
+        let (all, everything) = (Range::of(None), registry.reader.store.everything());
         // Most resources have no objects.
         let snapshots: BTreeMap<&str, &storage::Snapshot> =
             everything.resources.iter().map(|(name, it)| (&**name, it)).collect();
-        let scheme = registry.scheme();
+        let scheme = registry.reader.scheme();
         let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
         let found = rows.filter_map(|row| Some((row, snapshots.get(&*row.storage)?)));
         found
@@ -140,17 +140,17 @@ impl ApiServer {
     /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have
     /// left the [history](crate::ApiServerBuilder::history) are missing.
     pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
-        self.with_rows(self.endpoints.registry.store.removed_after(after))
+        self.with_rows(self.endpoints.registry.reader.store.removed_after(after))
     }
 
     /// Returns the objects that were written after a revision, as each write left them, oldest first. Writes that have
     /// left the [history](crate::ApiServerBuilder::history) are missing.
     pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
-        self.with_rows(self.endpoints.registry.store.written_after(after))
+        self.with_rows(self.endpoints.registry.reader.store.written_after(after))
     }
 
     fn with_rows(&self, stored: Vec<(Arc<str>, Arc<Stored>)>) -> Vec<StoredObject> {
-        let scheme = self.endpoints.registry.scheme();
+        let scheme = self.endpoints.registry.reader.scheme();
         let row_of = |storage: &str| {
             let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
             rows.find(|row| *row.storage == *storage).map(Arc::clone)
@@ -166,10 +166,10 @@ impl ApiServer {
     /// object, or if the resource is not served. `group` is empty for core, `namespace` for objects of the cluster.
     pub fn stored_object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<StoredObject> {
         let registry = &self.endpoints.registry;
-        let scheme = registry.scheme();
+        let scheme = registry.reader.scheme();
         let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
         let row = rows.find(|row| row.info.group == group && row.info.resource == resource)?;
-        let stored = registry.store.get(&row.storage, &Key::new(namespace, name))?;
+        let stored = registry.reader.store.get(&row.storage, &Key::new(namespace, name))?;
         Some(StoredObject {
             row: Arc::clone(row),
             stored,
@@ -225,7 +225,7 @@ impl ApiServer {
         // A server of that state knows the resources that its CRDs serve.
         let world = self.of_snapshot(snapshot);
         let registry = &world.endpoints.registry;
-        let scheme = registry.scheme();
+        let scheme = registry.reader.scheme();
         let mut rows = BTreeMap::new();
         for row in scheme.rows().filter(|row| row.is_storage_version && row.is_stored()) {
             let rank = match row.info.kind.as_ref() {
@@ -247,7 +247,7 @@ impl ApiServer {
         for row in rows.into_values() {
             // Some resources are served by two groups from one place.
             if seen.insert(row.storage.clone()) {
-                let snapshot = registry.store.snapshot(&row.storage);
+                let snapshot = registry.reader.store.snapshot(&row.storage);
                 let decoded = snapshot.range(&everything).map(|stored| codec::decode(row, stored));
                 objects.extend(decoded.map(|it| Value::Object(it.0)));
             }
@@ -311,7 +311,10 @@ impl ApiServer {
             WatchEventKind::Added | WatchEventKind::Modified => self.load([object]).map(drop),
             WatchEventKind::Deleted => {
                 let registry = &self.endpoints.registry;
-                let row = registry.scheme().lookup_kind(&text(&object["apiVersion"]), &named);
+                let row = registry
+                    .reader
+                    .scheme()
+                    .lookup_kind(&text(&object["apiVersion"]), &named);
                 let row = row.ok_or_else(|| fail("no resource of this kind is served".to_owned()))?;
                 let mut namespace = text(&object["metadata"]["namespace"]);
                 if row.info.is_namespaced() && namespace.is_empty() {

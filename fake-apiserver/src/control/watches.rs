@@ -73,10 +73,13 @@ fn behind(handle: &WatchHandle, server: &ApiServer) -> usize {
         return handle.held().len();
     }
     let (info, registry) = (handle.info(), &server.endpoints.registry);
-    let row = registry.scheme().lookup(&info.group, &info.version, &info.resource);
+    let row = registry
+        .reader
+        .scheme()
+        .lookup(&info.group, &info.version, &info.resource);
     match (row, handle.position()) {
         (None, _) | (_, 0) => 0,
-        (Some(row), position) => registry.store.count_after(&row.storage, position, |key| {
+        (Some(row), position) => registry.reader.store.count_after(&row.storage, position, |key| {
             (info.namespace.is_empty() || key.namespace() == info.namespace)
                 && (info.name.is_empty() || key.name() == info.name)
         }),

@@ -66,9 +66,9 @@ pub(super) async fn snapshot(State(it): State<Controlled>) -> Answer {
     let registry = &it.server.endpoints.registry;
     let kept = Kept {
         state: it.server.snapshot(),
-        at: registry.entropy.elapsed(),
+        at: registry.reader.entropy.elapsed(),
         revision: it.server.resource_version(),
-        objects: registry.store.counts().values().sum(),
+        objects: registry.reader.store.counts().values().sum(),
     };
     Answer::Json(json!({"snapshot": it.control.keep(kept)}))
 }
@@ -82,7 +82,7 @@ pub(super) async fn list(State(it): State<Controlled>) -> Answer {
         })
     });
     let snapshots: Vec<_> = snapshots.collect();
-    let now = it.server.endpoints.registry.entropy.elapsed().as_millis() as u64;
+    let now = it.server.endpoints.registry.reader.entropy.elapsed().as_millis() as u64;
     Answer::Json(json!({"atMs": now, "resourceVersion": it.server.resource_version(), "snapshots": snapshots}))
 }
 

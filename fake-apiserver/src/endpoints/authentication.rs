@@ -28,7 +28,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
         Ok(_) => impersonation::wanted(&call.parts.headers)?,
         Err(_) => None,
     };
-    let is_plain = wanted.is_none() && !server.registry.has_rbac() && authenticated.is_ok();
+    let is_plain = wanted.is_none() && !server.registry.authorization.has_rbac() && authenticated.is_ok();
     if is_plain && server.audit.is_none() {
         return admit_plain(server, call, authenticated?);
     }
@@ -64,9 +64,9 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     }
     take_seat(server, call)?;
     match &mut call.record {
-        None => server.registry.authorize(&call.user, &request)?,
+        None => server.registry.authorization.authorize(&call.user, &request)?,
         Some(record) => {
-            let decision = server.registry.decide(&call.user, &request);
+            let decision = server.registry.authorization.decide(&call.user, &request);
             record.authorized(decision.is_allowed, &decision.reason);
             if !decision.is_allowed {
                 return Err(Status::not_allowed(&request, &call.user.name, &decision.reason).into());
@@ -146,7 +146,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
         return Ok(Some(Arc::new(user.clone())));
     }
     if let Some(token) = token(&parts.headers) {
-        return match server.registry.judge_token(&token, &[]) {
+        return match server.registry.access.judge_token(&token, &[]) {
             TokenVerdict::User(user, _) => Ok(Some(user)),
             // Without authorization an expired token is the administrator's, too.
             TokenVerdict::Unknown(_) if authentication.is_strict => Err(Status::unauthorized()),

@@ -203,7 +203,7 @@ fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, path: &str) -> Res
             hash: call.query.get("hash").unwrap_or_default(),
             accept: &accept,
             if_none_match,
-            now: registry.entropy.now(),
+            now: registry.reader.entropy.now(),
         }),
     };
     let mut response = encode::respond_whole(answer.status, "text/plain; charset=utf-8", answer.body);

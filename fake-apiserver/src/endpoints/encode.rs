@@ -21,11 +21,11 @@ use super::watch_body::WatchBody;
 use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::read::Page;
+use crate::registry::answer::{Answer, SuccessStatus};
+use crate::registry::reader::verbs::Page;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
-use crate::registry::write::{Answer, SuccessStatus};
 
 /// Answers larger than this are compressed where the client takes it (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
@@ -161,7 +161,7 @@ pub(crate) fn tables<'a>(
         columns,
         version,
         include,
-        now: server.registry.entropy.now(),
+        now: server.registry.reader.entropy.now(),
     }
 }
 

@@ -25,7 +25,7 @@ type Handled = std::thread::Result<Result<Response<Body>, Status>>;
 
 /// Answers, counts and records a request that was handled.
 pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Handled) -> Response<Body> {
-    let now = server.registry.entropy.now();
+    let now = server.registry.reader.entropy.now();
     let mut record = call.record.take();
     let mut response = match handled {
         Ok(Ok(response)) => show(record.as_deref_mut(), call, response).await,
@@ -165,7 +165,7 @@ impl Drop for Ending {
         if self.is_long {
             metrics.end(&self.labels);
         }
-        let entropy = &self.server.registry.entropy;
+        let entropy = &self.server.registry.reader.entropy;
         let took = entropy.elapsed().saturating_sub(self.started);
         metrics.count(self.labels.clone(), self.code, took);
         if let Some(record) = &mut self.record {

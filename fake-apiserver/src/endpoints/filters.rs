@@ -25,7 +25,7 @@ use crate::api::status::Status;
 use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
 use crate::faults::Seen;
-use crate::registry::write::Warnings;
+use crate::registry::request::Warnings;
 
 /// The largest body (rule A20).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;

@@ -16,10 +16,11 @@ use crate::api::object::Object;
 use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
+use crate::registry::answer::{Answer, Written};
+use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
 use crate::registry::subresources;
 use crate::registry::types::decode::Text;
-use crate::registry::write::{Answer, WriteRequest, Written};
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -58,24 +59,29 @@ async fn handle_verb(
 async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let version = call.query.get("resourceVersion").unwrap_or_default();
-    let stored = server.registry.get_for(&call.client, row, info, version).await?;
+    let stored = server.registry.reader.get_for(&call.client, row, info, version).await?;
     encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
 }
 
 async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Collection)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let page = server.registry.list_for(&call.client, row, info, &options).await?;
+    let page = server
+        .registry
+        .reader
+        .list_for(&call.client, row, info, &options)
+        .await?;
     encode::page(server, call, row, &form, page)
 }
 
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
-    let plan = server.registry.watch(row, info, &options, &call.client)?;
+    let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
     let include = encode::include_object(call)?;
     let row = server
         .registry
+        .reader
         .scheme()
         .lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;

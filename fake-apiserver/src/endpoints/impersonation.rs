@@ -266,6 +266,6 @@ impl Check<'_> {
     }
 
     fn ask(&self, request: Attributes<'_>) -> Result<(), Status> {
-        self.registry.authorize(self.requestor, &request)
+        self.registry.authorization.authorize(self.requestor, &request)
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::Frame;
 
-use crate::registry::read::Items;
+use crate::registry::reader::verbs::Items;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Range, Stored};

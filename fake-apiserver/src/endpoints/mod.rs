@@ -86,11 +86,11 @@ impl Endpoints {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let admin = Arc::clone(&self.registry.access.authentication.admin);
-        let mut call = Call::new(parts, &self.registry.entropy, admin, number);
+        let mut call = Call::new(parts, &self.registry.reader.entropy, admin, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = ending::finish(&self, &mut call, answered).await;
         let is_head = call.parts.method == http::Method::HEAD;
-        let mut response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        let mut response = call.finish(response, &self.journal, self.registry.reader.entropy.elapsed());
         if is_head {
             *response.body_mut() = Body::empty();
         }
@@ -115,7 +115,7 @@ impl Endpoints {
         filters::check_arrival(&call.parts)?;
         filters::check_timeout(call)?;
         let admitted = authentication::admit(self, call);
-        let scheme = self.registry.scheme();
+        let scheme = self.registry.reader.scheme();
         if let Err(refused) = admitted {
             // The journal knows what was refused.
             if let Ok(Target::Resource(_, info)) = route::find(&scheme, call) {

@@ -31,12 +31,12 @@ impl Endpoints {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let admin = Arc::clone(&self.registry.access.authentication.admin);
-        let mut call = Call::new(parts.clone(), &self.registry.entropy, admin, number);
+        let mut call = Call::new(parts.clone(), &self.registry.reader.entropy, admin, number);
         call.body = match filters::read_body(&parts, body).await {
             Ok(body) => body,
             Err(status) => return Err(io::Error::other(status.message)),
         };
-        let scheme = self.registry.scheme();
+        let scheme = self.registry.reader.scheme();
         if let Ok(Target::Resource(_, info)) = route::find(&scheme, &mut call) {
             call.info = Some(info);
         }
@@ -69,7 +69,7 @@ impl Endpoints {
                 (broken::no_answer(Broken::Reset), Some(error))
             }
         };
-        let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        let response = call.finish(response, &self.journal, self.registry.reader.entropy.elapsed());
         match (response.extensions().get::<NoAnswer>(), error) {
             (_, Some(error)) => Err(error),
             (Some(NoAnswer(Broken::Refused)), None) => Err(io::ErrorKind::ConnectionRefused.into()),

@@ -20,7 +20,7 @@ use super::{Endpoints, encode, partial, watch_protobuf};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::faults::{HeldEvent, Injected, OpenWatch, Sending, Step};
-use crate::registry::read::WatchPlan;
+use crate::registry::reader::verbs::WatchPlan;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
@@ -74,11 +74,11 @@ impl WatchBody {
     ) -> Self {
         server.faults.rules.watch_begins(&open.handle());
         let state = match plan {
-            WatchPlan::Start(start) => State::Watching(Box::new(server.registry.start_watch(start))),
+            WatchPlan::Start(start) => State::Watching(Box::new(server.registry.reader.start_watch(start))),
             WatchPlan::Future(revision, start) => {
                 let (server, client) = (Arc::clone(&server), Arc::clone(open.client()));
                 State::Waiting(
-                    Box::pin(async move { server.registry.reach(revision, &client).await }),
+                    Box::pin(async move { server.registry.reader.reach(revision, &client).await }),
                     Some(start),
                 )
             }
@@ -161,8 +161,8 @@ impl WatchBody {
                     let result = std::task::ready!(reached.as_mut().poll(cx));
                     match (result, start.take()) {
                         (Ok(()), Some(mut start)) => {
-                            start.initial = Some(self.server.registry.cached(&self.row, self.open.client()));
-                            self.state = State::Watching(Box::new(self.server.registry.start_watch(start)));
+                            start.initial = Some(self.server.registry.reader.cached(&self.row, self.open.client()));
+                            self.state = State::Watching(Box::new(self.server.registry.reader.start_watch(start)));
                         }
                         (Ok(()), None) => self.state = State::Ended,
                         (Err(status), _) => {
@@ -206,9 +206,9 @@ impl WatchBody {
             Delivery::Bookmark { .. } | Delivery::Expired { .. } => return None,
         };
         let (server, row) = (Arc::clone(&self.server), Arc::clone(&self.row));
-        Some(Box::pin(
-            async move { server.registry.convert_stored(&row, &stored).await },
-        ))
+        Some(Box::pin(async move {
+            server.registry.reader.convert_stored(&row, &stored).await
+        }))
     }
 
     /// Makes a delivery a line, and sends it.
@@ -367,7 +367,7 @@ impl WatchBody {
             }
             Injected::Error(status) => self.end_with(&status),
             Injected::Expire => {
-                let current = self.server.registry.store.revision();
+                let current = self.server.registry.reader.store.revision();
                 self.end_with(&Status::expired(format!("too old resource version: 1 ({current})")));
             }
             Injected::End => {
@@ -404,7 +404,7 @@ impl WatchBody {
     fn record(&self, kind: &'static str, stored: Option<&Stored>, revision: Revision, line: &Bytes) {
         self.sent.fetch_add(1, Ordering::Relaxed);
         self.server.journal.record_event(RecordedEvent {
-            at: self.server.registry.entropy.elapsed(),
+            at: self.server.registry.reader.entropy.elapsed(),
             watch: self.open.id(),
             client: Arc::clone(self.open.client()),
             kind,
@@ -481,10 +481,11 @@ fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'stat
     let row = Arc::clone(row);
     Box::pin(async move {
         loop {
-            let changed = server.registry.definitions_changed.notified();
+            let changed = server.registry.definitions.changed.notified();
             let info = &row.info;
             let now = server
                 .registry
+                .reader
                 .scheme()
                 .lookup(&info.group, &info.version, &info.resource);
             if now.is_none_or(|now| !Arc::ptr_eq(&now, &row)) {

@@ -3,29 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Registry;
-use super::authorization::Rbac;
+use super::reader::Reader;
 use super::tokens::{TokenOptions, Tokens};
 use crate::api::user::{Anonymous, UserInfo};
 
-/// Authentication and authorization.
+/// Authentication: users, and the tokens of ServiceAccounts.
 #[derive(Debug)]
 pub(crate) struct Access {
+    pub(super) reader: Arc<Reader>,
     /// Authentication of users.
     pub(crate) authentication: Authentication,
     /// Makes and reads the tokens of ServiceAccounts.
     pub(crate) tokens: Tokens,
-    /// Roles and bindings; `None`: every user may do everything.
-    pub(super) rbac: Option<Rbac>,
 }
 
 impl Access {
-    /// `seed` is the server's, from which it makes a key if it was given none.
-    pub(crate) fn new(authentication: Authentication, rbac: Option<Rbac>, tokens: TokenOptions, seed: u64) -> Self {
+    pub(super) fn new(reader: Arc<Reader>, authentication: Authentication, tokens: TokenOptions) -> Self {
+        // A key that is not given is made from the server's seed.
+        let tokens = Tokens::new(tokens, reader.entropy.seed());
         Self {
+            reader,
             authentication,
-            tokens: Tokens::new(tokens, seed),
-            rbac,
+            tokens,
         }
     }
 }
@@ -62,13 +61,13 @@ pub(crate) enum TokenVerdict {
     Unknown(String),
 }
 
-impl Registry {
+impl Access {
     /// Looks up the owner of a token: a configured one, or one issued for a ServiceAccount. `audiences` are those to
     /// check for, the server's own if there are none.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
-        let own = self.access.tokens.audiences();
+        let own = self.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());
-        if let Some(user) = self.access.authentication.tokens.get(token) {
+        if let Some(user) = self.authentication.tokens.get(token) {
             // Such a token is for the server itself.
             let common: Vec<String> = match audiences {
                 [] => own.to_vec(),
@@ -81,8 +80,8 @@ impl Registry {
         }
         match self.token_owner(token, audiences) {
             Ok(Some(owner)) => TokenVerdict::User(Arc::new(owner.user), owner.audiences),
-            Ok(None) if !self.access.authentication.is_strict => {
-                TokenVerdict::User(Arc::clone(&self.access.authentication.admin), own.to_vec())
+            Ok(None) if !self.authentication.is_strict => {
+                TokenVerdict::User(Arc::clone(&self.authentication.admin), own.to_vec())
             }
             Ok(None) => unknown(),
             Err(why) => TokenVerdict::Unknown(format!("[invalid bearer token, {why}]")),

@@ -1,98 +1,84 @@
-//! Commits: the doors to storage, each of which tells everyone concerned.
+//! Commits of the verbs, each of which tells everyone concerned: the CRDs it defines, the Roles, the configuration of
+//! admission, the server's own controllers.
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Registry;
+use super::own_loops::OwnLoops;
 use super::scheme::{CRDS, Row};
+use super::writer::expiry::EVENTS;
+use crate::api::options::DeleteOptions;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 
 impl Registry {
-    /// Forgets history up to `revision`; watchers and pages below it get 410.
-    pub(crate) fn compact(&self, revision: Revision) {
-        self.store.compact(revision);
-        // A sleeping cursor loses nothing, wherever it lies: only those who lag can be hit, and they are awake.
-    }
-
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
-        self.store.replace(world);
-        self.compaction.restart();
-        self.roles_replaced();
+        self.writer.replace_all(world);
+        self.authorization.roles_replaced();
         self.admission.invalidate();
-        self.load_definitions();
-        self.events_replaced();
-        self.fanout.wake_all();
-        self.committed.notify_waiters();
+        self.definitions.load();
+        self.writer.events_replaced();
+        self.writer.wake_all();
     }
 
     /// Stores a new object.
     pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
-        self.note_time();
-        let stored = self.store.create(&row.storage, key, body)?;
-        self.event_written(row, &stored.key, stored.revision);
+        let stored = self.writer.insert(row, key, body)?;
         self.signal(row, &stored.key);
         Ok(stored)
     }
 
     /// Stores an object in place of `old`, if that is still the one.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
-        self.note_time();
-        let stored = self.store.update(&row.storage, &old.key, old.revision, body)?;
-        self.event_written(row, &stored.key, stored.revision);
+        let stored = self.writer.replace(row, old, body)?;
         self.signal(row, &stored.key);
         Ok(stored)
     }
 
     /// Removes `old`, if it is still the one.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
-        self.note_time();
-        let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
-        self.event_removed(row, &old.key);
+        let revision = self.writer.remove(row, old)?;
         self.signal(row, &old.key);
         if row.is_custom() {
-            self.instance_removed();
+            self.definitions.instance_removed(&self.deletes());
         }
         Ok(revision)
     }
 
-    /// Stores what the server itself makes of an object in the wake of a client's write, if `old` is still the one;
-    /// what follows from it is the caller's.
-    pub(super) fn replace_own(&self, row: &Row, old: &Stored, body: Body) -> bool {
-        self.note_time();
-        let stored = self.store.update(&row.storage, &old.key, old.revision, body);
-        if stored.is_ok() {
-            self.wake(row, &old.key);
+    /// Removes the Events whose time is over, oldest first, and says when the next one's is.
+    pub(crate) fn expire_events(&self) -> Option<Instant> {
+        let (now, leases) = (Instant::now(), &self.writer.event_leases);
+        let row = self.reader.scheme().lookup("", "v1", EVENTS)?;
+        loop {
+            let next = leases.pop(now);
+            let Some((key, revision)) = next else { break };
+            let stored = self.reader.store.get(&row.storage, &key);
+            // One that was written or removed in between is none of ours.
+            if let Some(stored) = stored.filter(|it| it.revision == revision)
+                && self.remove(&row, &stored).is_ok()
+            {
+                leases.count_expired();
+            }
         }
-        stored.is_ok()
+        leases.first()
     }
 
-    /// The same where nothing is left of it.
-    pub(super) fn remove_own(&self, row: &Row, old: &Stored) -> bool {
-        self.note_time();
-        let removed = self.store.delete(&row.storage, &old.key, old.revision);
-        if removed.is_ok() {
-            self.wake(row, &old.key);
-        }
-        removed.is_ok()
-    }
-
-    /// Wakes the watchers.
-    fn wake(&self, row: &Row, key: &Key) {
-        match self.replicas.move_with_commits() {
-            true => self.fanout.wake_all(),
-            false => self.fanout.wake(&row.storage, key),
-        }
-        self.committed.notify_waiters();
+    /// Deletes one object of a CRD that goes. One that changed meanwhile is seen again after the write that changed it;
+    /// custom resources know no grace, so none is left marked.
+    fn deletes(&self) -> impl Fn(&Row, &Stored) {
+        |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }
 
     /// Tells everyone concerned of a commit.
     fn signal(&self, row: &Row, key: &Key) {
-        self.wake(row, key);
         if *row.storage == *CRDS {
-            self.definitions_written();
+            self.definitions.written(&self.deletes());
         }
-        self.roles_written(row, key);
-        self.admission_written(row, key);
-        self.sync_own_conditions(row, key);
+        self.authorization.roles_written(row, key);
+        self.admission.written(row, key);
+        let Self { reader, writer, .. } = self;
+        OwnLoops { reader, writer }.sync(row, key);
     }
 }

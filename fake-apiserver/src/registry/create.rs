@@ -1,10 +1,11 @@
 //! POST, and the creation that PUT and apply may end in.
 
 use super::admission::attributes::Attributes;
+use super::answer::{Answer, Written, refuse};
 use super::kinds::metadata;
+use super::request::WriteRequest;
 use super::scheme::Row;
 use super::scheme::{body, codec};
-use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
@@ -26,7 +27,7 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        self.check_namespace(row, object.namespace(), object.name())?;
+        self.reader.check_namespace(row, object.namespace(), object.name())?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.warnings.extend(repeated);
 
@@ -34,7 +35,7 @@ impl Registry {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             object.metadata_mut().remove(field);
         }
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let name = request.manager_name();
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
@@ -47,7 +48,7 @@ impl Registry {
         // An apply has not been checked before.
         accepts_creates(request.row, &object)?;
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
-        self.admit(&mut attributes).await?;
+        self.admission.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
         self.complete_admitted(request, &mut object);
         self.create_mutated(request, object).await
@@ -58,7 +59,7 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(object, true);
         request.warnings.extend(repeated);
         // The object is settled already, and the server's own plugins write nothing empty.
-        if self.may_be_changed(request.row) {
+        if self.admission.may_be_changed(request.row) {
             request.row.settle(object);
         }
     }
@@ -71,20 +72,22 @@ impl Registry {
         // The version is judged last, as storage does in the real server.
         let version = object.metadata_mut().remove("resourceVersion");
 
-        self.check_escalation(request, &object, None)?;
+        self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
         // Only a valid object is warned of.
         request.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
-        self.check_write(request, Operation::Create, &mut object, None).await?;
+        self.admission
+            .check_write(request, Operation::Create, &mut object, None)
+            .await?;
         row.default_as_read(&mut object);
         let key = codec::key_of(&object);
-        self.convert_to_store(row, &object).await?;
+        self.reader.convert_to_store(row, &object).await?;
         let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
         if request.options.dry_run {
-            if let Some(existing) = self.store.get(&row.storage, &key) {
+            if let Some(existing) = self.reader.store.get(&row.storage, &key) {
                 return Err(self.exists(request, &object, &existing));
             }
             // Storage, which refuses a version, is not reached.
@@ -92,7 +95,7 @@ impl Registry {
                 .metadata_mut()
                 .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
             return Ok(Written {
-                answer: self.unstored(row, object),
+                answer: Answer::unstored(row, object),
                 code: 201,
             });
         }
@@ -112,7 +115,7 @@ impl Registry {
                     answer: Answer::Stored(stored),
                     code: 201,
                 };
-                self.convert_answer(row, written).await
+                written.converted(&self.reader, row).await
             }
             Err(StoreError::Exists(existing)) => Err(self.exists(request, &object, &existing)),
             Err(StoreError::NotFound | StoreError::Stale) => Err(Status::internal("a create found nothing to create")),
@@ -127,8 +130,8 @@ impl Registry {
         }
         for _ in 0..NAME_TRIES {
             object.metadata_mut().remove("name");
-            metadata::generate_name(object, &self.entropy);
-            if self.store.get(&row.storage, &codec::key_of(object)).is_none() {
+            metadata::generate_name(object, &self.reader.entropy);
+            if self.reader.store.get(&row.storage, &codec::key_of(object)).is_none() {
                 return;
             }
         }
@@ -149,7 +152,7 @@ impl Registry {
                     verb: "create",
                     ..request.info.attributes()
                 };
-                self.authorize(request.user, &create)
+                self.authorization.authorize(request.user, &create)
             }
         }
     }
@@ -165,10 +168,10 @@ impl Registry {
                 object.insert("status".into(), status);
             }
         }
-        metadata::begin_lifetime(object, strategy, &self.entropy);
+        metadata::begin_lifetime(object, strategy, &self.reader.entropy);
         row.drop_disabled(object, None);
         request.warnings.extend(strategy.warnings_before(object));
-        self.with_context(request.conditions(""), |context| {
+        self.reader.with_context(request.conditions(""), |context| {
             strategy.allocate(object, None, &mut errors, context)?;
             strategy.prepare_for_create(object, context);
             Ok::<(), Status>(())
@@ -183,7 +186,7 @@ impl Registry {
         let checks = row.metadata_checks("");
         let namespaced = row.info.is_namespaced();
         metadata::validate_create(object, namespaced, row.strategy(), &checks, &mut errors);
-        self.with_context(request.conditions(""), |context| {
+        self.reader.with_context(request.conditions(""), |context| {
             row.strategy().validate_create(object, &mut errors, context);
         });
         refuse(row, object, &errors)?;
@@ -199,7 +202,7 @@ impl Registry {
     /// 409 AlreadyExists and its variants (rules A4, A5).
     fn exists(&self, request: &WriteRequest<'_>, object: &Object, existing: &crate::storage::Stored) -> Status {
         let mut status = Status::already_exists(&request.row.info.group_resource(), object.name());
-        if self.decode(request.row, existing).is_terminating() {
+        if self.reader.decode(request.row, existing).is_terminating() {
             status.message = format!("object is being deleted: {}", status.message);
         }
         if !object.meta_str("generateName").is_empty() {
@@ -216,7 +219,7 @@ impl Registry {
 fn names_version(version: &serde_json::Value) -> bool {
     version
         .as_str()
-        .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
+        .is_some_and(|text| super::reader::parse_uint(text).is_ok_and(|it| it > 0))
 }
 
 /// Refuses what would be an object of a definition that is being deleted.

@@ -2,17 +2,19 @@
 //! objects with it. What the real server's CRD controllers do later is done here right after the write.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Registry;
+use tokio::sync::Notify;
+
 use super::custom::crd::{self, Names, UsedNames};
 use super::custom::definition::CustomResource;
 use super::managed_fields::{self, Manager, Types};
+use super::reader::Reader;
 use super::scheme::codec;
 use super::scheme::{CRDS, Row, Scheme};
+use super::writer::Writer;
 use crate::api::object::Object;
-use crate::api::options::DeleteOptions;
 use crate::storage::{Change, Key, Range, Revision, Store, Stored};
 
 /// A stored CRD, read once for as long as it is not written.
@@ -58,7 +60,7 @@ impl Definition {
 /// The stored CRDs as they were last read. A write is found in the log, so that it costs the same however many there
 /// are.
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
+struct StoredDefinitions {
     /// The epoch of the store and the revision they were read at; `None` before the first time.
     cursor: Option<(u64, Revision)>,
     known: BTreeMap<Key, Definition>,
@@ -72,7 +74,7 @@ pub(super) struct Definitions {
     written: BTreeSet<Key>,
 }
 
-impl Definitions {
+impl StoredDefinitions {
     /// Reads what was written since the last time.
     fn catch_up(&mut self, store: &Store, row: &Row) {
         let fresh = self
@@ -158,53 +160,80 @@ impl Definitions {
     }
 }
 
-impl Registry {
+/// Deletes an object of a CRD that is being deleted.
+type Delete<'a> = &'a dyn Fn(&Row, &Stored);
+
+/// CRDs at work.
+#[derive(Debug)]
+pub(crate) struct Definitions {
+    reader: Arc<Reader>,
+    writer: Arc<Writer>,
+    /// The stored CRDs as they were last read.
+    stored: Mutex<StoredDefinitions>,
+    /// Number of requests to finish deleted CRDs since the current pass began; 0 if none is running.
+    finishing: AtomicUsize,
+    /// Signalled when the served resources change.
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Definitions {
+    pub(super) fn new((reader, writer): (Arc<Reader>, Arc<Writer>)) -> Self {
+        Self {
+            reader,
+            writer,
+            stored: Mutex::default(),
+            finishing: AtomicUsize::new(0),
+            changed: Arc::default(),
+        }
+    }
+
     /// The row through which CRDs themselves are read and written.
-    fn definitions_row(&self) -> Option<Arc<Row>> {
-        self.scheme()
+    fn row(&self) -> Option<Arc<Row>> {
+        self.reader
+            .scheme()
             .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     }
 
     /// The stored CRDs as they are now. Only what was written since the last look is read.
-    fn definitions(&self, row: &Row) -> MutexGuard<'_, Definitions> {
-        let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        definitions.catch_up(&self.store, row);
+    fn stored(&self, row: &Row) -> MutexGuard<'_, StoredDefinitions> {
+        let mut definitions = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        definitions.catch_up(&self.reader.store, row);
         definitions
     }
 
     /// Serves the CRDs that are stored.
-    pub(super) fn load_definitions(&self) {
-        let Some(row) = self.definitions_row() else { return };
+    pub(super) fn load(&self) {
+        let Some(row) = self.row() else { return };
         // Held until the new rows are in place, so that the newest state wins.
-        let mut definitions = self.definitions(&row);
+        let mut definitions = self.stored(&row);
         if !definitions.written.is_empty() {
-            self.change_scheme(|scheme| definitions.serve(scheme));
+            self.reader.change_scheme(|scheme| definitions.serve(scheme));
         }
         drop(definitions);
-        self.definitions_changed.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// After a write to a CRD: brings the status of all up to date, one write each, then serves what is established.
-    pub(super) fn definitions_written(&self) {
-        let Some(row) = self.definitions_row() else { return };
+    pub(super) fn written(&self, delete: Delete<'_>) {
+        let Some(row) = self.row() else { return };
         // Each step may change what the others may have, such as a name set free; it ends because each one moves on.
-        while self.reconcile_one(&row) {}
-        self.load_definitions();
+        while self.reconcile_one(&row, delete) {}
+        self.load();
     }
 
     /// Finds a CRD with something to do and does it; false if there is none.
-    fn reconcile_one(&self, row: &Row) -> bool {
-        let now = self.entropy.now_seconds();
-        let next = self.definitions(row).next_state(&now);
+    fn reconcile_one(&self, row: &Row, delete: Delete<'_>) -> bool {
+        let now = self.reader.entropy.now_seconds();
+        let next = self.stored(row).next_state(&now);
         match next {
-            Some((stored, next)) => self.write_definition(row, &stored, &next),
-            None => self.finish_deleted_definitions(row),
+            Some((stored, next)) => self.write(row, &stored, &next),
+            None => self.finish_deleted_all(row, delete),
         }
     }
 
     /// Stores the next state of a CRD; false if nothing has changed, or another write came first.
-    fn write_definition(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
-        let now = self.entropy.now_seconds();
+    fn write(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
+        let now = self.reader.entropy.now_seconds();
         let manager = Manager {
             name: "kube-apiserver",
             api_version: &row.api_version,
@@ -221,11 +250,11 @@ impl Registry {
         let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
             return false;
         };
-        body.bytes != stored.body.bytes && self.replace_own(row, stored, body)
+        body.bytes != stored.body.bytes && self.writer.replace(row, stored, body).is_ok()
     }
 
     /// Deletes the objects of CRDs that are being deleted; whose are gone, goes. Whether a CRD was written.
-    fn finish_deleted_definitions(&self, row: &Row) -> bool {
+    fn finish_deleted_all(&self, row: &Row, delete: Delete<'_>) -> bool {
         // Each deleted object requests this again: a pass under way is then repeated when it is done.
         if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {
             return false;
@@ -233,7 +262,7 @@ impl Registry {
         let mut is_written = false;
         loop {
             let asked = self.finishing.load(Ordering::SeqCst);
-            while self.finish_deleted_definition(row) {
+            while self.finish_deleted(row, delete) {
                 is_written = true;
             }
             let done = self
@@ -246,24 +275,24 @@ impl Registry {
     }
 
     /// Takes one step for one of them; false if there is nothing to do.
-    fn finish_deleted_definition(&self, row: &Row) -> bool {
+    fn finish_deleted(&self, row: &Row, delete: Delete<'_>) -> bool {
         let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
             let resource = it.resource.clone().filter(|_| crd.is_terminating())?;
             Some((Arc::clone(&it.stored), Arc::clone(crd), resource))
         };
         // Instances are deleted without the lock.
-        let deleted: Vec<_> = self.definitions(row).unsettled().filter_map(deleted).collect();
+        let deleted: Vec<_> = self.stored(row).unsettled().filter_map(deleted).collect();
         for (stored, crd, resource) in &deleted {
             let instances = Row::custom(Arc::clone(resource), Arc::clone(&resource.storage));
-            let now = self.entropy.now_seconds();
+            let now = self.reader.entropy.now_seconds();
             let marked = crd::finalize(crd, true, &now);
-            let left = marked.is_none() && self.delete_instances(&instances) > 0;
+            let left = marked.is_none() && self.delete_instances(&instances, delete) > 0;
             let Some(next) = marked.or_else(|| crd::finalize(crd, left, &now)) else {
                 continue;
             };
             let is_written = match next.finalizers().next() {
-                None => self.remove_own(row, stored),
-                Some(_) => self.write_definition(row, stored, &next),
+                None => self.writer.remove(row, stored).is_ok(),
+                Some(_) => self.write(row, stored, &next),
             };
             if is_written {
                 return true;
@@ -273,24 +302,22 @@ impl Registry {
     }
 
     /// Deletes every object of a resource; returns how many finalizers still hold.
-    fn delete_instances(&self, row: &Row) -> usize {
+    fn delete_instances(&self, row: &Row, delete: Delete<'_>) -> usize {
         let everything = Range::of(None);
-        let snapshot = self.store.snapshot(&row.storage);
+        let snapshot = self.reader.store.snapshot(&row.storage);
         let mut left = 0;
         for stored in snapshot.range(&everything) {
-            // An object that changed meanwhile is seen again after the write that changed it. Custom resources know no
-            // grace, so none is left marked.
-            let _ = self.delete_once(row, stored, &DeleteOptions::default());
-            left += usize::from(self.store.get(&row.storage, &stored.key).is_some());
+            delete(row, stored);
+            left += usize::from(self.reader.store.get(&row.storage, &stored.key).is_some());
         }
         left
     }
 
     /// After an object of a custom resource went: its CRD may have waited for that.
-    pub(super) fn instance_removed(&self) {
-        let Some(row) = self.definitions_row() else { return };
-        if self.finish_deleted_definitions(&row) {
-            self.definitions_written();
+    pub(super) fn instance_removed(&self, delete: Delete<'_>) {
+        let Some(row) = self.row() else { return };
+        if self.finish_deleted_all(&row, delete) {
+            self.written(delete);
         }
     }
 }

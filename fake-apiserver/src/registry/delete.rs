@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::Registry;
 use super::admission::attributes::Attributes;
+use super::answer::{Answer, SuccessDetails, SuccessStatus, Written};
 use super::kinds::facts::{FirstDelete, Propagation};
-use super::read::Page;
+use super::reader::verbs::Page;
+use super::request::Warnings;
 use super::scheme::Row;
 use super::scheme::codec;
-use super::write::{Answer, SuccessDetails, SuccessStatus, Warnings, Written};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use crate::api::request_info::RequestInfo;
@@ -76,10 +77,10 @@ impl Registry {
         let resource = row.info.group_resource();
         let key = Key::new(&info.namespace, &info.name);
         for _ in 0..TRIES {
-            let Some(stored) = self.store.get(&row.storage, &key) else {
+            let Some(stored) = self.reader.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
             };
-            self.convert_stored(row, std::slice::from_ref(&stored)).await?;
+            self.reader.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(user) = user {
                 self.admit_deletion((row, info), &stored, user, options, warnings)
                     .await?;
@@ -105,7 +106,7 @@ impl Registry {
                 // This old form of foreground deletion is answered 202: dependents are awaited.
                 written.code = 202;
             }
-            return self.convert_answer(row, written).await;
+            return written.converted(&self.reader, row).await;
         }
         Err(Status::object_modified(&resource, &info.name))
     }
@@ -119,7 +120,7 @@ impl Registry {
         list: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<Page, Status> {
-        let page = self.list(row, info, list).await?;
+        let page = self.reader.list(row, info, list).await?;
         for stored in page.items.iter() {
             let info = RequestInfo {
                 namespace: stored.key.namespace().to_owned(),
@@ -144,11 +145,11 @@ impl Registry {
         options: &DeleteOptions,
         warnings: &Warnings,
     ) -> Result<(), Status> {
-        if !self.may_refuse_deletion(row) {
+        if !self.admission.may_refuse_deletion(row) {
             return Ok(());
         }
         options.check_preconditions(row, stored)?;
-        let old = self.decode(row, stored);
+        let old = self.reader.decode(row, stored);
         let mut in_storage = old.clone();
         row.to_storage(&mut in_storage);
         if row.strategy().forbids_deletion(&old).is_some()
@@ -157,8 +158,8 @@ impl Registry {
             return Ok(());
         }
         let mut attributes = Attributes::of_delete((row, info), user, options, old, warnings);
-        self.admit(&mut attributes).await?;
-        self.check_admitted(&attributes).await
+        self.admission.admit(&mut attributes).await?;
+        self.admission.check_admitted(&attributes).await
     }
 
     /// One try; `None` if the object changed meanwhile.
@@ -171,7 +172,7 @@ impl Registry {
         let answered = |answer, is_gone| Some(Deletion::Answered { answer, is_gone });
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
-        let mut old = self.decode(row, stored);
+        let mut old = self.reader.decode(row, stored);
         options.check_preconditions(row, stored)?;
         if let Some(why) = strategy.forbids_deletion(&old) {
             return Err(Status::forbidden(&row.info.group_resource(), old.name(), why));
@@ -181,7 +182,7 @@ impl Registry {
         if options.dry_run {
             return Ok(match step {
                 Step::Pending => answered(self.as_it_is(row, stored), false),
-                Step::Mark(object) => answered(self.unstored(row, with_version(object, stored.revision)), false),
+                Step::Mark(object) => answered(Answer::unstored(row, with_version(object, stored.revision)), false),
                 Step::MarkAndRemove(object) => answered(self.deleted(row, object, stored.revision), true),
                 Step::Remove => answered(self.deleted(row, old, stored.revision), true),
             });
@@ -213,7 +214,7 @@ impl Registry {
         loop {
             match self.remove(row, &marked) {
                 Ok(revision) => return self.deleted(row, object, revision),
-                Err(StoreError::Stale) => match self.store.get(&row.storage, &marked.key) {
+                Err(StoreError::Stale) => match self.reader.store.get(&row.storage, &marked.key) {
                     Some(newer) if newer.body.uid == marked.body.uid => marked = newer,
                     _ => break,
                 },
@@ -224,13 +225,13 @@ impl Registry {
     }
 
     fn as_it_is(&self, row: &Row, stored: &Stored) -> Answer {
-        Answer::Object(self.decode(row, stored))
+        Answer::Object(self.reader.decode(row, stored))
     }
 
     /// The answer to a delete that removed the object (rule B16).
     fn deleted(&self, row: &Row, object: Object, revision: u64) -> Answer {
         if row.strategy().facts().returns_deleted_object {
-            return self.unstored(row, with_version(object, revision));
+            return Answer::unstored(row, with_version(object, revision));
         }
         let details = SuccessDetails {
             name: object.name().to_owned(),
@@ -251,7 +252,7 @@ impl Registry {
         let first_delete = strategy.facts().first_delete;
         if first_delete != FirstDelete::Removes {
             if !old.is_terminating() {
-                mark(&mut object, self.entropy.now(), false);
+                mark(&mut object, self.reader.entropy.now(), false);
                 if first_delete == FirstDelete::MarksAndPropagates {
                     set_propagation_finalizers(row, &mut object, options);
                 }
@@ -262,7 +263,7 @@ impl Registry {
                 return Step::Pending;
             }
         }
-        let graceful = match begin_grace(row, &mut object, options, self.entropy.now()) {
+        let graceful = match begin_grace(row, &mut object, options, self.reader.entropy.now()) {
             Grace::None => None,
             Grace::Pending => return Step::Pending,
             Grace::Begun(seconds) => Some(seconds),
@@ -271,7 +272,7 @@ impl Registry {
         let held = object.finalizers().next().is_some() || strategy.holds_terminating(&object);
         match graceful {
             None if held => {
-                mark(&mut object, self.entropy.now(), true);
+                mark(&mut object, self.reader.entropy.now(), true);
                 strategy.prepare_for_deletion(&mut object);
                 Step::Mark(object)
             }

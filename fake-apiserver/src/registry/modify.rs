@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::answer::Written;
 use super::kinds::metadata;
 use super::managed_fields;
+use super::request::WriteRequest;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::update::Change;
-use super::write::{WriteRequest, Written};
 use super::{Registry, patch};
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, PatchKind};
@@ -106,7 +107,7 @@ impl Registry {
     /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
     pub(crate) async fn apply(&self, request: &WriteRequest<'_>, configuration: &Object) -> Result<Written, Status> {
         let row = request.row;
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let manager = request.manager_name();
         let applied = Applied {
             request,
@@ -115,7 +116,7 @@ impl Registry {
             now: &now,
         };
         let key = Key::new(&request.info.namespace, &request.info.name);
-        if self.store.get(&row.storage, &key).is_some() {
+        if self.reader.store.get(&row.storage, &key).is_some() {
             return self.change(request, None, &applied).await;
         }
         let missing = || Status::not_found(&row.info.group_resource(), &request.info.name);
@@ -133,7 +134,7 @@ impl Registry {
         request.warnings.extend(warnings);
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
-        self.check_namespace(row, object.namespace(), object.name())?;
+        self.reader.check_namespace(row, object.namespace(), object.name())?;
         object.metadata_mut().remove("resourceVersion");
         row.settle(&mut object);
         self.admit_and_create(request, object).await

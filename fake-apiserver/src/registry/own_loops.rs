@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::managed_fields::{self, Manager, Types};
+use super::reader::Reader;
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
+use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Key, Range, Stored};
 
@@ -53,9 +54,16 @@ impl Condition {
     }
 }
 
-impl Registry {
+/// Loops that bring conditions up to date.
+#[derive(Clone, Copy)]
+pub(super) struct OwnLoops<'a> {
+    pub(super) reader: &'a Reader,
+    pub(super) writer: &'a Writer,
+}
+
+impl OwnLoops<'_> {
     /// Updates the conditions that may depend on an object that was just written.
-    pub(super) fn sync_own_conditions(&self, row: &Row, key: &Key) {
+    pub(super) fn sync(&self, row: &Row, key: &Key) {
         match &*row.storage {
             FLOW_SCHEMAS => self.sync_flow_schema(row, key),
             PRIORITY_LEVELS => self.sync_all("flowcontrol.apiserver.k8s.io", "flowschemas"),
@@ -66,11 +74,11 @@ impl Registry {
     }
 
     fn sync_all(&self, group: &str, resource: &str) {
-        let Some(row) = self.scheme().lookup(group, "v1", resource) else {
+        let Some(row) = self.reader.scheme().lookup(group, "v1", resource) else {
             return;
         };
         let everything = Range::of(None);
-        for stored in self.store.snapshot(&row.storage).range(&everything) {
+        for stored in self.reader.store.snapshot(&row.storage).range(&everything) {
             match &*row.storage {
                 FLOW_SCHEMAS => self.sync_flow_schema(&row, &stored.key),
                 _ => self.sync_api_service(&row, &stored.key),
@@ -85,12 +93,12 @@ impl Registry {
         let level = Cursor::root(&schema)
             .text("spec.priorityLevelConfiguration.name")
             .to_owned();
-        let is_there = self.store.get(PRIORITY_LEVELS, &Key::new("", &level)).is_some();
+        let is_there = self.reader.store.get(PRIORITY_LEVELS, &Key::new("", &level)).is_some();
         let condition = dangling(&level, is_there);
         if condition.is_in(&Cursor::root(&schema)) {
             return;
         }
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let applied = json!({
             "apiVersion": &*row.api_version, "kind": "FlowSchema", "metadata": {"name": schema.name()},
             "status": {"conditions": [condition.to_value(&now)]},
@@ -117,7 +125,7 @@ impl Registry {
         if condition.is_in(&Cursor::root(&service)) {
             return;
         }
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let mut next = service.clone();
         let object = Cursor::root(&service);
         let mut conditions = object.list("status.conditions").to_vec();
@@ -149,7 +157,7 @@ impl Registry {
                 message,
             })
         };
-        let found = self.scheme().lookup("", "v1", "services")?;
+        let found = self.reader.scheme().lookup("", "v1", "services")?;
         let Some((_, backend)) = self.present(&found, &Key::new(namespace, name)) else {
             return unavailable(
                 "ServiceNotFound",
@@ -188,11 +196,11 @@ impl Registry {
     }
 
     fn slices_of(&self, namespace: &str, service: &str) -> Vec<Object> {
-        let Some(row) = self.scheme().lookup("discovery.k8s.io", "v1", "endpointslices") else {
+        let Some(row) = self.reader.scheme().lookup("discovery.k8s.io", "v1", "endpointslices") else {
             return Vec::new();
         };
         let range = Range::of(Some(namespace));
-        let snapshot = self.store.snapshot(&row.storage);
+        let snapshot = self.reader.store.snapshot(&row.storage);
         let slices = snapshot.range(&range).map(|stored| codec::decode(&row, stored));
         slices
             .filter(|it| {
@@ -203,15 +211,15 @@ impl Registry {
     }
 
     fn present(&self, row: &Row, key: &Key) -> Option<(Arc<Stored>, Object)> {
-        let stored = self.store.get(&row.storage, key)?;
+        let stored = self.reader.store.get(&row.storage, key)?;
         let object = codec::decode(row, &stored);
         Some((stored, object))
     }
 
-    /// Stores the object, unless it has changed meanwhile: that write updates the conditions itself.
+    /// Stores the object. Where it has changed meanwhile, that write updates the conditions itself.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
-            self.replace_own(row, stored, body);
+            let _ = self.writer.replace(row, stored, body);
         }
     }
 }

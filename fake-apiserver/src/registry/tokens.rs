@@ -10,7 +10,7 @@ use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Registry;
+use super::authentication::Access;
 use crate::api::object::Object;
 use crate::api::token::TokenSigner;
 use crate::api::user::UserInfo;
@@ -142,11 +142,11 @@ impl TokenSigner for TokenKey {
     }
 }
 
-impl Registry {
+impl Access {
     /// Returns the owner of a token. `Ok(None)`: no token of this server; an error gives the reason for which one is no
     /// longer valid. `audiences` are those to check for, the server's own if there are none.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
-        let tokens = &self.access.tokens;
+        let tokens = &self.tokens;
         let Some(claims) = tokens.signer.claims(token) else {
             return Ok(None);
         };
@@ -164,7 +164,7 @@ impl Registry {
         let at = |path: &str| claims.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (namespace, name) = (at("/kubernetes.io/namespace"), at("/kubernetes.io/serviceaccount/name"));
         let uid = at("/kubernetes.io/serviceaccount/uid");
-        let account = self.stored_object("serviceaccounts", namespace, name);
+        let account = self.reader.stored_object("serviceaccounts", namespace, name);
         let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
         if account.uid() != uid {
             let found = account.uid();
@@ -186,7 +186,7 @@ impl Registry {
                 continue;
             }
             let namespace = if kind == "node" { "" } else { namespace };
-            let bound = self.stored_object(&format!("{kind}s"), namespace, name);
+            let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
             let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
             // A Pod's token names its node, too; it lives as long as the Pod.
             let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
@@ -211,7 +211,7 @@ impl Registry {
             claims.get(&name).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let (namespace, name, uid) = (at("namespace"), at("service-account.name"), at("service-account.uid"));
-        let (secret, own) = (at("secret.name"), &self.access.tokens.audiences);
+        let (secret, own) = (at("secret.name"), &self.tokens.audiences);
         let audiences: Vec<String> = match audiences.is_empty() {
             true => own.clone(),
             false => own
@@ -227,12 +227,12 @@ impl Registry {
             let data = secret.get("data")?.get("token")?.as_str()?;
             Some(BASE64_STANDARD.decode(data).ok()? == token.as_bytes())
         };
-        let stored = self.stored_object("secrets", &namespace, &secret);
+        let stored = self.reader.stored_object("secrets", &namespace, &secret);
         let stored = stored.ok_or("service account token has been invalidated")?;
         if self.is_long_gone(&stored) || holds(stored) != Some(true) {
             return Err("service account token does not match server's copy".to_owned());
         }
-        let account = self.stored_object("serviceaccounts", &namespace, &name);
+        let account = self.reader.stored_object("serviceaccounts", &namespace, &name);
         let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
         if account.uid() != uid {
             let found = account.uid();
@@ -244,7 +244,7 @@ impl Registry {
     }
 
     fn check_times(&self, claims: &Value) -> Result<(), String> {
-        let now = self.entropy.now().as_second();
+        let now = self.reader.entropy.now().as_second();
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);
         if time("exp").is_none_or(|end| now > end.saturating_add(LEEWAY_SECONDS)) {
             return Err("service account token has expired".to_owned());
@@ -257,7 +257,7 @@ impl Registry {
 
     fn is_long_gone(&self, object: &Object) -> bool {
         let time = object.meta_str("deletionTimestamp").parse::<jiff::Timestamp>();
-        time.is_ok_and(|time| self.entropy.now().as_second() > time.as_second().saturating_add(LEEWAY_SECONDS))
+        time.is_ok_and(|time| self.reader.entropy.now().as_second() > time.as_second().saturating_add(LEEWAY_SECONDS))
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::admission::attributes::{Attributes, kind_named};
+use super::answer::{Answer, Written, refuse};
 use super::kinds::metadata;
+use super::request::{Conditions, WriteRequest};
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
 use super::types::decode::Text;
-use super::write::{Answer, Conditions, WriteRequest, Written, refuse};
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -59,7 +60,7 @@ impl Change for Replace<'_> {
         let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
         let overwrites = |it: &Decoded| {
             let version = it.object.meta_str("resourceVersion");
-            version.is_empty() || super::parse_uint(version) == Ok(0)
+            version.is_empty() || super::reader::parse_uint(version) == Ok(0)
         };
         // Where the version that it names is not the stored one any more, there is no second try.
         let next = match body.as_ref().is_some_and(overwrites) {
@@ -81,7 +82,7 @@ impl Registry {
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let key = Key::new(&request.info.namespace, &request.info.name);
-        if self.store.get(&row.storage, &key).is_none() {
+        if self.reader.store.get(&row.storage, &key).is_none() {
             if !row.strategy().facts().allows_create_on_update || !request.info.subresource.is_empty() {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             }
@@ -107,15 +108,15 @@ impl Registry {
         let row = request.row;
         let key = Key::new(&request.info.namespace, &request.info.name);
         for _ in 0..TRIES {
-            let Some(stored) = self.store.get(&row.storage, &key) else {
+            let Some(stored) = self.reader.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             };
             if let Some(uid) = uid.filter(|it| **it != *stored.body.uid) {
                 return Err(uid_mismatch(request, &key, uid, &stored.body.uid));
             }
-            self.convert_stored(row, std::slice::from_ref(&stored)).await?;
+            self.reader.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(written) = self.change_once(request, &stored, change).await? {
-                return self.convert_answer(row, written).await;
+                return written.converted(&self.reader, row).await;
             }
         }
         Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
@@ -150,7 +151,7 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.warnings.extend(repeated);
         if !change.is_tracked() {
-            let now = self.entropy.now_seconds();
+            let now = self.reader.entropy.now_seconds();
             let name = request.manager_name();
             let manager = request.manager(&name, &now);
             request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
@@ -163,7 +164,7 @@ impl Registry {
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
-        self.check_escalation(request, &object, Some(&old))?;
+        self.authorization.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
         request.warnings.extend(match request.info.subresource.as_str() {
             "" => strategy.warnings(&object, Some(&old)),
@@ -176,14 +177,14 @@ impl Registry {
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
         managed_fields::restore_times(&old, &mut object);
-        self.convert_to_store(row, &object).await?;
+        self.reader.convert_to_store(row, &object).await?;
         let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {
                 return Ok(None);
             }
-            return Ok(Some(Written::updated(self.unstored(row, object))));
+            return Ok(Some(Written::updated(Answer::unstored(row, object))));
         }
         let stored = if body.bytes == stored.body.bytes {
             Arc::clone(stored)
@@ -211,14 +212,14 @@ impl Registry {
             let before = shown.clone();
             let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(&old)?);
             attributes.kind = kind_named(&before);
-            self.admit(&mut attributes).await?;
+            self.admission.admit(&mut attributes).await?;
             if let Some(shown) = attributes.object.filter(|it| *it != before) {
                 change.take(&mut object, &shown)?;
             }
             return Ok((object, old));
         }
         let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
-        self.admit(&mut attributes).await?;
+        self.admission.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
         self.complete_admitted(request, &mut object);
         Ok((object, attributes.old.take().unwrap_or_default()))
@@ -233,12 +234,15 @@ impl Registry {
         old: &mut Object,
     ) -> Result<(), Status> {
         let Some(shown) = change.shown(object)? else {
-            return self.check_write(request, Operation::Update, object, Some(old)).await;
+            return self
+                .admission
+                .check_write(request, Operation::Update, object, Some(old))
+                .await;
         };
         let kind = kind_named(&shown);
         let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(old)?);
         attributes.kind = kind;
-        self.check_admitted(&attributes).await
+        self.admission.check_admitted(&attributes).await
     }
 
     /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A
@@ -250,7 +254,7 @@ impl Registry {
         row.to_storage(&mut object);
         if is_manifest {
             let mut errors = FieldErrors::new();
-            self.with_context(Conditions::default(), |context| {
+            self.reader.with_context(Conditions::default(), |context| {
                 // A manifest is stored without regard to admission.
                 let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context)?;
@@ -259,11 +263,11 @@ impl Registry {
             })?;
             refuse(row, &object, &errors)?;
         }
-        metadata::complete(&mut object, row.strategy(), &self.entropy);
+        metadata::complete(&mut object, row.strategy(), &self.reader.entropy);
         let key = codec::key_of(&object);
         for _ in 0..TRIES {
             let body = codec::encode(row, &object)?.body;
-            let stored = match self.store.get(&row.storage, &key) {
+            let stored = match self.reader.store.get(&row.storage, &key) {
                 Some(old) => self.replace(row, &old, body),
                 None => self.insert(row, key.clone(), body),
             };
@@ -278,7 +282,7 @@ impl Registry {
     pub(crate) fn take_out(&self, row: &Row, key: &Key) -> Result<(), Status> {
         let absent = || Status::not_found(&row.info.group_resource(), key.name());
         for _ in 0..TRIES {
-            let stored = self.store.get(&row.storage, key).ok_or_else(absent)?;
+            let stored = self.reader.store.get(&row.storage, key).ok_or_else(absent)?;
             if self.remove(row, &stored).is_ok() {
                 return Ok(());
             }
@@ -299,7 +303,7 @@ impl Registry {
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
         row.drop_disabled(object, Some(old));
-        self.with_context(request.conditions(subresource), |context| {
+        self.reader.with_context(request.conditions(subresource), |context| {
             strategy.allocate(object, Some(old), &mut errors, context)?;
             strategy.prepare_for_update(object, old, context);
             Ok::<(), Status>(())
@@ -308,7 +312,7 @@ impl Registry {
         refuse(row, object, &errors)?;
         let checks = row.metadata_checks(subresource);
         metadata::validate_update(object, old, strategy, &checks, &mut errors);
-        self.with_context(request.conditions(subresource), |context| {
+        self.reader.with_context(request.conditions(subresource), |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
         refuse(row, object, &errors)
@@ -372,7 +376,7 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
     let text = object.meta_str("resourceVersion");
     let version = match text {
         "" => 0,
-        text => super::parse_uint(text).map_err(|error| Status::new(500, "", error))?,
+        text => super::reader::parse_uint(text).map_err(|error| Status::new(500, "", error))?,
     };
     if version == stored.revision || (version == 0 && row.strategy().facts().allows_unconditional_update) {
         return Ok(());

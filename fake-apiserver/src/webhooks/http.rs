@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::routes::reply;
-use crate::registry::admission::transport::Reply;
+use crate::registry::webhook::transport::Reply;
 
 /// Address to connect to.
 pub(super) struct Place<'a> {

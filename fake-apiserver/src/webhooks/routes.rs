@@ -12,8 +12,8 @@ use http::{Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use tower::{Service, ServiceExt as _};
 
-use crate::registry::admission::transport::{REPLY_BYTES_MAX, Reply, Transport};
 use crate::registry::types::endpoint::Endpoint;
+use crate::registry::webhook::transport::{REPLY_BYTES_MAX, Reply, Transport};
 
 /// The port of a URL that names none.
 const HTTPS_PORT: u16 = 443;

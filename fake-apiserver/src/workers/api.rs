@@ -42,7 +42,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Brings the table up to date; whether what is served changed.
     pub(super) fn refresh(&mut self, registry: &Registry) -> bool {
-        let scheme = registry.scheme();
+        let scheme = registry.reader.scheme();
         if Arc::ptr_eq(&scheme, &self.scheme) && !self.by_name.is_empty() {
             return false;
         }
@@ -139,7 +139,7 @@ impl Failure {
 impl<'a> Api<'a> {
     /// The clock and the random numbers.
     pub(crate) fn entropy(&self) -> &'a Entropy {
-        &self.host.registry().entropy
+        &self.host.registry().reader.entropy
     }
 
     /// The time of day.
@@ -164,7 +164,7 @@ impl<'a> Api<'a> {
 
     /// An object as it is stored.
     pub(crate) fn stored(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
-        self.host.registry().store.get(resource, key)
+        self.host.registry().reader.store.get(resource, key)
     }
 
     /// An object.
@@ -176,7 +176,7 @@ impl<'a> Api<'a> {
     /// The objects as they are stored, in the order of a list; `namespace` is empty for all namespaces.
     pub(crate) fn list_stored(&self, resource: &str, namespace: &str) -> Vec<Arc<Stored>> {
         let range = Range::of((!namespace.is_empty()).then_some(namespace));
-        let snapshot = self.host.registry().store.snapshot(resource);
+        let snapshot = self.host.registry().reader.store.snapshot(resource);
         snapshot.range(&range).cloned().collect()
     }
 

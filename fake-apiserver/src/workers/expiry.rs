@@ -19,7 +19,7 @@ pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
         group.downgrade(),
         Arc::new(AtomicBool::new(false)),
     );
-    host.registry().event_leases.kept_by(move || {
+    host.registry().writer.event_leases.kept_by(move || {
         // Where there is no runtime, there is no time that passes.
         if Handle::try_current().is_ok() && !is_kept.swap(true, Ordering::SeqCst) {
             group.spawn(keep(Weak::clone(&weak), Kept(Arc::clone(&is_kept))));
@@ -37,7 +37,10 @@ impl Drop for Kept {
 }
 
 async fn keep(host: Weak<dyn Host>, _kept: Kept) {
-    let Some(changed) = host.upgrade().map(|it| Arc::clone(&it.registry().event_leases.changed)) else {
+    let Some(changed) = host
+        .upgrade()
+        .map(|it| Arc::clone(&it.registry().writer.event_leases.changed))
+    else {
         return;
     };
     loop {

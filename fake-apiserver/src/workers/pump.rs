@@ -30,9 +30,9 @@ impl Pump {
     pub(super) fn new(host: &Arc<dyn Host>, lanes: Vec<Box<dyn Lane>>) -> Self {
         let registry = host.registry();
         Self {
-            store: Arc::clone(&registry.store),
-            committed: Arc::clone(&registry.committed),
-            definitions_changed: Arc::clone(&registry.definitions_changed),
+            store: Arc::clone(&registry.reader.store),
+            committed: Arc::clone(&registry.reader.committed),
+            definitions_changed: Arc::clone(&registry.definitions.changed),
             host: Arc::downgrade(host),
             lanes,
             rows: Rows::default(),

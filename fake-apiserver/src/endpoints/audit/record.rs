@@ -44,7 +44,7 @@ pub(crate) fn begin(server: &Endpoints, call: &mut Call, path: &str, request: &A
     if let Some(audit) = &server.audit
         && let Some(mut record) = Record::new(server, audit, call, path, request, Some(&call.user))
     {
-        record.emit(Stage::RequestReceived, server.registry.entropy.now());
+        record.emit(Stage::RequestReceived, server.registry.reader.entropy.now());
         call.record = Some(Box::new(record));
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn unauthenticated(server: &Endpoints, call: &Call, path: &str, reque
         code: refused.code,
         ..ResponseStatus::default()
     });
-    record.emit(Stage::ResponseStarted, server.registry.entropy.now());
+    record.emit(Stage::ResponseStarted, server.registry.reader.entropy.now());
 }
 
 /// Adds the body of a request to its record, if it has one that can be read.
@@ -108,7 +108,7 @@ impl Record {
     ) -> Option<Self> {
         let extent = audit.policy.extent(user, request)?;
         let found = ResourcePath::parse(path);
-        let entropy = &server.registry.entropy;
+        let entropy = &server.registry.reader.entropy;
         let waited = entropy.elapsed().saturating_sub(call.started);
         let received = entropy.now().saturating_sub(waited).unwrap_or(Timestamp::MIN);
         let uri = &call.parts.uri;

@@ -39,7 +39,7 @@ pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) ->
 /// The page: families in the order of their names, samples in that of their labels, so that equal states are equal
 /// texts.
 fn page(metrics: &Metrics, registry: &Registry) -> String {
-    let now = registry.entropy.elapsed();
+    let now = registry.reader.entropy.elapsed();
     let mut page = Exposition::default();
     inflight(&mut page, metrics.inflight.highest(now));
     {
@@ -190,8 +190,8 @@ fn events(page: &mut Exposition, counters: &Counters) {
 
 /// The number of objects of each stored resource, by group and plural.
 fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
-    let scheme = registry.scheme();
-    let counts = registry.store.counts();
+    let scheme = registry.reader.scheme();
+    let counts = registry.reader.store.counts();
     let mut seen = BTreeSet::new();
     let stored = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
     stored
@@ -213,7 +213,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
         "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
          build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
     );
-    let version = discovery::version(registry.scheme().version);
+    let version = discovery::version(registry.reader.scheme().version);
     let fact = |name: &str| version[name].as_str().unwrap_or_default().to_owned();
     let facts = [
         ("build_date", fact("buildDate")),
@@ -236,7 +236,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
         Kind::Gauge,
         "[ALPHA] Start time of the process since unix epoch in seconds.",
     );
-    let started = registry.entropy.now().as_duration().as_secs_f64() - now.as_secs_f64();
+    let started = registry.reader.entropy.now().as_duration().as_secs_f64() - now.as_secs_f64();
     page.sample(START_TIME, &[], started);
 }
 

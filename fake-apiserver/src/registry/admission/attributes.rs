@@ -8,8 +8,8 @@ use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::api::user::UserInfo;
+use crate::registry::request::{Warnings, WriteRequest};
 use crate::registry::scheme::Row;
-use crate::registry::write::{Warnings, WriteRequest};
 
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! The order of admission (rule P1): what changes a request, and what validates it.
 
+use super::Admission;
 use super::attributes::Attributes;
 use super::config::{Configured, GROUP};
 use super::hooks::Hook;
@@ -9,21 +10,15 @@ use super::{plugins, result, status};
 use crate::api::admission::Operation;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
+use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
-use crate::registry::write::WriteRequest;
 
-impl Registry {
-    /// Returns the current configuration.
-    fn configured(&self) -> std::sync::Arc<Configured> {
-        self.admission.configured(|| self.read_configuration())
-    }
-
+impl Admission {
     /// The mutating phase: the server's plugins, closures, policies, webhooks, and the chain once more where a webhook
     /// asks to see the changes of others.
     pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
-        let setup = self.admission.setup();
+        let setup = &self.setup;
         let configured = self.configured();
         if is_exempt(attributes.row) || (setup.hooks.mutating.is_empty() && !configured.has_mutation()) {
             return Ok(());
@@ -50,12 +45,12 @@ impl Registry {
 
     /// Returns `true` if others than the server's own plugins may change objects of this kind.
     pub(crate) fn may_be_changed(&self, row: &Row) -> bool {
-        let has_hooks = !self.admission.setup().hooks.mutating.is_empty();
+        let has_hooks = !self.setup.hooks.mutating.is_empty();
         !is_exempt(row) && (has_hooks || self.configured().has_mutation())
     }
 
     async fn mutate_by_hook(&self, hook: &Hook, attributes: &mut Attributes<'_>) -> Result<(), Status> {
-        let answer = hook.call(attributes.review(self.entropy.uid())).await;
+        let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
         attributes.warnings.extend(answer.warnings);
         if let Some(denial) = answer.denied {
             return Err(status::denied(&hook.name, denial));
@@ -76,11 +71,11 @@ impl Registry {
     /// accepted requests.
     pub(crate) async fn check_admitted(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         plugins::validate(self, attributes)?;
-        let setup = self.admission.setup();
+        let setup = &self.setup;
         let configured = self.configured();
         if !is_exempt(attributes.row) {
             for hook in &setup.hooks.validating {
-                let answer = hook.call(attributes.review(self.entropy.uid())).await;
+                let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
                 attributes.warnings.extend(answer.warnings);
                 if let Some(denial) = answer.denied {
                     return Err(status::denied(&hook.name, denial));
@@ -91,13 +86,13 @@ impl Registry {
                 self.validate_by_webhooks(&configured.validating, attributes).await?;
             }
         }
-        plugins::charge_quota(self, attributes).await
+        plugins::charge_quota(self, attributes)
     }
 
     /// Returns `true` if anything may examine this write after validation: where nothing does, nothing is copied for
     /// it.
     fn validates(&self, row: &Row) -> bool {
-        let setup = self.admission.setup();
+        let setup = &self.setup;
         plugins::may_validate(self, row)
             || (!is_exempt(row) && (!setup.hooks.validating.is_empty() || self.configured().has_validation()))
     }
@@ -168,7 +163,7 @@ impl Registry {
 
     /// Returns `true` if anything may refuse the deletion of objects of this kind.
     pub(crate) fn may_refuse_deletion(&self, row: &Row) -> bool {
-        let setup = self.admission.setup();
+        let setup = &self.setup;
         let configured = self.configured();
         !is_exempt(row)
             && (configured.has_mutation()
@@ -178,7 +173,7 @@ impl Registry {
 
     /// An object of one version of a resource in another.
     pub(super) async fn convert(&self, from: &Row, to: &Row, object: Object) -> Result<Object, Status> {
-        self.convert_to_review(from, &object, &to.api_version).await?;
+        self.reader.convert_to_review(from, &object, &to.api_version).await?;
         match from.in_version(&object, &to.api_version) {
             Some((_, converted)) => Ok(converted.into_owned()),
             None => Err(Status::internal(format!(

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Admission;
 use super::matching::Match;
 #[cfg(feature = "cel")]
 use crate::api::object::Object;
-use crate::registry::Registry;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::types::review_version::ReviewVersion;
@@ -60,11 +60,11 @@ impl Webhook {
     }
 }
 
-impl Registry {
+impl Admission {
     /// Reads all configuration objects. Configurations go by name, their webhooks in their own order.
     pub(super) fn read_configuration(&self) -> Configured {
         let webhooks = |resource: &str| -> Vec<Webhook> {
-            let configurations = self.stored_objects(GROUP, resource);
+            let configurations = self.reader.stored_objects(GROUP, resource);
             let all = configurations.iter().flat_map(|it| Cursor::root(it).maps("webhooks"));
             all.map(|webhook| Webhook::parse(&Cursor::root(webhook))).collect()
         };
@@ -73,13 +73,13 @@ impl Registry {
             validating: webhooks("validatingwebhookconfigurations"),
             #[cfg(feature = "cel")]
             policies: super::policy::read(
-                &self.stored_objects(GROUP, "validatingadmissionpolicies"),
-                &self.stored_objects(GROUP, "validatingadmissionpolicybindings"),
+                &self.reader.stored_objects(GROUP, "validatingadmissionpolicies"),
+                &self.reader.stored_objects(GROUP, "validatingadmissionpolicybindings"),
             ),
             #[cfg(feature = "cel")]
             mutating_policies: super::mutating_policy::read(
-                &self.stored_objects(GROUP, "mutatingadmissionpolicies"),
-                &self.stored_objects(GROUP, "mutatingadmissionpolicybindings"),
+                &self.reader.stored_objects(GROUP, "mutatingadmissionpolicies"),
+                &self.reader.stored_objects(GROUP, "mutatingadmissionpolicybindings"),
             ),
         }
     }

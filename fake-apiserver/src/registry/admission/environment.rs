@@ -5,13 +5,14 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
+use super::Admission;
 use super::attributes::Attributes;
 use super::authorizer::{self, FUNCTIONS};
 use super::matching::Matched;
 use crate::api::admission::AdmissionRequest;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::cel::program::{Bindings, Outcome, Program};
+use crate::registry::reader::Reader;
 use crate::storage::Key;
 
 /// Most that the match conditions of one webhook or policy may cost together, in units of CEL's cost.
@@ -41,7 +42,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn new(registry: &Registry, review: &AdmissionRequest) -> Self {
+    pub(super) fn new(admission: &Admission, review: &AdmissionRequest) -> Self {
         let mut request = review.to_value();
         if let Some(map) = request.as_object_mut() {
             for field in ["object", "oldObject", "uid"] {
@@ -52,10 +53,10 @@ impl Environment {
             request,
             object: review.object.clone(),
             old_object: review.old_object.clone(),
-            namespace: namespace_of(registry, &review.namespace),
+            namespace: namespace_of(&admission.reader, &review.namespace),
             params: Value::Null,
             variables: Vec::new(),
-            authorizer: authorizer::variable(registry.authorizer(&review.user), review),
+            authorizer: authorizer::variable(admission.authorization.authorizer(&review.user), review),
             failed: Vec::new(),
             budget: Cell::new(Some(BUDGET)),
         }
@@ -130,16 +131,16 @@ impl Environment {
 }
 
 /// Builds the `namespaceObject` of expressions.
-fn namespace_of(registry: &Registry, name: &str) -> Value {
+fn namespace_of(reader: &Reader, name: &str) -> Value {
     if name.is_empty() {
         return Value::Null;
     }
-    let scheme = registry.scheme();
+    let scheme = reader.scheme();
     let row = scheme.lookup("", "v1", "namespaces");
-    let stored = registry.store.get("namespaces", &Key::new("", name));
+    let stored = reader.store.get("namespaces", &Key::new("", name));
     match row.zip(stored) {
         Some((row, stored)) => {
-            let mut object = registry.decode(&row, &stored);
+            let mut object = reader.decode(&row, &stored);
             object.metadata_mut().remove("managedFields");
             Value::Object(object.0)
         }
@@ -147,7 +148,7 @@ fn namespace_of(registry: &Registry, name: &str) -> Value {
     }
 }
 
-impl Registry {
+impl Admission {
     /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). A condition that cannot be
     /// evaluated refuses the request, or under failurePolicy Ignore skips the webhook, unless another one is false.
     pub(super) fn meets_conditions(

@@ -7,7 +7,7 @@ use crate::api::admission::{GroupVersionKind, Operation};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::selector::LabelSelector;
-use crate::registry::Registry;
+use crate::registry::reader::Reader;
 use crate::registry::scheme::Row;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
@@ -139,7 +139,7 @@ impl Match {
     }
 
     /// Returns the version in which a request matches, if it does. Conditions are not evaluated yet.
-    pub(super) fn find(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
+    pub(super) fn find(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
         if self
             .excluded
             .iter()
@@ -147,11 +147,11 @@ impl Match {
         {
             return None;
         }
-        let matched = self.find_rule(registry, attributes)?;
-        (self.selects_namespace(registry, attributes) && self.selects_object(attributes)).then_some(matched)
+        let matched = self.find_rule(reader, attributes)?;
+        (self.selects_namespace(reader, attributes) && self.selects_object(attributes)).then_some(matched)
     }
 
-    fn find_rule(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
+    fn find_rule(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
         if !self.needs_rule {
             return Some(Matched::AsRequested);
         }
@@ -161,7 +161,7 @@ impl Match {
         if self.is_exact {
             return None;
         }
-        let scheme = registry.scheme();
+        let scheme = reader.scheme();
         let same = |row: &&Arc<Row>| {
             let info = &attributes.row.info;
             row.storage == attributes.row.storage && (row.info.group != info.group || row.info.version != info.version)
@@ -171,7 +171,7 @@ impl Match {
             .map(|row| Matched::As(Arc::clone(row)))
     }
 
-    fn selects_namespace(&self, registry: &Registry, attributes: &Attributes<'_>) -> bool {
+    fn selects_namespace(&self, reader: &Reader, attributes: &Attributes<'_>) -> bool {
         let Some(selector) = &self.namespaces else {
             return true;
         };
@@ -183,7 +183,7 @@ impl Match {
         if let (true, true, "", Some(object)) = (is_namespace, is_written, attributes.subresource, &attributes.object) {
             return selects(selector, object);
         }
-        let stored = registry.store.get("namespaces", &Key::new("", &attributes.namespace));
+        let stored = reader.store.get("namespaces", &Key::new("", &attributes.namespace));
         stored.is_some_and(|stored| selector.matches(|key| stored.label(key)))
     }
 

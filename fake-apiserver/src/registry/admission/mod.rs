@@ -1,10 +1,10 @@
 //! Admission: what may change a write before it is checked, and refuse it after. The chain is the API server's: its own
 //! plugins, closures of the test, policies and webhooks, first those that change, then those that validate (rule P1).
-//! It knows the vocabulary and the registry; webhooks are reached through [`transport::Transport`].
+//! It knows the vocabulary and the registry; webhooks are reached through [`Transport`].
 //!
 //! In the order in which to read them: `attributes` is what a request is for admission, `chain` the order, `plugins`
 //! the server's own, `hooks` closures, `config` what configuration objects say, `matching` which requests they mean,
-//! `webhook` one call, `policy` ValidatingAdmissionPolicies.
+//! `review` what a webhook is asked and answers, `policy` ValidatingAdmissionPolicies.
 
 pub(crate) mod attributes;
 mod chain;
@@ -12,8 +12,7 @@ pub(crate) mod plugins;
 pub(crate) mod hooks;
 mod config;
 mod matching;
-pub(crate) mod transport;
-mod webhook;
+mod review;
 mod webhooks;
 mod status;
 mod result;
@@ -35,8 +34,11 @@ use config::Configured;
 use hooks::Hooks;
 use plugins::PluginSet;
 use plugins::quota_controller::QuotaController;
-use transport::{Transport, Unreachable};
-pub(crate) use webhook::call as call_webhook;
+
+use super::authorization::Authorization;
+use super::reader::Reader;
+use super::webhook::transport::{Transport, Unreachable};
+use super::writer::Writer;
 
 /// Admission options of a server, beside the objects in its storage.
 #[derive(Clone, Debug)]
@@ -59,11 +61,15 @@ impl Default for AdmissionSetup {
     }
 }
 
-/// The state of admission of one server.
-#[derive(Debug, Default)]
+/// Admission of one server.
+#[derive(Debug)]
 pub(crate) struct Admission {
+    reader: Arc<Reader>,
+    writer: Arc<Writer>,
+    #[cfg_attr(not(feature = "cel"), expect(dead_code, reason = "only expressions ask"))]
+    authorization: Arc<Authorization>,
     /// Options from the builder.
-    setup: Arc<AdmissionSetup>,
+    setup: AdmissionSetup,
     /// Raised when a configuration object is written.
     generation: AtomicU64,
     /// Configuration objects, read at a generation.
@@ -74,16 +80,20 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Admission as the builder wants it.
-    pub(crate) fn new(setup: AdmissionSetup) -> Self {
+    pub(super) fn new(
+        (reader, writer): (Arc<Reader>, Arc<Writer>),
+        authorization: Arc<Authorization>,
+        setup: AdmissionSetup,
+    ) -> Self {
         Self {
-            setup: Arc::new(setup),
-            ..Self::default()
+            reader,
+            writer,
+            authorization,
+            setup,
+            generation: AtomicU64::new(0),
+            configured: Mutex::default(),
+            quota_controller: QuotaController::default(),
         }
-    }
-
-    /// Returns the options from the builder.
-    pub(crate) fn setup(&self) -> Arc<AdmissionSetup> {
-        Arc::clone(&self.setup)
     }
 
     /// Says that configuration objects may have changed.
@@ -91,14 +101,14 @@ impl Admission {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the current configuration; `read` reads it, which happens once a change.
-    fn configured(&self, read: impl FnOnce() -> Configured) -> Arc<Configured> {
+    /// Returns the current configuration, which is read once a change.
+    fn configured(&self) -> Arc<Configured> {
         let generation = self.generation.load(Ordering::Acquire);
         let mut kept = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, configured)) = kept.as_ref().filter(|(at, _)| *at == generation) {
             return Arc::clone(configured);
         }
-        let configured = Arc::new(read());
+        let configured = Arc::new(self.read_configuration());
         *kept = Some((generation, Arc::clone(&configured)));
         configured
     }

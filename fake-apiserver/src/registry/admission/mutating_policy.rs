@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Admission;
 use super::attributes::{Attributes, kind_of};
 use super::config::{Configured, bindings_of};
 use super::environment::holds;
@@ -11,7 +12,6 @@ use super::policy::{binding_match, variables};
 use super::webhooks::Reinvocation;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::cel::program::Program;
 use crate::registry::managed_fields::merge_applied;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
@@ -77,7 +77,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
     policies.iter().filter_map(read).collect()
 }
 
-impl Registry {
+impl Admission {
     /// Lets all policies change the object, in the order of their names; a second time those that ask for it.
     pub(super) async fn mutate_by_policies(
         &self,
@@ -94,12 +94,15 @@ impl Registry {
             .iter()
             .filter(|it| !is_second || it.is_reinvoked)
         {
-            let Some(matched) = policy.matches.find(self, attributes) else {
+            let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
             let before = attributes.object.clone();
             for (name, matches, binding) in &policy.bindings {
-                if matches.as_ref().is_some_and(|it| it.find(self, attributes).is_none()) {
+                if matches
+                    .as_ref()
+                    .is_some_and(|it| it.find(&self.reader, attributes).is_none())
+                {
                     continue;
                 }
                 match self.mutate_by_policy(policy, binding, attributes, &matched).await {
@@ -126,7 +129,7 @@ impl Registry {
         attributes: &mut Attributes<'_>,
         matched: &Matched,
     ) -> Result<(), String> {
-        let params = params::find(self, policy.params.as_ref(), binding, attributes)
+        let params = params::find(&self.reader, policy.params.as_ref(), binding, attributes)
             .map_err(|why| format!("failed to configure binding: {why}"))?;
         for param in params {
             let said = |status: Status| status.message;

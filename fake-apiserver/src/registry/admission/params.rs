@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
 use crate::api::selector::LabelSelector;
-use crate::registry::Registry;
+use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::{Key, Range};
@@ -20,7 +20,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
 
 /// The parameters a request is judged by. The error is why there are none where there should be.
 pub(super) fn find(
-    registry: &Registry,
+    reader: &Reader,
     kind: Option<&ParamKind>,
     binding: &Map<String, Value>,
     attributes: &Attributes<'_>,
@@ -33,7 +33,7 @@ pub(super) fn find(
         return Ok(vec![Value::Null]);
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let scheme = registry.scheme();
+    let scheme = reader.scheme();
     let row = scheme
         .lookup_kind(api_version, kind)
         .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"))?;
@@ -57,14 +57,14 @@ pub(super) fn find(
                 .get("selector")
                 .and_then(|it| LabelSelector::from_object(it).ok().flatten());
             let range = Range::of((!namespace.is_empty()).then_some(namespace));
-            let snapshot = registry.store.snapshot(&row.storage);
+            let snapshot = reader.store.snapshot(&row.storage);
             let selects = |stored: &&std::sync::Arc<crate::storage::Stored>| {
                 selector.as_ref().is_some_and(|it| it.matches(|key| stored.label(key)))
             };
             snapshot.range(&range).filter(selects).map(|it| shown(it)).collect()
         }
         name => {
-            let stored = registry.store.get(&row.storage, &Key::new(namespace, name));
+            let stored = reader.store.get(&row.storage, &Key::new(namespace, name));
             stored.iter().map(|it| shown(it)).collect()
         }
     };

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::Admission;
 use super::attributes::Attributes;
 use super::config::{Configured, bindings_of};
 use super::environment::{Environment, OUT_OF_BUDGET, holds};
@@ -10,7 +11,6 @@ use super::matching::{Match, conditions};
 use super::params::{self, ParamKind};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::cel::program::Program;
 use crate::registry::types::cursor::Cursor;
 
@@ -109,7 +109,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
     policies.iter().filter_map(read).collect()
 }
 
-impl Registry {
+impl Admission {
     /// Asks all policies; the first refusal in their order counts, and all warnings.
     pub(super) async fn validate_by_policies(
         &self,
@@ -118,7 +118,7 @@ impl Registry {
     ) -> Result<(), Status> {
         let mut refused = None;
         for policy in &configured.policies {
-            let Some(matched) = policy.matches.find(self, attributes) else {
+            let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
             let mut environment = self.environment(attributes, &matched).await?;
@@ -126,7 +126,7 @@ impl Registry {
                 let is_bound = binding
                     .matches
                     .as_ref()
-                    .is_none_or(|it| it.find(self, attributes).is_some());
+                    .is_none_or(|it| it.find(&self.reader, attributes).is_some());
                 if !is_bound {
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Registry {
         attributes: &Attributes<'_>,
         environment: &mut Environment,
     ) -> Vec<Failed> {
-        let params = match params::find(self, policy.params.as_ref(), &binding.spec, attributes) {
+        let params = match params::find(&self.reader, policy.params.as_ref(), &binding.spec, attributes) {
             Ok(params) => params,
             Err(_) if policy.ignores_failure => return Vec::new(),
             Err(why) => {

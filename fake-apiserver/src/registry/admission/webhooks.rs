@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::Admission;
 use super::attributes::{Attributes, kind_of, resource_of};
 use super::config::Webhook;
 use super::matching::Matched;
-use super::{result, status, webhook};
+use super::{result, review, status};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
 
 /// State of a request's mutation so far (rule P1).
@@ -37,7 +37,7 @@ impl Reinvocation {
     }
 }
 
-impl Registry {
+impl Admission {
     /// Asks the webhooks that may change the request, in order.
     pub(super) async fn mutate_by_webhooks(
         &self,
@@ -81,8 +81,8 @@ impl Registry {
         matched: &Matched,
     ) -> Result<bool, Failure> {
         let request = self.review_of(attributes, matched).await.map_err(Failure::Refused)?;
-        let transport = &self.admission.setup().transport;
-        let answer = webhook::ask(&**transport, webhook, &request, true)
+        let transport = &self.setup.transport;
+        let answer = review::ask(&**transport, webhook, &request, true)
             .await
             .map_err(Failure::Call)?;
         attributes.warnings.extend(answer.warnings);
@@ -146,10 +146,10 @@ impl Registry {
                 meant.push((webhook, self.review_of(attributes, &matched).await?));
             }
         }
-        let transport = &self.admission.setup().transport;
+        let transport = &self.setup.transport;
         let calls = meant
             .iter()
-            .map(|(webhook, request)| webhook::ask(&**transport, webhook, request, false));
+            .map(|(webhook, request)| review::ask(&**transport, webhook, request, false));
         let mut refused = None;
         for ((webhook, _), answer) in meant.iter().zip(join_all(calls).await) {
             let failure = match answer {
@@ -167,7 +167,7 @@ impl Registry {
 
     /// Decides if a webhook is to be called.
     fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
-        let Some(matched) = webhook.matches.find(self, attributes) else {
+        let Some(matched) = webhook.matches.find(&self.reader, attributes) else {
             return Ok(None);
         };
         if !self.meets_conditions(&webhook.matches.conditions, webhook.ignores_failure, attributes)? {
@@ -186,7 +186,7 @@ impl Registry {
         attributes: &Attributes<'_>,
         matched: &Matched,
     ) -> Result<AdmissionRequest, Status> {
-        let mut request = attributes.review(self.entropy.uid());
+        let mut request = attributes.review(self.reader.entropy.uid());
         if let Matched::As(row) = matched {
             request.resource = resource_of(&row.info);
             request.kind = matched.kind(attributes);

@@ -5,11 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{CLUSTER_ROLES, GROUP, Rbac};
+use super::{Authorization, CLUSTER_ROLES, GROUP, Rbac};
 use crate::api::object::Object;
 use crate::api::rbac::PolicyRule;
 use crate::api::selector::LabelSelector;
-use crate::registry::Registry;
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
@@ -19,12 +18,12 @@ use crate::storage::{Range, Stored};
 /// The field manager of the real controller.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-impl Registry {
+impl Authorization {
     /// Brings aggregated ClusterRoles up to date after a write, one write each; `cause` is what was written.
     pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is gathered from another comes after it: as many rounds as there are roles are enough.
-        let count = self.store.snapshot(CLUSTER_ROLES).count(&Range::of(None));
+        let count = self.reader.store.snapshot(CLUSTER_ROLES).count(&Range::of(None));
         for _ in 0..=count {
             if !self.aggregate_round(rbac, row) {
                 return;
@@ -36,7 +35,7 @@ impl Registry {
     /// One round; whether something changed.
     fn aggregate_round(&self, rbac: &Rbac, row: &Row) -> bool {
         let everything = Range::of(None);
-        let snapshot = self.store.snapshot(CLUSTER_ROLES);
+        let snapshot = self.reader.store.snapshot(CLUSTER_ROLES);
         let stored: Vec<&Arc<Stored>> = snapshot.range(&everything).collect();
         let roles: Vec<Object> = stored.iter().map(|stored| codec::decode(row, stored)).collect();
         let mut has_changed = false;
@@ -48,7 +47,7 @@ impl Registry {
                 continue;
             };
             // Whoever interferes comes by here himself.
-            if self.replace_own(row, stored, body) {
+            if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;
             }
@@ -74,7 +73,7 @@ impl Registry {
             name: MANAGER,
             api_version: &row.api_version,
             subresource: "",
-            time: &self.entropy.now_seconds(),
+            time: &self.reader.entropy.now_seconds(),
             reset: &[],
         };
         let types = Types {

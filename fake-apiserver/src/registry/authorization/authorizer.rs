@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Decision, Policy, decision};
+use super::{Authorization, Decision, Policy, decision};
 use crate::api::rbac::Attributes;
 use crate::api::user::UserInfo;
-use crate::registry::Registry;
 
 /// A user, with the Roles and bindings at the time of the request.
 #[derive(Clone, Debug)]
@@ -43,12 +42,12 @@ impl PartialEq for Authorizer {
 
 impl Eq for Authorizer {}
 
-impl Registry {
+impl Authorization {
     /// Returns the authorizer of a user as of now.
     pub(crate) fn authorizer(&self, user: &UserInfo) -> Authorizer {
         Authorizer {
             user: Arc::new(user.clone()),
-            policy: self.access.rbac.as_ref().map(|rbac| self.policy(rbac)),
+            policy: self.rbac.as_ref().map(|rbac| self.policy(rbac)),
         }
     }
 }

@@ -3,19 +3,18 @@
 
 use serde_json::Value;
 
-use super::{GROUP, Rbac};
+use super::{Authorization, GROUP, Rbac};
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule, quoted};
 use crate::api::status::Status;
 use crate::api::user::MASTERS;
-use crate::registry::Registry;
+use crate::registry::request::WriteRequest;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::write::WriteRequest;
 
 /// Fields of metadata that the garbage collector changes, or no user in particular.
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
-impl Registry {
+impl Authorization {
     /// Fails if the write of a Role or binding would grant what the user does not hold. `old` is the stored object.
     pub(in crate::registry) fn check_escalation(
         &self,
@@ -23,7 +22,7 @@ impl Registry {
         object: &Object,
         old: Option<&Object>,
     ) -> Result<(), Status> {
-        let Some(rbac) = self.access.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
+        let Some(rbac) = self.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
             return Ok(());
         };
         if request.user.is_in(MASTERS) || old.is_some_and(|old| is_same_grant(object, old)) {

@@ -11,8 +11,9 @@ mod authorizer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::Registry;
+use super::reader::Reader;
 use super::scheme::Row;
+use super::writer::Writer;
 use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::status::Status;
 use crate::api::user::{MASTERS, UserInfo};
@@ -74,15 +75,28 @@ fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) 
     Decision { is_allowed, reason }
 }
 
-impl Registry {
+/// Decisions by the stored Roles and bindings, where RBAC is on.
+#[derive(Debug)]
+pub(crate) struct Authorization {
+    reader: Arc<Reader>,
+    writer: Arc<Writer>,
+    /// `None`: every user may do everything.
+    rbac: Option<Rbac>,
+}
+
+impl Authorization {
+    pub(super) fn new((reader, writer): (Arc<Reader>, Arc<Writer>), rbac: Option<Rbac>) -> Self {
+        Self { reader, writer, rbac }
+    }
+
     /// Returns `true` if RBAC is on.
     pub(crate) fn has_rbac(&self) -> bool {
-        self.access.rbac.is_some()
+        self.rbac.is_some()
     }
 
     /// Returns `true` if the user may do this.
     pub(crate) fn is_allowed(&self, user: &UserInfo, request: &Attributes<'_>) -> bool {
-        match &self.access.rbac {
+        match &self.rbac {
             None => true,
             Some(rbac) => user.is_in(MASTERS) || self.policy(rbac).find(user, request).is_some(),
         }
@@ -99,13 +113,13 @@ impl Registry {
 
     /// Decides if the user may do this, with the reason.
     pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
-        let policy = self.access.rbac.as_ref().map(|rbac| self.policy(rbac));
+        let policy = self.rbac.as_ref().map(|rbac| self.policy(rbac));
         decision(policy.as_deref(), user, request)
     }
 
     /// Every rule a user has in a namespace and in the cluster, and what is wrong with the bindings.
     pub(crate) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
-        match &self.access.rbac {
+        match &self.rbac {
             None => (PolicyRule::everything().into(), Vec::new()),
             Some(rbac) => self.policy(rbac).rules_of(user, namespace),
         }
@@ -113,12 +127,7 @@ impl Registry {
 
     /// After a write to a Role or a binding.
     pub(super) fn roles_written(&self, row: &Row, key: &Key) {
-        let Some(rbac) = self
-            .access
-            .rbac
-            .as_ref()
-            .filter(|_| row.storage.starts_with(STORAGE_PREFIX))
-        else {
+        let Some(rbac) = self.rbac.as_ref().filter(|_| row.storage.starts_with(STORAGE_PREFIX)) else {
             return;
         };
         rbac.writes.fetch_add(1, Ordering::SeqCst);
@@ -129,15 +138,15 @@ impl Registry {
 
     /// Gathers the aggregated ClusterRoles of a state that was stored without RBAC.
     pub(crate) fn aggregate_roles(&self) {
-        let row = self.scheme().lookup(GROUP, "v1", "clusterroles");
-        if let (Some(rbac), Some(row)) = (&self.access.rbac, row) {
+        let row = self.reader.scheme().lookup(GROUP, "v1", "clusterroles");
+        if let (Some(rbac), Some(row)) = (&self.rbac, row) {
             self.aggregate_cluster_roles(rbac, &row, "the start");
         }
     }
 
     /// After all state was replaced.
     pub(super) fn roles_replaced(&self) {
-        if let Some(rbac) = &self.access.rbac {
+        if let Some(rbac) = &self.rbac {
             rbac.writes.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -150,7 +159,7 @@ impl Registry {
             return Arc::clone(policy);
         }
         drop(known);
-        let policy = Arc::new(Policy::read(|resource| self.stored_objects(GROUP, resource)));
+        let policy = Arc::new(Policy::read(|resource| self.reader.stored_objects(GROUP, resource)));
         *rbac.policy.write().unwrap_or_else(PoisonError::into_inner) = Some((writes, Arc::clone(&policy)));
         policy
     }

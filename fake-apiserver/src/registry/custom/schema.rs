@@ -138,7 +138,7 @@ impl Structural {
     }
 
     /// The schema of a value inside a custom resource.
-    #[cfg(any(test, feature = "cel"))]
+    #[cfg(feature = "cel")]
     pub(super) fn parse(schema: &Value) -> Self {
         Parser::default().node(schema)
     }

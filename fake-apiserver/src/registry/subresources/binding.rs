@@ -10,12 +10,13 @@ use crate::api::request_info::RequestInfo;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::registry::Registry;
+use crate::registry::answer::Written;
 use crate::registry::kinds::metadata;
+use crate::registry::request::{Warnings, WriteRequest};
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::update::Change;
-use crate::registry::write::{Warnings, WriteRequest, Written};
 
 impl Registry {
     /// POST of `pods/{name}/binding` (`BindingREST.Create`).
@@ -26,7 +27,7 @@ impl Registry {
         binding.insert("apiVersion".into(), "v1".into());
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         let write = request.write(&options);
-        let binding = self.mutate_posted(&write, binding).await?;
+        let binding = self.admission.mutate_posted(&write, binding).await?;
         if binding.name() != request.info.name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
@@ -45,8 +46,8 @@ impl Registry {
         for field in ["uid", "resourceVersion"] {
             binding.metadata_mut().remove(field);
         }
-        let binding = self.mutate_posted(request, binding).await?;
-        let scheme = self.scheme();
+        let binding = self.admission.mutate_posted(request, binding).await?;
+        let scheme = self.reader.scheme();
         let pods = scheme
             .lookup("", "v1", "pods")
             .ok_or_else(|| Status::internal("pods are always served"))?;
@@ -71,8 +72,8 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::new(500, "", errors.aggregate()));
         }
-        let binding = self.check_posted(write, binding).await?;
-        let now = self.entropy.now_seconds();
+        let binding = self.admission.check_posted(write, binding).await?;
+        let now = self.reader.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
         // The client has not sent the Pod, and gets no warnings about it.
         let warnings = Warnings::default();

@@ -10,7 +10,7 @@ use crate::api::options::{Query, WriteOptions};
 use crate::api::status::Status;
 use crate::api::streams::{Connection, Streams};
 use crate::registry::Registry;
-use crate::registry::write::{Answer, Written};
+use crate::registry::answer::{Answer, Written};
 
 impl Registry {
     pub(super) async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
@@ -27,16 +27,16 @@ impl Registry {
         };
         let write_options = WriteOptions::default();
         let write = request.write(&write_options);
-        self.admit_connection(&write, subresource, options).await
+        self.admission.admit_connection(&write, subresource, options).await
     }
 
     /// Opens the other end, if the Pod's script has it.
     async fn open(&self, request: &SubresourceRequest<'_>) -> Result<Connection, Status> {
-        let stored = self.get(request.row, request.info, "").await?;
+        let stored = self.reader.get(request.row, request.info, "").await?;
         if request.row.info.resource != "pods" {
             return Err(request.unsupported());
         }
-        let pod = self.decode(request.row, &stored);
+        let pod = self.reader.decode(request.row, &stored);
         let subresource = first(&request.info.subresource);
         let query = request.query;
         let mut container = "";

@@ -11,11 +11,12 @@ use crate::api::selector::LabelSelector;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::Registry;
+use crate::registry::answer::Written;
+use crate::registry::request::{Warnings, WriteRequest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::decode::Wanted;
 use crate::registry::update::Change;
-use crate::registry::write::{Warnings, WriteRequest, Written};
 
 const EVICTION: Wanted<'static> = Wanted {
     group: "policy",
@@ -41,14 +42,14 @@ impl Registry {
             ));
         }
         let write = request.write(&write_options);
-        let eviction = self.admit_posted(&write, eviction).await?;
-        let stored = self.get(request.row, request.info, "").await?;
+        let eviction = self.admission.admit_posted(&write, eviction).await?;
+        let stored = self.reader.get(request.row, request.info, "").await?;
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
         };
         options.dry_run |= write_options.dry_run;
-        let pod = self.decode(request.row, &stored);
+        let pod = self.reader.decode(request.row, &stored);
         if is_guarded(&pod) {
             self.spend_budget(&pod, options.dry_run).await?;
         }
@@ -60,7 +61,7 @@ impl Registry {
                 request.row,
                 request.info,
                 &Evicted {
-                    now: &self.entropy.now_seconds(),
+                    now: &self.reader.entropy.now_seconds(),
                 },
             )
             .await?;
@@ -74,7 +75,7 @@ impl Registry {
 
     /// Takes an eviction out of the budget that covers a pod, if there is one.
     async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
-        let budgets = self.stored_objects("policy", "poddisruptionbudgets").into_iter();
+        let budgets = self.reader.stored_objects("policy", "poddisruptionbudgets").into_iter();
         let covering: Vec<Object> = budgets
             .filter(|budget| budget.namespace() == pod.namespace() && selects(budget, pod))
             .collect();
@@ -92,10 +93,10 @@ impl Registry {
         }
         let spent = Spent {
             pod: pod.name(),
-            now: &self.entropy.now_seconds(),
+            now: &self.reader.entropy.now_seconds(),
         };
         spent.check(budget)?;
-        let scheme = self.scheme();
+        let scheme = self.reader.scheme();
         let Some(row) = scheme
             .lookup("policy", "v1", "poddisruptionbudgets")
             .filter(|_| !dry_run)

@@ -11,13 +11,13 @@ use crate::api::options::Query;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::registry::Registry;
-use crate::registry::write::{Answer, Written};
+use crate::registry::answer::{Answer, Written};
 
 impl Registry {
     pub(super) async fn log(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         check_options(request.query, &request.info.name)?;
-        let stored = self.get(request.row, request.info, "").await?;
-        let pod = self.decode(request.row, &stored);
+        let stored = self.reader.get(request.row, request.info, "").await?;
+        let pod = self.reader.decode(request.row, &stored);
         let container = chosen_container(&pod, request.query.get("container").unwrap_or_default())?;
         if text_at(&pod, &["spec", "nodeName"]).is_empty() {
             return Ok(Written::updated(Answer::Nothing));

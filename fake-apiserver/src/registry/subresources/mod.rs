@@ -12,10 +12,11 @@ mod token;
 use serde_json::Value;
 
 use super::Registry;
+use super::answer::{Answer, SuccessStatus, Written};
+use super::request::{Warnings, WriteRequest};
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::types::decode;
-use super::write::{Answer, SuccessStatus, Warnings, WriteRequest, Written};
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
@@ -115,7 +116,7 @@ impl Registry {
     /// GET of a subresource that shows the whole object.
     async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let version = request.query.get("resourceVersion").unwrap_or_default();
-        let stored = self.get(request.row, request.info, version).await?;
+        let stored = self.reader.get(request.row, request.info, version).await?;
         Ok(Written::updated(Answer::Stored(stored)))
     }
 

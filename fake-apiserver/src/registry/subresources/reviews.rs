@@ -9,11 +9,12 @@ use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
+use crate::registry::answer::{Answer, Written};
 use crate::registry::authentication::TokenVerdict;
 use crate::registry::kinds::metadata;
+use crate::registry::request::WriteRequest;
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::write::{Answer, WriteRequest, Written};
 use crate::registry::{Registry, managed_fields};
 
 impl Registry {
@@ -27,7 +28,7 @@ impl Registry {
         if row.info.group == "authorization.k8s.io" && resource != "selfsubjectrulesreviews" {
             check_review(&object, resource)?;
         }
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let name = request.manager_name();
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
@@ -82,7 +83,7 @@ impl Registry {
                 ..Attributes::default()
             },
         };
-        let decision = self.decide(user, &request);
+        let decision = self.authorization.decide(user, &request);
         let mut status = json!({"allowed": decision.is_allowed});
         if !decision.reason.is_empty() {
             status["reason"] = decision.reason.into();
@@ -100,7 +101,7 @@ impl Registry {
         if namespace.is_empty() {
             return Err(Status::bad_request("no namespace on request"));
         }
-        let (rules, errors) = self.rules_of(user, namespace);
+        let (rules, errors) = self.authorization.rules_of(user, namespace);
         let (paths, resources): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
         let values = |rules: Vec<&PolicyRule>| rules.into_iter().map(PolicyRule::to_value).collect::<Vec<_>>();
         let mut status = json!({
@@ -122,7 +123,7 @@ impl Registry {
         }
         let audiences = strings(review, &["spec", "audiences"]);
         let asked: Vec<&str> = audiences.iter().map(String::as_str).collect();
-        Ok(match self.judge_token(token, &asked) {
+        Ok(match self.access.judge_token(token, &asked) {
             TokenVerdict::User(user, audiences) => {
                 json!({"authenticated": true, "user": user_value(&user), "audiences": audiences})
             }

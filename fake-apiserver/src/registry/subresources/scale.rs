@@ -9,6 +9,7 @@ use crate::api::options::{PatchKind, WriteOptions};
 use crate::api::request_info::Verb;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
+use crate::registry::answer::{Answer, Written};
 use crate::registry::custom::definition::{CustomResource, ScalePaths};
 use crate::registry::custom::scale as custom;
 use crate::registry::kinds::metadata;
@@ -18,7 +19,6 @@ use crate::registry::types::decode::Wanted;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::{Shape, shape_of};
 use crate::registry::update::Change;
-use crate::registry::write::{Answer, Written};
 use crate::registry::{Registry, patch};
 
 const SCALE: Wanted<'static> = Wanted {
@@ -34,8 +34,8 @@ impl Registry {
         let source = Source::of(request);
         if request.info.verb == Verb::Get {
             let version = request.query.get("resourceVersion").unwrap_or_default();
-            let stored = self.get(row, request.info, version).await?;
-            let scale = source.shown(&self.decode(row, &stored))?;
+            let stored = self.reader.get(row, request.info, version).await?;
+            let scale = source.shown(&self.reader.decode(row, &stored))?;
             return Ok(Written::updated(Answer::Object(scale)));
         }
         let options = request.write_options()?;
@@ -47,11 +47,11 @@ impl Registry {
             source,
             shape,
             manager: write.manager_name(),
-            now: self.entropy.now_seconds(),
+            now: self.reader.entropy.now_seconds(),
         };
         let written = self.change(&write, None, &change).await?;
         let object = match &written.answer {
-            Answer::Stored(stored) => self.decode(row, stored),
+            Answer::Stored(stored) => self.reader.decode(row, stored),
             Answer::Object(object) => object.clone(),
             Answer::Status(_) | Answer::Text(_) | Answer::Connection(_) | Answer::Nothing => return Ok(written),
         };

@@ -10,12 +10,12 @@ use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;
 use crate::entropy;
 use crate::registry::Registry;
+use crate::registry::answer::{Answer, Written};
 use crate::registry::kinds::metadata;
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::types::decode::Wanted;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::{self, Shape};
-use crate::registry::write::{Answer, Written};
 
 const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
@@ -45,22 +45,26 @@ impl Registry {
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
         request.warnings.extend(std::mem::take(&mut decoded.warnings));
         check_name(&decoded.object, &request.info.name)?;
-        let stored = self.get(request.row, request.info, "").await?;
-        let account = self.decode(request.row, &stored);
+        let stored = self.reader.get(request.row, request.info, "").await?;
+        let account = self.reader.decode(request.row, &stored);
         let asked = &mut decoded.object;
         default_lifetime(asked);
         metadata::fill_namespace(asked, &request.info.namespace)?;
-        let now = self.entropy.now_seconds();
+        let now = self.reader.entropy.now_seconds();
         let write = request.write(&options);
         track(asked, shape, &write.manager_name(), &now);
-        *asked = self.mutate_posted(&write, std::mem::take(asked)).await?;
+        *asked = self.admission.mutate_posted(&write, std::mem::take(asked)).await?;
         complete(asked, &account, self.access.tokens.audiences(), &now)?;
         let lifetime = check(asked)?;
-        *asked = self.check_posted(&write, std::mem::take(asked)).await?;
+        *asked = self.admission.check_posted(&write, std::mem::take(asked)).await?;
         let bound = self.bound_object(asked, &account)?;
 
         let after = |seconds| {
-            let time = self.entropy.now().saturating_add(SignedDuration::from_secs(seconds));
+            let time = self
+                .reader
+                .entropy
+                .now()
+                .saturating_add(SignedDuration::from_secs(seconds));
             time.unwrap_or(Timestamp::MAX)
         };
         let end = after(lifetime);
@@ -87,7 +91,7 @@ impl Registry {
 
     /// Returns the claims of a token.
     fn claims(&self, asked: &Object, account: &Object, bound: &[(&'static str, Value)], end: Timestamp) -> Value {
-        let now = self.entropy.now().as_second();
+        let now = self.reader.entropy.now().as_second();
         let mut kubernetes = json!({
             "namespace": account.namespace(), "serviceaccount": {"name": account.name(), "uid": account.uid()},
         });
@@ -97,7 +101,7 @@ impl Registry {
         json!({
             "aud": value_at(asked, &["spec", "audiences"]),
             "exp": end.as_second(), "iat": now, "nbf": now,
-            "iss": self.access.tokens.issuer(), "jti": self.entropy.uuid().to_string(),
+            "iss": self.access.tokens.issuer(), "jti": self.reader.entropy.uuid().to_string(),
             "kubernetes.io": kubernetes,
             "sub": format!("system:serviceaccount:{}:{}", account.namespace(), account.name()),
         })
@@ -132,7 +136,7 @@ impl Registry {
         if name.is_empty() {
             return Err(Status::bad_request("Name parameter required."));
         }
-        let found = self.stored_object(resource, namespace, name);
+        let found = self.reader.stored_object(resource, namespace, name);
         let found = found.ok_or_else(|| Status::not_found(&about(resource), name))?;
         if kind == "Pod" && text_at(&found, &["spec", "serviceAccountName"]) != account.name() {
             let why = format!(
@@ -153,7 +157,7 @@ impl Registry {
         let node = text_at(&found, &["spec", "nodeName"]);
         if kind == "Pod" && !node.is_empty() {
             let mut reference = json!({"name": node});
-            if let Some(node) = self.stored_object("nodes", "", node) {
+            if let Some(node) = self.reader.stored_object("nodes", "", node) {
                 reference["uid"] = node.uid().into();
             }
             bound.push(("node", reference));

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
-use crate::registry::Registry;
+use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 
 /// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
 /// forbidden: …`.
-pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), String> {
+pub(super) fn set_overhead(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
     let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
     if name.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
         }
         return Ok(());
     }
-    let classes = registry.known_objects("node.k8s.io", "runtimeclasses");
+    let classes = reader.known_objects("node.k8s.io", "runtimeclasses");
     let class = classes.iter().find(|it| it.name() == name);
     let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
     match Cursor::root(class).get("overhead.podFixed") {
@@ -89,12 +89,12 @@ fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
 const BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Gives a claim that names no class the default one.
-pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
+pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     let has_annotation = Cursor::root(claim).at("metadata.annotations").entry(BETA).is_set("");
     if Cursor::root(claim).is_set("spec.storageClassName") || has_annotation {
         return;
     }
-    let classes = registry.known_objects("storage.k8s.io", "storageclasses");
+    let classes = reader.known_objects("storage.k8s.io", "storageclasses");
     let marks = [
         "storageclass.kubernetes.io/is-default-class",
         "storageclass.beta.kubernetes.io/is-default-class",
@@ -106,7 +106,7 @@ pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
 
 /// Checks that a claim may grow: its class must allow it. Validation has seen before that it is bound. The error is the
 /// rest of `persistentvolumeclaims "c" is forbidden: …`.
-pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) -> Result<(), String> {
+pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = Cursor::root(claim).text("spec.resources.requests.storage");
         Quantity::parse(asked).ok()
@@ -115,7 +115,7 @@ pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) ->
         return Ok(());
     }
     let class = class_of(claim);
-    let classes = registry.known_objects("storage.k8s.io", "storageclasses");
+    let classes = reader.known_objects("storage.k8s.io", "storageclasses");
     let allows = |it: &Arc<Object>| it.name() == class && Cursor::root(it).flag("allowVolumeExpansion") == Some(true);
     if class.is_empty() || class_of(old) != class || !classes.iter().any(allows) {
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
@@ -134,13 +134,13 @@ fn class_of(claim: &Object) -> &str {
 }
 
 /// Gives an Ingress that names no class the default one.
-pub(super) fn set_ingress_class(registry: &Registry, ingress: &mut Object) {
+pub(super) fn set_ingress_class(reader: &Reader, ingress: &mut Object) {
     const OLD: &str = "kubernetes.io/ingress.class";
     let has_annotation = Cursor::root(ingress).at("metadata.annotations").entry(OLD).is_set("");
     if Cursor::root(ingress).is_set("spec.ingressClassName") || has_annotation {
         return;
     }
-    let classes = registry.known_objects("networking.k8s.io", "ingressclasses");
+    let classes = reader.known_objects("networking.k8s.io", "ingressclasses");
     if let Some(name) = default_class(&classes, &["ingressclass.kubernetes.io/is-default-class"]) {
         ensure_object(ingress, "spec").insert("ingressClassName".into(), name.into());
     }

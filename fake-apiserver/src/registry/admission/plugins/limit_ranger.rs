@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
-use crate::registry::Registry;
 use crate::registry::kinds::pod::pod_resources::requested;
+use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::quantity::Quantity;
@@ -16,20 +16,20 @@ use crate::storage::Range;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Returns `true` if there is any LimitRange.
-pub(super) fn is_used(registry: &Registry) -> bool {
-    registry.store.snapshot("limitranges").count(&Range::of(None)) > 0
+pub(super) fn is_used(reader: &Reader) -> bool {
+    reader.store.snapshot("limitranges").count(&Range::of(None)) > 0
 }
 
-fn limits(registry: &Registry, object: &Object) -> Vec<Object> {
-    if !is_used(registry) {
+fn limits(reader: &Reader, object: &Object) -> Vec<Object> {
+    if !is_used(reader) {
         return Vec::new();
     }
-    registry.objects_in("", "limitranges", object.namespace())
+    reader.objects_in("", "limitranges", object.namespace())
 }
 
 /// Fills in the defaults of the namespace's LimitRanges, the first that has one.
-pub(super) fn set_defaults(registry: &Registry, pod: &mut Object) {
-    for range in limits(registry, pod) {
+pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
+    for range in limits(reader, pod) {
         let mut defaults: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
         let range = Cursor::root(&range);
         for limit in range.items("spec.limits").filter(|it| it.text("type") == "Container") {
@@ -120,11 +120,11 @@ impl Asked {
 }
 
 /// Checks an object against the namespace's LimitRanges.
-pub(super) fn check(registry: &Registry, resource: &str, object: &Object) -> Result<(), String> {
+pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<(), String> {
     let mut errors: Vec<String> = Vec::new();
     let asking = Cursor::root(object);
     let spec = asking.at("spec");
-    for range in limits(registry, object) {
+    for range in limits(reader, object) {
         for limit in Cursor::root(&range).items("spec.limits") {
             match (resource, limit.text("type")) {
                 ("pods", "Container") => {

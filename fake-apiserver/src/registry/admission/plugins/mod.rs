@@ -11,15 +11,13 @@ mod resource_quota;
 mod service_account;
 mod usage;
 
+use super::Admission;
 use super::attributes::Attributes;
 use crate::api::admission::Operation;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
+use crate::registry::request::Conditions;
 use crate::registry::scheme::Row;
-use crate::registry::scheme::codec;
-use crate::registry::write::Conditions;
-use crate::storage::Range;
 
 /// The optional plugins that are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub(crate) struct PluginSet {
 }
 
 /// Applies the mutating plugins, in their order.
-pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Result<(), Status> {
+pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> Result<(), Status> {
     if !attributes.subresource.is_empty() {
         return Ok(());
     }
@@ -42,21 +40,22 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
     let Some(object) = object else { return Ok(()) };
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
     if (group, resource, operation) == ("", "pods", Operation::Create) {
-        limit_ranger::set_defaults(registry, object);
-        limit_ranger::check(registry, resource, object).or_else(|why| refused(object, why))?;
-        if registry.admission.setup().plugins.service_account {
-            service_account::admit(registry, object).or_else(|why| refused(object, why))?;
+        limit_ranger::set_defaults(&admission.reader, object);
+        limit_ranger::check(&admission.reader, resource, object).or_else(|why| refused(object, why))?;
+        if admission.setup.plugins.service_account {
+            service_account::admit(&admission.reader, object).or_else(|why| refused(object, why))?;
         }
-        classes::set_overhead(registry, object).or_else(|why| refused(object, why))?;
+        classes::set_overhead(&admission.reader, object).or_else(|why| refused(object, why))?;
     }
     if operation == Operation::Create {
         match (group, resource) {
-            ("", "persistentvolumeclaims") => classes::set_storage_class(registry, object),
-            ("networking.k8s.io", "ingresses") => classes::set_ingress_class(registry, object),
+            ("", "persistentvolumeclaims") => classes::set_storage_class(&admission.reader, object),
+            ("networking.k8s.io", "ingresses") => classes::set_ingress_class(&admission.reader, object),
             _ => {}
         }
     }
-    registry
+    admission
+        .reader
         .with_context(Conditions::default(), |context| {
             row.strategy().admit(object, old.as_ref(), context)
         })
@@ -64,7 +63,7 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
 }
 
 /// Applies the validating plugins, in their order.
-pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let Some(object) = &attributes.object else {
         return Ok(());
@@ -75,7 +74,7 @@ pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Resu
         _ => false,
     };
     if is_checked {
-        limit_ranger::check(registry, &row.info.resource, object)
+        limit_ranger::check(&admission.reader, &row.info.resource, object)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
     if let ("", "persistentvolumeclaims", "", Some(old)) = (
@@ -84,54 +83,37 @@ pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Resu
         attributes.subresource,
         &attributes.old,
     ) {
-        classes::check_resize(registry, object, old)
+        classes::check_resize(&admission.reader, object, old)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
-    pod_security::check(registry, attributes, object)
+    pod_security::check(&admission.reader, attributes, object)
 }
 
 /// Returns `true` if a plugin may examine writes of this resource: only in a server that has the plugins' own objects.
-pub(super) fn may_validate(registry: &Registry, row: &Row) -> bool {
+pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
-    resource_quota::is_used(registry)
-        || (group.is_empty() && resource == "pods" && limit_ranger::is_used(registry))
+    resource_quota::is_used(&admission.reader)
+        || (group.is_empty() && resource == "pods" && limit_ranger::is_used(&admission.reader))
         || (group.is_empty() && resource == "persistentvolumeclaims")
         || pod_security::concerns(group, resource)
 }
 
 /// Counts a write that has been accepted.
-pub(super) async fn charge_quota(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
-    if !resource_quota::is_used(registry) {
+pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
+    if !resource_quota::is_used(&admission.reader) {
         return Ok(());
     }
-    resource_quota::charge(registry, attributes).await
+    resource_quota::charge(admission, attributes)
 }
 
-impl Registry {
+impl Admission {
     /// After a commit: configuration is read anew, and quotas are counted where that is asked for.
-    pub(crate) fn admission_written(&self, row: &Row, key: &crate::storage::Key) {
+    pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::config::GROUP {
-            self.admission.invalidate();
+            self.invalidate();
         }
-        if self.admission.setup().plugins.counts_quota && !key.namespace().is_empty() {
-            self.admission.quota_controller.catch_up(self);
+        if self.setup.plugins.counts_quota && !key.namespace().is_empty() {
+            self.quota_controller.catch_up(&self.reader, &self.writer);
         }
-    }
-
-    /// The objects of a resource in one namespace, in the order of their names.
-    pub(super) fn objects_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Object> {
-        let scheme = self.scheme();
-        let Some(row) = scheme
-            .rows()
-            .find(|row| row.info.group == group && row.info.resource == resource && row.is_storage_version)
-        else {
-            return Vec::new();
-        };
-        let range = Range::of(Some(namespace));
-        let snapshot = self.store.snapshot(&row.storage);
-        snapshot
-            .range(&range)
-            .map(|stored| codec::decode(row, stored))
-            .collect()
     }
 }

@@ -6,8 +6,8 @@ use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
+use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
@@ -42,11 +42,11 @@ fn level(label: impl Fn(&str) -> String, mode: &str) -> (Level, String) {
 }
 
 /// Refuses or warns of what the namespace's labels do not allow.
-pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
         return match attributes.subresource {
-            "" => check_namespace(registry, attributes, object),
+            "" => check_namespace(reader, attributes, object),
             _ => Ok(()),
         };
     }
@@ -64,7 +64,7 @@ pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &O
         }
         _ => false,
     };
-    let namespace = registry.store.get("namespaces", &Key::new("", &attributes.namespace));
+    let namespace = reader.store.get("namespaces", &Key::new("", &attributes.namespace));
     let object = Cursor::root(object);
     let (true, Some(namespace), Some(spec)) = (is_checked, namespace, object.present(path)) else {
         return Ok(());
@@ -91,7 +91,7 @@ pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &O
 }
 
 /// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
-fn check_namespace(registry: &Registry, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
         let found = object
             .labels()
@@ -118,7 +118,7 @@ fn check_namespace(registry: &Registry, attributes: &Attributes<'_>, object: &Ob
         return Ok(());
     }
     let mut found = Vec::new();
-    for pod in registry.objects_in("", "pods", object.name()) {
+    for pod in reader.objects_in("", "pods", object.name()) {
         let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), now)
             .iter()
             .map(|it| it.reason)

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::resource_quota::{RESOURCE, is_used, written};
 use super::usage::{Amounts, amounts, in_scope, is_about, usage};
 use crate::api::object::Object;
-use crate::registry::Registry;
+use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
+use crate::registry::writer::Writer;
 use crate::storage::{Change, Compacted, Key, Range, Revision, Stored};
 
 /// The state of the controller; empty until there is a quota.
@@ -41,24 +42,24 @@ struct Counted {
 
 impl QuotaController {
     /// Counts the writes since the last call and stores the result.
-    pub(super) fn catch_up(&self, registry: &Registry) {
+    pub(super) fn catch_up(&self, reader: &Reader, writer: &Writer) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_used(registry) {
+        if !is_used(reader) {
             *counts = Counts::default();
             return;
         }
-        let scheme = registry.scheme();
+        let scheme = reader.scheme();
         let Some(row) = scheme.lookup("", "v1", RESOURCE) else {
             return;
         };
-        let dirty = match counts.follow(registry, &scheme, &row) {
+        let dirty = match counts.follow(reader, &scheme, &row) {
             Some(Ok(dirty)) => dirty,
             // There is no cursor, or the log is shorter than what was written since.
-            Some(Err(Compacted { .. })) | None => counts.start(registry, &scheme, &row),
+            Some(Err(Compacted { .. })) | None => counts.start(reader, &scheme, &row),
         };
         for key in dirty {
             if let Some(counted) = counts.quotas.get(&key) {
-                counted.store(registry, &row);
+                counted.store(reader, writer, &row);
             }
         }
     }
@@ -66,8 +67,8 @@ impl QuotaController {
 
 impl Counts {
     /// Counts all quotas from the objects there are; returns the keys of all.
-    fn start(&mut self, registry: &Registry, scheme: &Scheme, row: &Row) -> BTreeSet<String> {
-        let everything = registry.store.everything();
+    fn start(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> BTreeSet<String> {
+        let everything = reader.store.everything();
         self.cursor = Some((everything.epoch, everything.revision));
         self.quotas.clear();
         let snapshot = |storage: &str| everything.resources.iter().find(|(it, _)| **it == *storage);
@@ -88,14 +89,9 @@ impl Counts {
     }
 
     /// Counts the changes since the cursor; returns the keys of the quotas they are about. `None` without a cursor.
-    fn follow(
-        &mut self,
-        registry: &Registry,
-        scheme: &Scheme,
-        row: &Row,
-    ) -> Option<Result<BTreeSet<String>, Compacted>> {
+    fn follow(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> Option<Result<BTreeSet<String>, Compacted>> {
         let (epoch, revision) = self.cursor?;
-        let fresh = registry.store.all_changes_after(epoch, revision).ok()?;
+        let fresh = reader.store.all_changes_after(epoch, revision).ok()?;
         self.cursor = Some((epoch, fresh.revision));
         let (mut dirty, mut written) = (BTreeSet::new(), BTreeSet::new());
         for (resource, change) in &fresh.changes {
@@ -105,7 +101,7 @@ impl Counts {
             self.count(scheme, resource, change, &mut dirty);
         }
         for key in written {
-            if let Err(compacted) = self.quota_written(registry, scheme, row, &key, fresh.revision) {
+            if let Err(compacted) = self.quota_written(reader, scheme, row, &key, fresh.revision) {
                 return Some(Err(compacted));
             }
             dirty.insert(key.as_str().to_owned());
@@ -138,13 +134,13 @@ impl Counts {
     /// Takes note of what a written quota counts now. One that counts something new is counted from the objects.
     fn quota_written(
         &mut self,
-        registry: &Registry,
+        reader: &Reader,
         scheme: &Scheme,
         row: &Row,
         key: &Key,
         revision: Revision,
     ) -> Result<(), Compacted> {
-        let Some(stored) = registry.store.get(RESOURCE, key) else {
+        let Some(stored) = reader.store.get(RESOURCE, key) else {
             self.quotas.remove(key.as_str());
             return Ok(());
         };
@@ -154,7 +150,7 @@ impl Counts {
         }
         let range = Range::of(Some(key.namespace()));
         for other in fresh.rows(scheme) {
-            let objects = registry.store.snapshot_at(&other.storage, revision)?;
+            let objects = reader.store.snapshot_at(&other.storage, revision)?;
             objects.range(&range).for_each(|it| fresh.add(other, it));
         }
         self.quotas.insert(key.as_str().to_owned(), fresh);
@@ -215,8 +211,8 @@ impl Counted {
     }
 
     /// Writes `status` where it says something else.
-    fn store(&self, registry: &Registry, row: &Row) {
-        let Some(stored) = registry.store.get(RESOURCE, &self.key) else {
+    fn store(&self, reader: &Reader, writer: &Writer, row: &Row) {
+        let Some(stored) = reader.store.get(RESOURCE, &self.key) else {
             return;
         };
         let mut next = codec::decode(row, &stored);
@@ -227,7 +223,7 @@ impl Counted {
         next.insert("status".into(), status);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
             // Whoever was faster counts himself.
-            let _ = registry.replace_own(row, &stored, body);
+            let _ = writer.replace(row, &stored, body);
         }
     }
 }

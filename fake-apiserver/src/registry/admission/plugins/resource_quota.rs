@@ -7,26 +7,25 @@ use serde_json::{Map, Value};
 use super::usage::{Amounts, amounts, in_scope, is_about, missing, usage};
 use crate::api::admission::Operation;
 use crate::api::object::Object;
-use crate::api::options::WriteOptions;
-use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
-use crate::registry::Registry;
+use crate::registry::admission::Admission;
 use crate::registry::admission::attributes::Attributes;
-use crate::registry::scheme::Row;
-use crate::registry::scheme::body::Decoded;
+use crate::registry::managed_fields::{self, Manager, Types};
+use crate::registry::reader::Reader;
+use crate::registry::scheme::{Row, codec};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
-use crate::registry::update::Change;
-use crate::registry::write::{Warnings, WriteRequest};
-use crate::storage::Range;
+use crate::storage::{Key, Range};
+
+/// Tries of a charge while others write the same quota.
+const TRIES: usize = 8;
 
 pub(super) const RESOURCE: &str = "resourcequotas";
 
 /// Returns `true` if there is any ResourceQuota.
-pub(super) fn is_used(registry: &Registry) -> bool {
-    registry.store.snapshot(RESOURCE).count(&Range::of(None)) > 0
+pub(super) fn is_used(reader: &Reader) -> bool {
+    reader.store.snapshot(RESOURCE).count(&Range::of(None)) > 0
 }
 
 /// A write, for one quota after the other.
@@ -40,7 +39,7 @@ struct Charge<'a> {
 }
 
 /// Checks a write against all quotas of its namespace, then adds what it uses. A dry run is only checked.
-pub(super) async fn charge(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     let is_counted = matches!(
@@ -63,19 +62,18 @@ pub(super) async fn charge(registry: &Registry, attributes: &Attributes<'_>) -> 
         object,
         old: attributes.old.as_ref(),
     };
-    let quotas = registry.objects_in("", RESOURCE, &attributes.namespace);
+    let quotas = admission.reader.objects_in("", RESOURCE, &attributes.namespace);
     let mut touched = Vec::new();
     for quota in &quotas {
         if charge.next_used(quota)?.is_some() {
             touched.push(quota);
         }
     }
-    if attributes.dry_run || registry.admission.setup().plugins.counts_quota {
+    if attributes.dry_run || admission.setup.plugins.counts_quota {
         return Ok(());
     }
     for quota in touched {
-        // Writing a quota is a write like any other, of which admission knows nothing.
-        Box::pin(charge.write(registry, quota)).await?;
+        charge.write(admission, quota)?;
     }
     Ok(())
 }
@@ -147,49 +145,42 @@ impl Charge<'_> {
         Ok(Some(next))
     }
 
-    async fn write(&self, registry: &Registry, quota: &Object) -> Result<(), Status> {
-        let scheme = registry.scheme();
+    /// Adds the write to `status.used` of a quota, as its strategy for status would; begins again where another write
+    /// was faster.
+    fn write(&self, admission: &Admission, quota: &Object) -> Result<(), Status> {
+        let Admission { reader, writer, .. } = admission;
+        let scheme = reader.scheme();
         let Some(row) = scheme.lookup("", "v1", RESOURCE) else {
             return Ok(());
         };
-        let info = RequestInfo {
-            group: "".into(),
-            version: "v1".into(),
-            resource: RESOURCE.into(),
-            name: quota.name().into(),
-            namespace: quota.namespace().into(),
-            verb: Verb::Update,
-            subresource: "status".into(),
-        };
-        let options = WriteOptions::default();
-        let warnings = Warnings::default();
-        let request = WriteRequest {
-            row: &row,
-            info: &info,
-            options: &options,
-            user_agent: "kube-apiserver/",
-            user: UserInfo::api_server(),
-            warnings: &warnings,
-        };
-        registry.change(&request, None, self).await.map(|_| ())
-    }
-}
-
-/// A quota that is charged; asked again where another write was faster.
-impl Change for Charge<'_> {
-    fn next(&self, old: &Object) -> Result<Decoded, Status> {
-        let mut object = old.clone();
-        if let Some(used) = self.next_used(old)? {
-            ensure_object(&mut object, "status").insert("used".into(), written(&used));
+        let key = Key::new(quota.namespace(), quota.name());
+        for _ in 0..TRIES {
+            let missing = || Status::not_found(&row.info.group_resource(), quota.name());
+            let stored = reader.store.get(RESOURCE, &key).ok_or_else(missing)?;
+            let old = codec::decode(&row, &stored);
+            let Some(used) = self.next_used(&old)? else {
+                return Ok(());
+            };
+            let mut next = old.clone();
+            ensure_object(&mut next, "status").insert("used".into(), written(&used));
+            let manager = Manager {
+                name: "kube-apiserver",
+                api_version: &row.api_version,
+                subresource: "status",
+                time: &reader.entropy.now_seconds(),
+                reset: row.unowned_paths("status"),
+            };
+            let types = Types {
+                schema: row.schema(),
+                other: &|object, version| row.in_version(object, version),
+            };
+            managed_fields::track_update(&types, Some(&old), &mut next, &manager);
+            let body = codec::encode(&row, &next)?.body;
+            if writer.replace(&row, &stored, body).is_ok() {
+                return Ok(());
+            }
         }
-        Ok(Decoded {
-            object,
-            warnings: Vec::new(),
-        })
-    }
-
-    fn is_admitted(&self) -> bool {
-        false
+        Err(Status::object_modified(&row.info.group_resource(), quota.name()))
     }
 }
 

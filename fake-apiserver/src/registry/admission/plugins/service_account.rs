@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::object::Object;
-use crate::registry::Registry;
+use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 
@@ -17,7 +17,7 @@ const TOKEN_SECONDS: i64 = 3607;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Completes a new Pod. The error is the rest of `pods "p" is forbidden: …`.
-pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String> {
+pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     if Cursor::root(pod).at("metadata.annotations").entry(MIRROR).is_set("") {
         return check_mirror(pod);
     }
@@ -29,7 +29,7 @@ pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String>
         spec.insert("serviceAccount".into(), DEFAULT.into());
     }
     let namespace = pod.namespace();
-    let accounts = registry.objects_in("", "serviceaccounts", namespace);
+    let accounts = reader.objects_in("", "serviceaccounts", namespace);
     let account = accounts.iter().find(|it| it.name() == name).ok_or_else(|| {
         format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found")
     })?;
@@ -38,7 +38,7 @@ pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String>
         .or_else(|| Cursor::root(account).flag("automountServiceAccountToken"))
         .unwrap_or(true);
     if mounts {
-        mount_token(registry, pod);
+        mount_token(reader, pod);
     }
     let secrets = Cursor::root(account).list("imagePullSecrets");
     if Cursor::root(pod).is_empty("spec.imagePullSecrets") && !secrets.is_empty() {
@@ -62,7 +62,7 @@ fn check_mirror(pod: &Object) -> Result<(), String> {
 }
 
 /// Mounts a token into every container that has nothing at the place; the volume of an earlier one is used again.
-fn mount_token(registry: &Registry, pod: &mut Object) {
+fn mount_token(reader: &Reader, pod: &mut Object) {
     const PREFIX: &str = "kube-api-access-";
     let read = Cursor::root(pod);
     let present = read.maps("spec.volumes").map(|it| Cursor::root(it).text("name"));
@@ -71,7 +71,7 @@ fn mount_token(registry: &Registry, pod: &mut Object) {
         .map(str::to_owned)
         .next();
     let is_new = present.is_none();
-    let name = present.unwrap_or_else(|| format!("{PREFIX}{}", registry.entropy.name_suffix()));
+    let name = present.unwrap_or_else(|| format!("{PREFIX}{}", reader.entropy.name_suffix()));
     let mut is_mounted = false;
     for path in ["spec.initContainers", "spec.containers"] {
         for container in items_mut(pod, path) {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Registry;
+use super::Reader;
 use super::continue_token::{self, At, Continue};
-use super::scheme::Row;
 use crate::api::options::{ListOptions, VersionMatch};
 use crate::api::request_info::RequestInfo;
 use crate::api::selector::FieldSelector;
 use crate::api::status::Status;
+use crate::registry::scheme::Row;
 use crate::storage::{Key, Range, Revision, Snapshot, Stored};
 use crate::watch::{Filter, Horizon, Position, Scope, WatchStart};
 
@@ -68,7 +68,7 @@ pub(crate) enum WatchPlan {
     Future(Revision, WatchStart),
 }
 
-impl Registry {
+impl Reader {
     /// GET of one object (rule D2), as a client does that sees everything.
     pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
         self.get_for(NOBODY, row, info, version).await

@@ -5,23 +5,22 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Registry;
-use super::admission::call_webhook;
-use super::custom::conversion::{Conversion, check};
-use super::custom::decode;
-use super::scheme::Row;
-use super::scheme::codec;
-use super::types::review_version::ReviewVersion;
-use super::write::{Answer, Written};
+use super::Reader;
 use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::status::Status;
+use crate::registry::custom::conversion::{Conversion, check};
+use crate::registry::custom::decode;
+use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
+use crate::registry::types::review_version::ReviewVersion;
+use crate::registry::webhook;
 use crate::storage::Stored;
 
 /// Time limit of the webhook.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Registry {
+impl Reader {
     /// Asks for all of these stored objects in the version of `row`, in one call, so that decoding them finds the
     /// answers.
     pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
@@ -40,7 +39,7 @@ impl Registry {
     }
 
     /// Asks for an object about to be stored in the stored version.
-    pub(super) async fn convert_to_store(&self, row: &Row, object: &Object) -> Result<(), Status> {
+    pub(in crate::registry) async fn convert_to_store(&self, row: &Row, object: &Object) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
         };
@@ -49,20 +48,17 @@ impl Registry {
     }
 
     /// Asks for an object in another version of its resource, in which admission looks at it.
-    pub(super) async fn convert_to_review(&self, row: &Row, object: &Object, api_version: &str) -> Result<(), Status> {
+    pub(in crate::registry) async fn convert_to_review(
+        &self,
+        row: &Row,
+        object: &Object,
+        api_version: &str,
+    ) -> Result<(), Status> {
         let conversion = row.custom_resource().and_then(|it| it.conversion.as_deref());
         match conversion {
             Some(conversion) => self.ask_conversion(conversion, vec![object.clone()], api_version).await,
             None => Ok(()),
         }
-    }
-
-    /// Asks for what a write is answered with.
-    pub(super) async fn convert_answer(&self, row: &Row, written: Written) -> Result<Written, Status> {
-        if let Answer::Stored(stored) = &written.answer {
-            self.convert_stored(row, std::slice::from_ref(stored)).await?;
-        }
-        Ok(written)
     }
 
     async fn ask_conversion(
@@ -86,8 +82,7 @@ impl Registry {
             "kind": "ConversionReview", "apiVersion": version.in_group("apiextensions.k8s.io"),
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": list}, "response": null,
         });
-        let transport = Arc::clone(&self.admission.setup().transport);
-        let reply = call_webhook(&*transport, &conversion.endpoint, TIMEOUT, &review).await;
+        let reply = webhook::call(&*self.transport, &conversion.endpoint, TIMEOUT, &review).await;
         let converted = reply
             .and_then(|reply| read(reply, version, &uid))
             .map_err(|why| failed(format!("failed: {why}")))?;

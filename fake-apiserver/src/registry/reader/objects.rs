@@ -2,27 +2,26 @@
 
 use std::sync::Arc;
 
-use super::Registry;
-use super::scheme::Row;
-use super::scheme::codec;
+use super::Reader;
 use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
-use crate::storage::{Key, Stored};
+use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
+use crate::storage::{Key, Range, Stored};
 
-impl Registry {
+impl Reader {
     /// Reads the stored objects of a built-in resource, in key order.
     pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
-        self.with_stored(group, resource, |row, stored| {
-            stored.iter().map(|stored| codec::decode(row, stored)).collect()
-        })
+        self.decoded(group, resource, &Range::of(None))
     }
 
-    /// Calls `work` with the stored objects of a built-in resource, in key order.
-    pub(super) fn with_stored<T: Default>(
+    /// Calls `work` with the stored objects of a built-in resource in a range, in key order.
+    fn with_stored<T: Default>(
         &self,
         group: &str,
         resource: &str,
+        range: &Range,
         work: impl FnOnce(&Row, &[&Arc<Stored>]) -> T,
     ) -> T {
         let scheme = self.scheme();
@@ -31,10 +30,27 @@ impl Registry {
         }) else {
             return T::default();
         };
-        let everything = crate::storage::Range::of(None);
         let snapshot = self.store.snapshot(&row.storage);
-        let stored: Vec<_> = snapshot.range(&everything).collect();
+        let stored: Vec<_> = snapshot.range(range).collect();
         work(row, &stored)
+    }
+
+    fn decoded(&self, group: &str, resource: &str, range: &Range) -> Vec<Object> {
+        self.with_stored(group, resource, range, |row, stored| {
+            stored.iter().map(|stored| codec::decode(row, stored)).collect()
+        })
+    }
+
+    /// The stored objects of a built-in resource, in key order, for rules that look at them at each write.
+    pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
+        self.with_stored(group, resource, &Range::of(None), |row, stored| {
+            self.known.objects(row, stored)
+        })
+    }
+
+    /// The objects of a resource in one namespace, in the order of their names.
+    pub(crate) fn objects_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Object> {
+        self.decoded(group, resource, &Range::of(Some(namespace)))
     }
 
     /// A stored object of the core group.
@@ -45,7 +61,7 @@ impl Registry {
     }
 
     /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).
-    pub(super) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
+    pub(in crate::registry) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
         if !row.info.is_namespaced() || namespace.is_empty() {
             return Ok(());
         }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Registry;
-use super::scheme::Row;
+use super::Writer;
+use crate::registry::scheme::Row;
 use crate::storage::{Key, Range, Revision};
 
 /// The resource whose objects end by themselves; both groups of Events share it.
-const EVENTS: &str = "events";
+pub(in crate::registry) const EVENTS: &str = "events";
 
 /// The ends of the Events that are stored: one entry an Event, none where they stay for ever.
 #[derive(Debug)]
@@ -120,6 +120,21 @@ impl EventLeases {
         self.changed.notify_one();
     }
 
+    /// Takes out the next Event that has ended, at the revision it ended at.
+    pub(in crate::registry) fn pop(&self, now: Instant) -> Option<(Key, Revision)> {
+        self.lock().pop(now)
+    }
+
+    /// Returns the earliest end.
+    pub(in crate::registry) fn first(&self) -> Option<Instant> {
+        self.lock().first()
+    }
+
+    /// Counts an Event that was removed.
+    pub(in crate::registry) fn count_expired(&self) {
+        self.expired.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn change(&self, change: impl FnOnce(&mut Ends)) {
         let (before, after) = {
             let mut ends = self.lock();
@@ -133,7 +148,7 @@ impl EventLeases {
     }
 }
 
-impl Registry {
+impl Writer {
     /// An object was stored: if it is an Event, its time begins anew.
     pub(super) fn event_written(&self, row: &Row, key: &Key, revision: Revision) {
         if let (EVENTS, Some(ttl)) = (&*row.storage, self.event_leases.ttl)
@@ -151,34 +166,16 @@ impl Registry {
     }
 
     /// The state is another: the time of each Event in it begins anew.
-    pub(super) fn events_replaced(&self) {
+    pub(in crate::registry) fn events_replaced(&self) {
         let Some(end) = self.event_leases.ttl.and_then(|ttl| Instant::now().checked_add(ttl)) else {
             return;
         };
-        let snapshot = self.store.snapshot(EVENTS);
+        let snapshot = self.reader.store.snapshot(EVENTS);
         self.event_leases.change(|ends| {
             *ends = Ends::default();
             for stored in snapshot.range(&Range::of(None)) {
                 ends.set(&stored.key, (end, stored.revision));
             }
         });
-    }
-
-    /// Removes the Events whose time is over, oldest first, and says when the next one's is.
-    pub(crate) fn expire_events(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let row = self.scheme().lookup("", "v1", EVENTS)?;
-        loop {
-            let next = self.event_leases.lock().pop(now);
-            let Some((key, revision)) = next else { break };
-            let stored = self.store.get(&row.storage, &key);
-            // One that was written or removed in between is none of ours.
-            if let Some(stored) = stored.filter(|it| it.revision == revision)
-                && self.remove(&row, &stored).is_ok()
-            {
-                self.event_leases.expired.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        self.event_leases.lock().first()
     }
 }

@@ -6,13 +6,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Registry;
-use super::scheme::Row;
+use super::Reader;
+use crate::registry::scheme::Row;
 use crate::storage::{Compacted, Revision, Snapshot};
 
 /// Past intervals, counted at each read and write, so that an idle server needs no timer.
 #[derive(Debug)]
-pub(super) struct Compaction {
+pub(in crate::registry) struct Compaction {
     /// `None`: nothing is forgotten by time.
     interval: Option<Duration>,
     /// Guards the marks.
@@ -28,7 +28,7 @@ struct Marks {
 }
 
 impl Compaction {
-    pub(super) fn new(interval: Option<Duration>) -> Self {
+    pub(in crate::registry) fn new(interval: Option<Duration>) -> Self {
         let interval = interval.filter(|it| !it.is_zero());
         Self {
             interval,
@@ -54,20 +54,24 @@ impl Compaction {
         marks.floor
     }
 
-    /// Restarts the intervals after the state was replaced.
     pub(super) fn restart(&self) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Marks::default();
     }
 }
 
-impl Registry {
+impl Reader {
+    /// Restarts the intervals after the state was replaced.
+    pub(in crate::registry) fn restart_compaction(&self) {
+        self.compaction.restart();
+    }
+
     /// Notes the time before a write.
-    pub(super) fn note_time(&self) {
+    pub(in crate::registry) fn note_time(&self) {
         self.compaction.advance(self.entropy.elapsed(), self.store.revision());
     }
 
     /// The objects of a resource as etcd has them at a revision, unless it has forgotten them.
-    pub(super) fn snapshot_of_etcd(&self, row: &Row, revision: Revision) -> Result<Snapshot, Compacted> {
+    pub(in crate::registry) fn snapshot_of_etcd(&self, row: &Row, revision: Revision) -> Result<Snapshot, Compacted> {
         let floor = self.compaction.advance(self.entropy.elapsed(), self.store.revision());
         match revision < floor {
             true => Err(Compacted { floor }),

@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Registry;
-use super::scheme::{Row, codec};
 use crate::api::object::Object;
+use crate::registry::scheme::{Row, codec};
 use crate::storage::Stored;
 
 /// Objects of a resource; those of a larger one are not kept.
@@ -26,7 +25,7 @@ struct Decoded {
 
 impl Known {
     /// The objects of some stored ones, in the same order.
-    fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
+    pub(super) fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
         let decode = |stored: &Arc<Stored>| Arc::new(codec::decode(row, stored));
         let bytes: usize = stored.iter().map(|it| it.body.bytes.len()).sum();
         if stored.len() > OBJECTS_MAX || bytes > BYTES_MAX {
@@ -48,12 +47,5 @@ impl Known {
         }
         let now = known.get(&row.storage).map_or(&[][..], Vec::as_slice);
         now.iter().map(|it| Arc::clone(&it.object)).collect()
-    }
-}
-
-impl Registry {
-    /// The stored objects of a built-in resource, in key order, for rules that look at them at each write.
-    pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
-        self.with_stored(group, resource, |row, stored| self.known.objects(row, stored))
     }
 }

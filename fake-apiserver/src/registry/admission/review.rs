@@ -1,0 +1,119 @@
+//! AdmissionReview: what a webhook is sent, and its answer read with all that may be wrong with it (rules P2 to P4).
+
+use base64::Engine as _;
+use serde_json::{Map, Value, json};
+
+use super::config::Webhook;
+use crate::api::admission::{AdmissionRequest, Denial};
+use crate::api::field::quote;
+use crate::api::status::StatusDetails;
+use crate::registry::types::review_version::ReviewVersion;
+use crate::registry::webhook::call;
+use crate::registry::webhook::transport::Transport;
+
+/// Answer of a webhook.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) denied: Option<Denial>,
+    /// The JSON patch, if there is one.
+    pub(super) patch: Vec<u8>,
+    pub(super) patch_type: Option<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Asks a webhook. The error is what follows `failed calling webhook "w": `.
+pub(super) async fn ask(
+    transport: &dyn Transport,
+    webhook: &Webhook,
+    request: &AdmissionRequest,
+    is_mutating: bool,
+) -> Result<Answer, String> {
+    let version = webhook
+        .review
+        .ok_or("webhook does not accept known AdmissionReview versions (v1, v1beta1)")?;
+    let review = json!({
+        "kind": "AdmissionReview", "apiVersion": version.in_group("admission.k8s.io"), "request": request.to_value(),
+    });
+    let reply = call(transport, &webhook.endpoint, webhook.timeout, &review)
+        .await
+        .map_err(|why| format!("failed to call webhook: {why}"))?;
+    read(&reply, version, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
+}
+
+/// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
+fn read(review: &Map<String, Value>, version: ReviewVersion, uid: &str, is_mutating: bool) -> Result<Answer, String> {
+    let text =
+        |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_v1 = version == ReviewVersion::V1;
+    let response = match review.get("response") {
+        Some(Value::Object(response)) => response,
+        _ => return Err("webhook response was absent".to_owned()),
+    };
+    let given = text(response, "uid");
+    if is_v1 && given != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&given)));
+    }
+    let (kind, version) = (text(review, "kind"), text(review, "apiVersion"));
+    if is_v1 && (kind != "AdmissionReview" || version != "admission.k8s.io/v1") {
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        return Err(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
+        ));
+    }
+    let mut patch_type = response.get("patchType").and_then(Value::as_str).map(str::to_owned);
+    let mut patch = match response.get("patch").and_then(Value::as_str) {
+        Some(patch) => base64::engine::general_purpose::STANDARD
+            .decode(patch)
+            .map_err(|_| "illegal base64 data in response.patch".to_owned())?,
+        None => Vec::new(),
+    };
+    if !is_v1 {
+        // The type of a patch was not looked at, nor a patch of a validating webhook.
+        if !is_mutating {
+            patch.clear();
+        }
+        patch_type = (!patch.is_empty()).then(|| "JSONPatch".to_owned());
+    }
+    match (is_mutating, patch.is_empty(), &patch_type) {
+        (true, false, None) => return Err("webhook returned response.patch but not response.patchType".into()),
+        (true, true, Some(_)) => return Err("webhook returned response.patchType but not response.patch".into()),
+        (true, _, Some(kind)) if kind.is_empty() => {
+            return Err("webhook returned invalid response.patchType of \"\"".into());
+        }
+        (false, false, _) => return Err("validating webhook may not return response.patch".into()),
+        (false, true, Some(_)) => return Err("validating webhook may not return response.patchType".into()),
+        (true, _, _) | (false, true, None) => {}
+    }
+    let warnings = response.get("warnings").and_then(Value::as_array);
+    let warnings = warnings
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned);
+    Ok(Answer {
+        denied: (response.get("allowed") != Some(&Value::Bool(true))).then(|| denial(response.get("status"))),
+        patch,
+        patch_type,
+        warnings: warnings.collect(),
+    })
+}
+
+/// `status` of a response.
+fn denial(status: Option<&Value>) -> Denial {
+    let text = |key: &str| {
+        status
+            .and_then(|it| it.get(key)?.as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let code = status.and_then(|it| it.get("code")?.as_u64()).unwrap_or_default();
+    let details = status.and_then(|it| it.get("details")).filter(|it| !it.is_null());
+    Denial {
+        code: u16::try_from(code).unwrap_or_default(),
+        reason: text("reason"),
+        message: text("message"),
+        details: details
+            .and_then(|it| serde_json::from_value::<StatusDetails>(it.clone()).ok())
+            .map(Box::new),
+    }
+}

@@ -1,0 +1,88 @@
+//! The answer of a write.
+
+use std::sync::Arc;
+
+use super::reader::Reader;
+use super::scheme::Row;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::api::streams::Connection;
+use crate::storage::Stored;
+
+/// Answer of a write.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// An object as it is stored.
+    Stored(Arc<Stored>),
+    /// An object that is not stored: a dry run, a deleted object, a Scale. In the version asked for, with its kind.
+    Object(Object),
+    /// A Status that is no failure.
+    Status(Box<SuccessStatus>),
+    /// Plain text: what containers have written.
+    Text(String),
+    /// A connection, which is not answered with a body: that of a Pod.
+    Connection(Connection),
+    /// Nothing at all: 204.
+    Nothing,
+}
+
+/// `{"kind":"Status",…,"status":"Success"}` (rules B16, I4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SuccessStatus {
+    /// The name of the object, if the Status has details.
+    pub(crate) details: Option<SuccessDetails>,
+    /// `code`; left out where 0.
+    pub(crate) code: u16,
+}
+
+/// Details of a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SuccessDetails {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) uid: String,
+}
+
+/// A write that succeeded.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// The body.
+    pub(crate) answer: Answer,
+    /// 200; 201 where an object was created; 202 where one is still to go.
+    pub(crate) code: u16,
+}
+
+impl Written {
+    /// An existing object changed.
+    pub(crate) fn updated(answer: Answer) -> Self {
+        Self { answer, code: 200 }
+    }
+}
+
+impl Written {
+    /// Asks the conversion webhook for the object in the version of `row`, in which it is shown.
+    pub(super) async fn converted(self, reader: &Reader, row: &Row) -> Result<Self, Status> {
+        if let Answer::Stored(stored) = &self.answer {
+            reader.convert_stored(row, std::slice::from_ref(stored)).await?;
+        }
+        Ok(self)
+    }
+}
+
+impl Answer {
+    /// The answer that shows an object which was not stored, in the version asked for.
+    pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
+        row.show_as_requested(&mut object);
+        Self::Object(object)
+    }
+}
+
+/// Fails with what validation found.
+pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&row.typed_kind(), object.name(), errors))
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls of webhooks, those of admission and of conversion alike: a review is posted, and its answer is read as
+//! client-go reads it.
+
+pub(crate) mod transport;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::types::endpoint::Endpoint;
+use crate::api::field::quote;
+use transport::{REPLY_BYTES_MAX, Reply, Transport};
+
+/// Posts a review and reads the JSON object that comes back.
+pub(crate) async fn call(
+    transport: &dyn Transport,
+    endpoint: &Endpoint,
+    timeout: std::time::Duration,
+    review: &Value,
+) -> Result<Map<String, Value>, String> {
+    let separator = if endpoint.url.contains('?') { '&' } else { '?' };
+    let url = cleaned(&endpoint.url);
+    let url = format!("{url}{separator}timeout={}s", timeout.as_secs());
+    let body = Bytes::from(review.to_string());
+    let failed = |why: &str| format!("Post {}: {why}", quote(&url));
+    let reply = tokio::time::timeout(timeout, transport.post(endpoint, &url, body))
+        .await
+        .map_err(|_| failed("context deadline exceeded"))?
+        .map_err(|why| failed(&why))?;
+    if reply.body.len() > REPLY_BYTES_MAX {
+        return Err(format!("the answer is longer than {REPLY_BYTES_MAX} bytes"));
+    }
+    if !(200..=206).contains(&reply.code) {
+        return Err(unexpected(&reply));
+    }
+    decode(&reply.body)
+}
+
+/// A URL whose path is as short as client-go makes it, which calls webhooks: without empty parts, `.` and `..`, and
+/// without a slash at its end.
+fn cleaned(url: &str) -> String {
+    let (whole, query) = match url.split_once('?') {
+        Some((whole, query)) => (whole, format!("?{query}")),
+        None => (url, String::new()),
+    };
+    let start = whole.find("://").map_or(0, |at| at + "://".len());
+    let Some(slash) = whole[start..].find('/') else {
+        return url.to_owned();
+    };
+    let (host, path) = whole.split_at(start + slash);
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("{host}/{}{query}", parts.join("/"))
+}
+
+/// The body as an object.
+fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        let text = crate::api::json::syntax_error(body).unwrap_or_else(|| error.to_string());
+        format!("couldn't get version/kind; json parse error: {text}")
+    })?;
+    let Value::Object(map) = value else {
+        return Err(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal the answer into Go value of \
+                    type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                    \"json:\\\"kind,omitempty\\\"\" }"
+                .to_owned(),
+        );
+    };
+    Ok(map)
+}
+
+/// Returns the client library's text for an unsuccessful answer.
+fn unexpected(reply: &Reply) -> String {
+    let is_text = reply.content_type.is_empty() || reply.content_type.starts_with("text/");
+    let text = String::from_utf8_lossy(&reply.body);
+    let message = if is_text { text.trim() } else { "unknown" };
+    if let Some(said) = status_message(&reply.body) {
+        return said;
+    }
+    match reply.code {
+        400 => format!("the server rejected our request for an unknown reason{}", ""),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => message.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        406 => message.to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        415 => message.to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned()
+        }
+        500.. => {
+            format!(
+                "an error on the server ({}) has prevented the request from succeeding",
+                quote(message)
+            )
+        }
+        code => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+/// The message of a Status in the body, which says more than the code.
+fn status_message(body: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let is_status = value.get("kind")? == "Status" && value.get("apiVersion")? == "v1";
+    let message = value.get("message").and_then(Value::as_str).unwrap_or_default();
+    is_status.then(|| message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::as_envtest_writes_it("https://127.0.0.1:9443//mutate-v1-pod", "https://127.0.0.1:9443/mutate-v1-pod")]
+    #[case::dots("https://h/a/./b/../c/?x=//y", "https://h/a/c?x=//y")]
+    #[case::above_the_root("https://h/../a", "https://h/a")]
+    #[case::the_root("https://h//", "https://h/")]
+    #[case::no_path("https://h", "https://h")]
+    fn paths_are_as_short_as_client_go_makes_them(#[case] url: &str, #[case] expected: &str) {
+        assert_eq!(cleaned(url), expected);
+    }
+}

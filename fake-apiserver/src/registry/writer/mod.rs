@@ -1,0 +1,83 @@
+//! `Writer`: the doors to storage. Each commit wakes those who wait for it; what else follows from one is the
+//! [`Registry`](super::Registry)'s.
+
+pub(crate) mod expiry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reader::Reader;
+use super::scheme::Row;
+use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
+use expiry::EventLeases;
+
+/// Commits to the state that a [`Reader`] reads.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    reader: Arc<Reader>,
+    /// Expiry of Events.
+    pub(crate) event_leases: EventLeases,
+}
+
+impl Writer {
+    pub(super) fn new(reader: Arc<Reader>, event_ttl: Option<Duration>) -> Self {
+        Self {
+            reader,
+            event_leases: EventLeases::new(event_ttl),
+        }
+    }
+
+    /// Forgets history up to `revision`; watchers and pages below it get 410.
+    pub(crate) fn compact(&self, revision: Revision) {
+        self.reader.store.compact(revision);
+        // A sleeping cursor loses nothing, wherever it lies: only those who lag can be hit, and they are awake.
+    }
+
+    /// Stores a new object.
+    pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
+        self.reader.note_time();
+        let stored = self.reader.store.create(&row.storage, key, body)?;
+        self.event_written(row, &stored.key, stored.revision);
+        self.wake(row, &stored.key);
+        Ok(stored)
+    }
+
+    /// Stores an object in place of `old`, if that is still the one.
+    pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
+        self.reader.note_time();
+        let stored = self.reader.store.update(&row.storage, &old.key, old.revision, body)?;
+        self.event_written(row, &stored.key, stored.revision);
+        self.wake(row, &stored.key);
+        Ok(stored)
+    }
+
+    /// Removes `old`, if it is still the one.
+    pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
+        self.reader.note_time();
+        let revision = self.reader.store.delete(&row.storage, &old.key, old.revision)?;
+        self.event_removed(row, &old.key);
+        self.wake(row, &old.key);
+        Ok(revision)
+    }
+
+    /// Replaces all state; watches end at their next look.
+    pub(super) fn replace_all(&self, world: World) {
+        self.reader.store.replace(world);
+        self.reader.restart_compaction();
+    }
+
+    /// Wakes all watchers and those who wait for a revision.
+    pub(super) fn wake_all(&self) {
+        self.reader.fanout.wake_all();
+        self.reader.committed.notify_waiters();
+    }
+
+    /// Wakes the watchers of an object and those who wait for a revision.
+    fn wake(&self, row: &Row, key: &Key) {
+        match self.reader.replicas.move_with_commits() {
+            true => self.reader.fanout.wake_all(),
+            false => self.reader.fanout.wake(&row.storage, key),
+        }
+        self.reader.committed.notify_waiters();
+    }
+}
