@@ -528,3 +528,6 @@ async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, body)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Rules of single built-in kinds at the HTTP boundary, as kube-apiserver 1.36 answers.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use fake_apiserver::{ApiServer, Authorization};
 use http::Request;
 use rstest::rstest;
@@ -50,9 +52,44 @@ fn causes(answer: &Value) -> Vec<String> {
     list.iter().map(text).collect()
 }
 
+#[rstest]
+#[case::no_number("x", "invalid syntax")]
+#[case::too_large("9223372036854775808", "value out of range")]
+#[tokio::test(start_paused = true)]
+async fn the_generation_of_a_daemon_sets_template_is_a_number(#[case] generation: &str, #[case] why: &str) {
+    const SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+    let server = server();
+    let labels = json!({"app": "a"});
+    let mut set = json!({
+        "metadata": {"name": "d"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    });
+    let (code, made) = send(&server, "POST", SETS, &set).await;
+    assert_eq!(code, 201, "{made}");
+    let annotations = json!({ "deprecated.daemonset.template.generation": generation });
+    set["metadata"]["annotations"] = annotations.clone();
+    let why = format!("strconv.ParseInt: parsing \"{generation}\": {why}");
+    let (code, answer) = send(&server, "PUT", &format!("{SETS}/d"), &set).await;
+    let expected = format!("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: {why}");
+    assert_eq!((code, answer["message"].as_str()), (400, Some(expected.as_str())));
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let (code, answer) = send(&server, "PATCH", &format!("{SETS}/d"), &patch).await;
+    assert_eq!(code, 422);
+    assert!(
+        answer["message"].as_str().is_some_and(|it| it.ends_with(&why)),
+        "{answer}"
+    );
+}
+
 const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-const PEM_REQUEST: &str =
-    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFBPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+const PEM_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IRUNBUUF3RHpFTk1Bc0dBMVVFQXd3RWFtRnVaVEJaTUJN\
+     R0J5cUdTTTQ5QWdFR0NDcUdTTTQ5QXdFSApBMElBQk9sbDFhdzRCbXEvaVNpNEJ6ZGFuandReDZoSDFLOGsrQnVVRXVjZnM3Ky9R\
+     ZUJrTlM4VHdGWi9RSHltCi9RT00zNkR3T25hVnF1RVl3a0NsWm5ZZExuNmdBREFLQmdncWhrak9QUVFEQWdOSEFEQkVBaUJ6dW01\
+     UzFSdHkKTEt1SGVvRFJ0MzArZUR2M0VneHhRbG9JK3Q3YVhDWmZ4UUlnSzdwNXhMM2E4QUduRHFQa05TV3FWOGVMT0VrdwowMmht\
+     T0tlckdCKytYVE09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
 fn signing_request(spec: Value) -> Value {
     let mut whole = json!({"request": PEM_REQUEST, "signerName": "example.com/s", "usages": ["client auth"]});
@@ -91,6 +128,38 @@ async fn a_signing_request_names_its_sender() {
 async fn a_signing_request_is_checked(#[case] spec: Value, #[case] expected: &str) {
     let (code, answer) = send(&server(), "POST", CSRS, &signing_request(spec)).await;
     assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
+}
+
+/// A request for a certificate with these bytes in it.
+fn pem_request(der: &[u8]) -> String {
+    let body = STANDARD.encode(der);
+    STANDARD.encode(format!(
+        "-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n"
+    ))
+}
+
+#[rstest]
+#[case::nothing(b"\x30\x00", "asn1: syntax error: sequence truncated")]
+#[case::too_short(b"\x30\x05\x30\x00", "asn1: syntax error: data truncated")]
+#[case::a_number(
+    b"\x02\x01\x05",
+    "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
+     explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
+     omitEmpty:false} certificateRequest @2"
+)]
+#[case::a_number_within(
+    b"\x30\x03\x02\x01\x05",
+    "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
+     explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
+     omitEmpty:false} tbsCertificateRequest @2"
+)]
+#[tokio::test(start_paused = true)]
+async fn a_request_for_a_certificate_is_read(#[case] der: &[u8], #[case] why: &str) {
+    let request = pem_request(der);
+    let body = signing_request(json!({ "request": request }));
+    let (code, answer) = send(&server(), "POST", CSRS, &body).await;
+    let expected = format!("spec.request: Invalid value: \"{request}\": {why}");
+    assert_eq!((code, causes(&answer)), (422, vec![expected]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::der::certificate_request_error;
 use crate::registry::types::edit::{copy_field, default_value, ensure_object, items_mut};
 use crate::registry::types::names;
 use crate::registry::types::pem::pem_blocks;
@@ -176,10 +177,8 @@ fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErr
     let old = old.map(|old| Cursor::root(old));
     let old = old.as_ref();
     let request = object.at("spec.request");
-    let block = pem_blocks(request.as_text()).next();
-    if block.is_none_or(|block| block.kind != "CERTIFICATE REQUEST") {
+    if let Some(text) = request_error(request.as_text()) {
         let shown = request.get("").cloned().filter(|it| it != "");
-        let text = "PEM block type must be CERTIFICATE REQUEST";
         errors.invalid(request, shown.unwrap_or_default(), text);
     }
     validate_usages(&object, old, errors);
@@ -206,6 +205,14 @@ fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErr
         && let Err(problem) = check_certificate(certificate.as_text())
     {
         errors.invalid(certificate, "<certificate data>", problem);
+    }
+}
+
+/// `validateCSR`, but for the signature.
+fn request_error(request: &str) -> Option<String> {
+    match pem_blocks(request).next() {
+        Some(block) if block.kind == "CERTIFICATE REQUEST" => certificate_request_error(&block.der),
+        Some(_) | None => Some("PEM block type must be CERTIFICATE REQUEST".to_owned()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The strategy of DaemonSets.
 
+use std::num::IntErrorKind;
+
 use serde_json::{Value, json};
 
 use super::deployment::unsupported_strategy;
@@ -12,7 +14,7 @@ use super::workload_rules::{
     Selection, default_conditions, number_or_percent, unchanged_selector, validate_always, validate_at_most_all,
     validate_collisions, validate_counts, validate_number_or_percent, validate_selected, wrong_selector,
 };
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
@@ -59,6 +61,14 @@ impl Strategy for DaemonSetStrategy {
             default_value(status, count, 0);
         }
         default_conditions(status, &["lastTransitionTime"]);
+    }
+
+    /// `Convert_v1_DaemonSet_To_apps_DaemonSet`
+    fn conversion_error(&self, object: &Object) -> Option<String> {
+        let object = Cursor::root(object);
+        let annotations = object.at("metadata.annotations");
+        let generation = annotations.entry(TEMPLATE_GENERATION);
+        generation.is_set("").then(|| parse_int_error(generation.as_text()))?
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
@@ -110,6 +120,15 @@ impl Strategy for DaemonSetStrategy {
 
 fn has_new_template(object: &Object, old: &Object) -> bool {
     !Cursor::root(object).same(&Cursor::root(old), "spec.template")
+}
+
+/// The error of Go's `strconv.ParseInt` for 64 bits.
+fn parse_int_error(text: &str) -> Option<String> {
+    let why = match text.parse::<i64>().err()?.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    Some(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
 }
 
 fn template_generation(object: &Object) -> i64 {

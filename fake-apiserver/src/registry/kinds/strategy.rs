@@ -49,6 +49,12 @@ pub(crate) trait Strategy: Sync + Send {
         }
     }
 
+    /// Returns the error of Go's conversion to the internal type, for an object whose fields have their types and that
+    /// cannot be converted all the same.
+    fn conversion_error(&self, _object: &Object) -> Option<String> {
+        None
+    }
+
     /// Allocates what must be unique across objects, such as a Service's cluster IP. Its errors are answered alone; a
     /// `Status` is an error that is no field's.
     fn allocate(

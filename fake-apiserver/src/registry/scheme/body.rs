@@ -41,7 +41,14 @@ pub(crate) fn read(
                 kind: &info.kind,
                 shape: row.shape(),
             };
-            decode::decode(wanted, &mut object, text, validation)?
+            let warnings = decode::decode(wanted, &mut object, text, validation)?;
+            if let Some(why) = row.strategy().conversion_error(&object) {
+                let (kind, version) = (&info.kind, &info.version);
+                return Err(Status::bad_request(format!(
+                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+                )));
+            }
+            warnings
         }
     };
     row.strategy().default(&mut object);
@@ -106,8 +113,18 @@ pub(crate) fn read_patched(
                 custom::check_kind(object, version).map_err(Refusal::Whole)?;
                 coerce(row, version, object).map_err(Refusal::Shown)
             }
-            (None, Some(shape)) if is_text => read_claimed(row, shape, before, object, text, validation),
-            (None, Some(shape)) => convert(shape, before, object, text, validation),
+            (None, Some(shape)) => {
+                let warnings = match is_text {
+                    true => read_claimed(row, shape, before, object, text, validation)?,
+                    false => convert(shape, before, object, text, validation)?,
+                };
+                match row.strategy().conversion_error(object) {
+                    Some(why) if is_text => Err(Refusal::Shown(why)),
+                    // The real server has no object of the version at hand that a strategic patch makes, but its type.
+                    Some(why) => Err(Refusal::Whole(Status::new(500, "", why))),
+                    None => Ok(warnings),
+                }
+            }
             (None, None) => Ok(Vec::new()),
         }
     })?;

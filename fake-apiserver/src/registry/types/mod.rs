@@ -13,6 +13,7 @@ pub(crate) mod endpoint;
 pub(crate) mod names;
 pub(crate) mod net;
 pub(crate) mod pem;
+pub(crate) mod der;
 pub(crate) mod url;
 pub(crate) mod webhook_client;
 pub(crate) mod labels;

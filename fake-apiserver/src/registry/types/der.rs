@@ -1,0 +1,80 @@
+//! DER as far as requests for certificates are read: the outer structures, with the errors of Go's `encoding/asn1`.
+
+/// Identifiers of the elements that are looked for.
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const SEQUENCE: u8 = 0x30;
+
+/// Returns the error of Go's `x509.ParseCertificateRequest` about the form of a request. Names, keys and signatures are
+/// not read beyond their outermost elements, and a signature that does not fit the key passes.
+pub(crate) fn certificate_request_error(der: &[u8]) -> Option<String> {
+    read_request(der).err()
+}
+
+fn read_request(der: &[u8]) -> Result<(), String> {
+    let mut outer = Reader { rest: der, offset: 0 };
+    let mut request = outer.element(SEQUENCE, "certificateRequest")?;
+    let mut signed = request.element(SEQUENCE, "tbsCertificateRequest")?;
+    signed.element(INTEGER, "int")?;
+    signed.element(SEQUENCE, "RawValue")?;
+    signed.element(SEQUENCE, "publicKeyInfo")?;
+    request.element(SEQUENCE, "AlgorithmIdentifier")?;
+    request.element(BIT_STRING, "BitString")?;
+    match outer.rest {
+        [] => Ok(()),
+        _ => Err("asn1: syntax error: trailing data".to_owned()),
+    }
+}
+
+/// The elements of one structure.
+struct Reader<'a> {
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the next element, which must be of this kind; `name` is the Go type that it is read into.
+    fn element(&mut self, tag: u8, name: &str) -> Result<Reader<'a>, String> {
+        if self.rest.is_empty() {
+            return Err("asn1: syntax error: sequence truncated".to_owned());
+        }
+        let truncated = || "asn1: syntax error: truncated tag or length".to_owned();
+        let (&[found, first], mut rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
+        let mut length = usize::from(first);
+        if first == 0x80 {
+            return Err("asn1: syntax error: indefinite length found (not DER)".to_owned());
+        }
+        if first > 0x80 {
+            let (bytes, after) = rest.split_at_checked(usize::from(first & 0x7f)).ok_or_else(truncated)?;
+            if bytes.len() > 4 {
+                return Err("asn1: structure error: length too large".to_owned());
+            }
+            length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+            if bytes[0] == 0 {
+                return Err("asn1: structure error: superfluous leading zeros in length".to_owned());
+            }
+            if length < 0x80 {
+                return Err("asn1: structure error: non-minimal length".to_owned());
+            }
+            rest = after;
+        }
+        let start = self.offset + self.rest.len() - rest.len();
+        if found != tag {
+            let (class, number, compound) = (found >> 6, found & 0x1f, found & 0x20 != 0);
+            return Err(format!(
+                "asn1: structure error: tags don't match ({} vs {{class:{class} tag:{number} length:{length} \
+                 isCompound:{compound}}}) {{optional:false explicit:false application:false private:false \
+                 defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false omitEmpty:false}} {name} @{start}",
+                tag & 0x1f
+            ));
+        }
+        let (content, rest) = rest
+            .split_at_checked(length)
+            .ok_or_else(|| "asn1: syntax error: data truncated".to_owned())?;
+        (self.rest, self.offset) = (rest, start + length);
+        Ok(Reader {
+            rest: content,
+            offset: 0,
+        })
+    }
+}
