@@ -39,7 +39,7 @@ pub enum Worker {
     Job,
     /// Makes Jobs by the schedules of CronJobs.
     CronJob,
-    /// Keeps the EndpointSlices and Endpoints of Services with a selector.
+    /// Keeps the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of others.
     Endpoints,
     /// Counts what PodDisruptionBudgets allow.
     Disruption,

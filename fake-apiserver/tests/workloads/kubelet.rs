@@ -134,6 +134,47 @@ async fn a_deleted_pod_stops_within_its_grace(#[case] script: PodScript, #[case]
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_waits_until_a_node_has_what_it_asks_for() {
+    let cluster = Cluster::start();
+    let room = json!({"cpu": "2", "memory": "1Gi", "pods": "110"});
+    cluster
+        .create(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "small"},
+            "status": {"capacity": room, "allocatable": room}}),
+        )
+        .await;
+    let asking = |name: &str, requests: Value| {
+        let mut pod = pod("Always");
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["containers"][0]["resources"] = json!({ "requests": requests });
+        pod
+    };
+    cluster.create(asking("one", json!({"cpu": "1500m"}))).await;
+    cluster.pass(2.0).await;
+    cluster.create(asking("two", json!({"cpu": "1"}))).await;
+    cluster
+        .create(asking("gpu", json!({"memory": "2Gi", "cpu": "100m"})))
+        .await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await["spec"]["nodeName"], "small");
+    for (name, why) in [("two", "Insufficient cpu"), ("gpu", "Insufficient memory")] {
+        let waiting = cluster.get("v1", "Pod", name).await;
+        let expected = format!(
+            "0/1 nodes are available: 1 {why}. preemption: 0/1 nodes are available: 1 No preemption victims found for \
+             incoming pod."
+        );
+        assert_eq!(
+            condition(&waiting, "PodScheduled"),
+            ["False", "Unschedulable", expected.as_str()]
+        );
+    }
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "two").await["spec"]["nodeName"], "small");
+    assert_eq!(cluster.get("v1", "Pod", "gpu").await["spec"]["nodeName"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_are_chosen_by_pod_requirements() {
     let cluster = Cluster::start();
     for (name, spec) in [

@@ -51,6 +51,70 @@ async fn a_service_knows_its_ready_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endpoints_that_somebody_writes_are_mirrored() {
+    let cluster = Cluster::start();
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "outside"},
+            "spec": {"ports": [{"name": "sql", "port": 5432}]},
+        }))
+        .await;
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"name": "outside", "labels": {"team": "a"}, "annotations": {"note": "n"}},
+            "subsets": [{
+                "addresses": [{"ip": "10.1.0.1", "hostname": "one"}], "notReadyAddresses": [{"ip": "10.1.0.2"}],
+                "ports": [{"name": "sql", "port": 5432}],
+            }],
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
+    assert_eq!(slices.len(), 1, "{slices:#?}");
+    let slice = &slices[0];
+    assert_eq!(
+        slice["metadata"]["labels"],
+        json!({
+            "team": "a", "kubernetes.io/service-name": "outside",
+            "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
+        })
+    );
+    assert_eq!(slice["metadata"]["annotations"], json!({"note": "n"}));
+    assert_eq!(slice["metadata"]["ownerReferences"][0]["kind"], "Endpoints");
+    assert_eq!(slice["addressType"], "IPv4");
+    assert_eq!(
+        slice["ports"],
+        json!([{"name": "sql", "port": 5432, "protocol": "TCP"}])
+    );
+    let endpoints = json!([
+        {"addresses": ["10.1.0.1"], "conditions": {"ready": true}, "hostname": "one"},
+        {"addresses": ["10.1.0.2"], "conditions": {"ready": false}},
+    ]);
+    assert_eq!(slice["endpoints"], endpoints);
+
+    let ready = json!({"metadata": {"labels": {"team": null}}, "subsets": [
+        {"addresses": [{"ip": "10.1.0.2"}], "ports": [{"name": "sql", "port": 5432}]},
+    ]});
+    cluster.patch("v1", "Endpoints", "outside", ready).await;
+    cluster.pass(1.0).await;
+    let slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
+    assert_eq!(slices.len(), 1, "{slices:#?}");
+    assert_eq!(slices[0]["metadata"]["uid"], slice["metadata"]["uid"]);
+    assert_eq!(slices[0]["metadata"]["labels"]["team"], Value::Null);
+    let endpoints = json!([{"addresses": ["10.1.0.2"], "conditions": {"ready": true}}]);
+    assert_eq!(slices[0]["endpoints"], endpoints);
+
+    let skipped = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
+    cluster.patch("v1", "Endpoints", "outside", skipped).await;
+    cluster.pass(1.0).await;
+    assert_eq!(
+        cluster.list("discovery.k8s.io/v1", "EndpointSlice").await,
+        Vec::<Value>::new()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_budget_lets_as_many_go_as_it_says() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 3)).await;

@@ -67,6 +67,25 @@ async fn a_volume_is_made_when_the_class_says_so(#[case] mode: &str, #[case] bef
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_wants_more_gets_it() {
+    let cluster = Cluster::start();
+    class(&cluster, "Immediate").await;
+    let expands = json!({ "allowVolumeExpansion": true });
+    cluster
+        .patch("storage.k8s.io/v1", "StorageClass", "fast", expands)
+        .await;
+    claim(&cluster).await;
+    cluster.pass(1.0).await;
+    let more = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
+    cluster.patch("v1", "PersistentVolumeClaim", "data", more).await;
+    cluster.pass(1.0).await;
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "data").await;
+    assert_eq!(claim["status"]["capacity"]["storage"], "3Gi");
+    let volume = cluster.list("v1", "PersistentVolume").await.remove(0);
+    assert_eq!(volume["spec"]["capacity"]["storage"], "3Gi");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_smallest_volume_that_fits_is_taken() {
     let cluster = Cluster::start();
     for (name, size) in [("big", "5Gi"), ("small", "500Mi"), ("right", "2Gi")] {

@@ -1,10 +1,10 @@
 //! Maps a change to the keys that controllers have to look at because an object came, changed or went.
 
 use super::cluster::{Cluster, controller_of, selects};
-use super::pods::spec;
+use super::pods::{is_finished, spec};
 use super::resource::Resource;
 use super::sees::selector_of;
-use super::{Task, scheduler};
+use super::{Task, fit, scheduler};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::Cursor;
@@ -137,6 +137,18 @@ fn of_pod(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
                 Resource::PodDisruptionBudget,
                 Key::new(namespace, budget.name()),
             );
+        }
+    }
+    if let Some(old) = change.old
+        && !Cursor::root(old).text("spec.nodeName").is_empty()
+        && change.new.is_none_or(is_finished)
+        && !fit::requests(old).is_empty()
+    {
+        // There is room for a Pod that waits.
+        for pod in cluster.all(Resource::Pod) {
+            if Cursor::root(pod).text("spec.nodeName").is_empty() {
+                task(Worker::Kubelet, Resource::Pod, Key::new(pod.namespace(), pod.name()));
+            }
         }
     }
     if change.new.is_none() {

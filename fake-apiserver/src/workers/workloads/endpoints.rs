@@ -1,4 +1,4 @@
-//! EndpointSlices and Endpoints: the Pods behind a Service with a selector.
+//! EndpointSlices and Endpoints: the Pods behind a Service with a selector. Those of others are mirrored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::concerns::service_selector;
+use super::mirror;
 use super::plan::{Plan, controller_reference};
 use super::pods::{is_finished, is_ready, label, spec};
 use super::resource::Resource;
@@ -31,7 +32,10 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Plans the work for a Service.
 pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    let Some(selector) = service_selector(service) else {
+    let key = Key::new(service.namespace(), service.name());
+    let selector = service_selector(service);
+    mirror::sync(&key, selector.is_none() && !service.is_terminating(), sees, &mut plan);
+    let Some(selector) = selector else {
         return plan;
     };
     if service.is_terminating() || Cursor::root(service).text("spec.type") == "ExternalName" {
@@ -55,6 +59,7 @@ pub(crate) fn gone(service: &Key, sees: &Sees<'_>) -> Plan {
     {
         plan.delete(Resource::Endpoints, endpoints);
     }
+    mirror::sync(service, false, sees, &mut plan);
     plan
 }
 

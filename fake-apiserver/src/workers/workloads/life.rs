@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::cluster::Cluster;
 use super::concerns::{self, Changed};
 use super::execute::Executor;
+use super::fit::Load;
 use super::kubelet::{Kubelet, Memory};
 use super::plan::{Plan, Write};
 use super::pods::is_finished;
@@ -53,8 +54,8 @@ pub(crate) struct Workloads {
     failures: BTreeMap<Task, String>,
     /// Memory of each Pod, by uid.
     memories: HashMap<String, Memory>,
-    /// Number of Pods on each node.
-    load: BTreeMap<String, usize>,
+    /// Load of each node.
+    load: BTreeMap<String, Load>,
     /// The last address a Pod was given.
     addresses: u32,
     identities: BTreeMap<&'static str, Identity>,
@@ -164,11 +165,11 @@ impl Workloads {
         };
         let (was, is) = (old.and_then(place), new.and_then(place));
         if was != is {
-            if let Some(count) = was.and_then(|node| self.load.get_mut(&node)) {
-                *count = count.saturating_sub(1);
+            if let (Some(old), Some(load)) = (old, was.and_then(|node| self.load.get_mut(&node))) {
+                load.remove(old);
             }
-            if let Some(node) = is {
-                *self.load.entry(node).or_default() += 1;
+            if let (Some(new), Some(node)) = (new, is) {
+                self.load.entry(node).or_default().add(new);
             }
         }
         match (old, new) {

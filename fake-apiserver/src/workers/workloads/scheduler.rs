@@ -1,11 +1,13 @@
-//! The scheduler: puts Pods on nodes. It knows names, selectors, taints, required node affinity and claims; it counts
-//! no resources. Of the nodes that fit, the one with the fewest Pods is taken, then the first by name.
+//! The scheduler: puts Pods on nodes. It knows names, selectors, taints, required node affinity, claims and resources,
+//! but not how many Pods a node takes. Of the nodes that fit, the one with the fewest Pods is taken, then the first by
+//! name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::fit::{Load, lacking, requests};
 use super::plan::{Note, Plan, Regarding, Write};
 use super::pods::{annotation, condition, is_finished, spec};
 use super::resource::{Resource, Target};
@@ -21,8 +23,8 @@ pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Plans the work for a Pod without a node. `load` is the number of Pods on each node.
-pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Plan {
+/// Plans the work for a Pod without a node. `load` is that of each node.
+pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let pod_spec = spec(pod);
     let is_ours = matches!(Cursor::root(pod_spec).text("schedulerName"), "" | "default-scheduler");
@@ -55,29 +57,50 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>
     plan
 }
 
-fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Result<String, String> {
+fn choose_node(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> Result<String, String> {
     let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
     if nodes.is_empty() {
         return Ok(DEFAULT_NODE.to_owned());
     }
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
+    // Where nothing but room is lacking, a Pod that is worth less could have made it.
+    let mut full = 0;
+    let asked = requests(pod);
     for node in &nodes {
-        match refusal(pod, node) {
-            None => fitting.push(node.name()),
-            Some(why) => *refusals.entry(why).or_default() += 1,
+        let mut count = |why: String| *refusals.entry(why).or_default() += 1;
+        if let Some(why) = refusal(pod, node) {
+            count(why);
+            continue;
+        }
+        let lacking = lacking(&asked, node, load.get(node.name()));
+        if lacking.is_empty() {
+            fitting.push(node.name());
+        } else {
+            full += 1;
+            lacking.into_iter().for_each(count);
         }
     }
     let fewest = fitting
         .into_iter()
-        .min_by_key(|name| (load.get(*name).copied().unwrap_or(0), (*name).to_owned()));
+        .min_by_key(|name| (load.get(*name).map_or(0, |it| it.pods), (*name).to_owned()));
     fewest.map(str::to_owned).ok_or_else(|| {
         let reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
         let total = nodes.len();
+        let preemption = [
+            (full, "No preemption victims found for incoming pod"),
+            (total - full, "Preemption is not helpful for scheduling"),
+        ];
+        let mut preemption: Vec<String> = preemption
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+        preemption.sort();
         format!(
-            "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} Preemption is not \
-             helpful for scheduling.",
-            reasons.join(", ")
+            "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
+            reasons.join(", "),
+            preemption.join(", ")
         )
     })
 }

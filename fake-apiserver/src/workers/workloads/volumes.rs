@@ -98,6 +98,7 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         let patch = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}}});
         plan.merge(resource, claim, patch);
     }
+    expand(claim, volume, sees, plan);
     let mut next = status(claim).clone();
     next.insert("phase".into(), "Bound".into());
     for field in ["accessModes", "capacity"] {
@@ -106,6 +107,22 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         }
     }
     plan.status(resource, claim, next);
+}
+
+/// Makes a volume as large as its claim wants by now, as the external resizer and a kubelet do; the claim's status
+/// follows the volume.
+fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let allowed = class(claim, sees).is_some_and(|it| Cursor::root(it).flag("allowVolumeExpansion") == Some(true));
+    let has = Quantity::parse(Cursor::root(volume).text("spec.capacity.storage")).ok();
+    if !allowed || requested(claim) <= has || has.is_none() {
+        return;
+    }
+    let requests = Cursor::root(claim).map_or_empty("spec.resources.requests");
+    let size = Cursor::root(requests).text("storage");
+    let patch = json!({"spec": {"capacity": {"storage": size}}});
+    plan.merge(Resource::PersistentVolume, volume, patch);
+    let message = "external resizer is resizing volume ".to_owned() + volume.name();
+    plan.note((Resource::PersistentVolumeClaim, claim), COMPONENT, "Resizing", message);
 }
 
 /// Returns `true` if a volume is reserved for a claim.

@@ -1,0 +1,180 @@
+//! EndpointSlices of Services without a selector, made after the Endpoints that somebody writes for them
+//! (`pkg/controller/endpointslicemirroring`).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plan::{Plan, controller_reference};
+use super::pods::label;
+use super::resource::Resource;
+use super::sees::Sees;
+use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::storage::Key;
+
+/// Addresses of one subset that are mirrored.
+const SUBSET_MOST: usize = 1000;
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Annotations that stay with the Endpoints.
+const OWN_ANNOTATIONS: [&str; 2] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+];
+
+/// Plans the slices of a Service without a selector, or, where it is gone or has one, that there are none.
+pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut Plan) {
+    let endpoints = sees.cluster.get(Resource::Endpoints, key);
+    let mut wanted = Vec::new();
+    if let Some(endpoints) = endpoints.filter(|it| has_no_selector && is_mirrored(it)) {
+        wanted = slices_of(endpoints);
+    }
+    let mine = json!({"matchLabels": {SERVICE_NAME: key.name(), SLICE_MANAGED_BY: MANAGER}});
+    let Ok(Some(selector)) = LabelSelector::from_object(&mine) else {
+        return;
+    };
+    for slice in sees
+        .cluster
+        .selected(Resource::EndpointSlice, key.namespace(), &selector)
+    {
+        // One that says what is wanted stays, one with the same ports is changed, and others go.
+        let alike = wanted.iter().position(|it| is_alike(it, slice));
+        match alike {
+            None => plan.delete(Resource::EndpointSlice, slice),
+            Some(at) => {
+                let next: Value = wanted.remove(at);
+                if differs(&next, slice) {
+                    let metadata = &next["metadata"];
+                    let patch = json!({
+                        "metadata": {
+                            "labels": replacing(slice, "labels", metadata),
+                            "annotations": replacing(slice, "annotations", metadata),
+                        },
+                        "endpoints": next["endpoints"],
+                    });
+                    plan.merge(Resource::EndpointSlice, slice, patch);
+                }
+            }
+        }
+    }
+    for slice in wanted {
+        plan.create(Resource::EndpointSlice, slice);
+    }
+}
+
+/// `shouldMirror`
+fn is_mirrored(endpoints: &Arc<Object>) -> bool {
+    let annotations = endpoints
+        .metadata()
+        .map(|it| Cursor::root(it).map_or_empty("annotations"));
+    !endpoints.is_terminating()
+        && label(endpoints, SKIP) != Some("true")
+        && annotations.is_none_or(|it| !it.contains_key(LEADER))
+}
+
+fn is_alike(wanted: &Value, slice: &Object) -> bool {
+    wanted["addressType"] == Cursor::root(slice).text("addressType")
+        && wanted["ports"].as_array().map(Vec::as_slice) == Some(Cursor::root(slice).list("ports"))
+}
+
+/// The labels or annotations of a slice now.
+fn known<'a>(slice: &'a Object, field: &str) -> Option<&'a JsonMap> {
+    slice.metadata().and_then(|it| it.get(field)?.as_object())
+}
+
+/// The patch that makes the labels or annotations of a slice the wanted ones.
+fn replacing(slice: &Object, field: &str, metadata: &Value) -> JsonMap {
+    let gone = known(slice, field).into_iter().flatten();
+    let mut patch: JsonMap = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    patch.extend(metadata[field].as_object().cloned().unwrap_or_default());
+    patch
+}
+
+fn differs(wanted: &Value, slice: &Object) -> bool {
+    let empty = JsonMap::new();
+    let is_other = |field: &str| wanted["metadata"][field].as_object() != Some(known(slice, field).unwrap_or(&empty));
+    wanted["endpoints"].as_array().map(Vec::as_slice) != Some(Cursor::root(slice).list("endpoints"))
+        || is_other("labels")
+        || is_other("annotations")
+}
+
+/// The slices that say what Endpoints do: one for each family of addresses with the same ports.
+fn slices_of(endpoints: &Object) -> Vec<Value> {
+    let mut groups: BTreeMap<(bool, String), (Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    for subset in Cursor::root(endpoints).maps("subsets") {
+        let ports = ports_of(subset);
+        let ready = Cursor::root(subset).maps("addresses").map(|it| (it, true));
+        let others = Cursor::root(subset).maps("notReadyAddresses").map(|it| (it, false));
+        for (address, is_ready) in ready.chain(others).take(SUBSET_MOST) {
+            let Ok(ip) = Cursor::root(address).text("ip").parse::<IpAddr>() else {
+                continue;
+            };
+            let group = groups
+                .entry((ip.is_ipv6(), Value::from(ports.clone()).to_string()))
+                .or_insert_with(|| (ports.clone(), Vec::new()));
+            group.1.push(endpoint_of(address, is_ready));
+        }
+    }
+    let (labels, annotations) = metadata_of(endpoints);
+    let slice = |((is_v6, _), (ports, endpoints_of)): (_, (Vec<Value>, Vec<Value>))| {
+        json!({
+            "metadata": {
+                "generateName": format!("{}-", endpoints.name()), "namespace": endpoints.namespace(),
+                "labels": labels, "annotations": annotations,
+                "ownerReferences": [controller_reference(Resource::Endpoints, endpoints)],
+            },
+            "addressType": if is_v6 { "IPv6" } else { "IPv4" }, "endpoints": endpoints_of, "ports": ports,
+        })
+    };
+    groups.into_iter().map(slice).collect()
+}
+
+/// The labels and annotations of the slices.
+fn metadata_of(endpoints: &Object) -> (JsonMap, JsonMap) {
+    let of = |field: &str| {
+        let metadata = endpoints.metadata();
+        metadata
+            .map(|it| Cursor::root(it).map_or_empty(field).clone())
+            .unwrap_or_default()
+    };
+    let (mut labels, mut annotations) = (of("labels"), of("annotations"));
+    labels.insert(SERVICE_NAME.into(), endpoints.name().into());
+    labels.insert(SLICE_MANAGED_BY.into(), MANAGER.into());
+    annotations.retain(|key, _| !OWN_ANNOTATIONS.contains(&key.as_str()));
+    (labels, annotations)
+}
+
+/// `epPortsToEpsPorts`
+fn ports_of(subset: &JsonMap) -> Vec<Value> {
+    let port = |port: &JsonMap| {
+        let mut out = json!({
+            "name": Cursor::root(port).text("name"), "port": port.get("port"), "protocol": Cursor::root(port).text("protocol"),
+        });
+        if let Some(protocol) = port.get("appProtocol") {
+            out["appProtocol"] = protocol.clone();
+        }
+        out
+    };
+    Cursor::root(subset).maps("ports").map(port).collect()
+}
+
+/// `addressToEndpoint`
+fn endpoint_of(address: &JsonMap, is_ready: bool) -> Value {
+    let mut endpoint = json!({
+        "addresses": [Cursor::root(address).text("ip")], "conditions": {"ready": is_ready},
+    });
+    for field in ["hostname", "nodeName", "targetRef"] {
+        if let Some(value) = address.get(field).filter(|it| **it != "") {
+            endpoint[field] = value.clone();
+        }
+    }
+    endpoint
+}
