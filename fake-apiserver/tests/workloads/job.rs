@@ -179,3 +179,25 @@ async fn pods_of_a_job_that_nobody_collects_are_let_go() {
     assert_eq!(pods.len(), 1);
     assert_eq!(pods[0]["metadata"].get("finalizers"), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_may_create_no_pods_says_that_it_began() {
+    let cluster = Cluster::start();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}}});
+    cluster.create(quota).await;
+    cluster.pass(5.0).await;
+    cluster.create(job(json!({}))).await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.pods().await, Vec::<Value>::new());
+    let status = &cluster.get("batch/v1", "Job", "work").await["status"];
+    assert!(status["startTime"].is_string(), "{status}");
+    let failed = cluster.events("FailedCreate").await;
+    assert!(
+        failed.iter().any(|it| it.contains("exceeded quota: none")),
+        "{failed:?}"
+    );
+    cluster.delete("v1", "ResourceQuota", "none").await;
+    cluster.pass(1200.0).await;
+    assert!(!cluster.pods().await.is_empty());
+}
