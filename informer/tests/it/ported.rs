@@ -1,21 +1,26 @@
-//! Three controllers of kube-controller-manager, written anew on the cached client.
+//! Three controllers of kube-controller-manager and one of JobSet, written anew on the cached client.
 //!
 //! | Go | lines of code | here | lines of code |
 //! |---|---|---|---|
 //! | `serviceaccount/serviceaccounts_controller.go` | 162 | [`accounts`] | 20 |
 //! | `certificates/rootcacertpublisher/publisher.go` | 187 | [`certificates`] | 39 |
 //! | `clusterroleaggregation/clusterroleaggregation_controller.go` | 192 | [`aggregation`] | 44 |
+//! | JobSet's `pod_controller.go` | 227 | [`placement`] | 78 |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures::{TryStreamExt, stream};
+use informer::cache::indexes;
 use informer::handler::{Event, enqueue};
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::Manager;
+use informer::runtime::{CachedClient, Manager};
 use informer::{Cacheable, Error, Object, ObjectKey};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, PodCondition, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::{Client, Resource, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
 use testkit::TestCluster;
@@ -156,6 +161,118 @@ fn aggregation(manager: &Manager) -> Result<(), Error> {
             done()
         }
     })
+}
+
+const JOB: &str = "jobset.sigs.k8s.io/job-key";
+const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+fn label<'a, K: Resource>(object: &'a K, name: &str) -> Option<&'a str> {
+    object.meta().labels.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Returns the topology in which the Pods of a leader's Job have to be, as far as it is known.
+async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<Option<String>, Error> {
+    let Some(name) = leader.spec.as_ref().and_then(|it| it.node_name.as_deref()) else {
+        return Ok(None);
+    };
+    let node = client.get::<Node>(&ObjectKey::cluster(name)).await?;
+    Ok(node.and_then(|it| label(&*it, key).map(str::to_owned)))
+}
+
+/// Says why a Pod goes, so that its Job need not count that as a failure, and deletes it.
+async fn disrupt(client: &CachedClient, pod: Arc<Pod>) -> Result<(), Error> {
+    let mut disrupted = Pod::clone(&pod);
+    let conditions = disrupted
+        .status
+        .get_or_insert_default()
+        .conditions
+        .get_or_insert_default();
+    if !conditions.iter().any(|it| it.type_ == "DisruptionTarget") {
+        conditions.push(PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("ExclusivePlacementViolation".to_owned()),
+            ..PodCondition::default()
+        });
+        client.status::<Pod>().patch_from(&pod, &disrupted).await?;
+    }
+    match client.delete::<Pod>(&ObjectKey::of(&*pod)).await {
+        Err(err) if err.is_not_found() => Ok(()),
+        deleted => deleted,
+    }
+}
+
+/// Deletes the Pods of an exclusively placed Job that are not to run where its first Pod, the leader, does.
+fn placement(manager: &Manager) -> Result<(), Error> {
+    let client = manager.cached_client();
+    manager.factory().informer::<Pod>().add_index(indexes::label(JOB))?;
+    let is_placed_leader = |event: &Event<Pod>| {
+        let pod = event.object();
+        let is_placed = || {
+            pod.typed()
+                .is_ok_and(|it| it.spec.as_ref().is_some_and(|it| it.node_name.is_some()))
+        };
+        pod.annotation(EXCLUSIVE).is_some() && pod.label(INDEX).as_deref() == Some("0") && is_placed()
+    };
+    let builder = manager.controller("placement").for_where::<Pod>(is_placed_leader);
+    builder.complete(move |request: Request| {
+        let client = client.clone();
+        async move {
+            let Some(leader) = client.get::<Pod>(&request.key).await? else {
+                return done();
+            };
+            let key = leader.annotations().get(EXCLUSIVE).cloned().unwrap_or_default();
+            let job = label(&*leader, JOB)
+                .ok_or("the leader has no label of its job")?
+                .to_owned();
+            let Some(topology) = topology_of(&client, &leader, &key).await? else {
+                return Ok(Action::requeue(Duration::from_secs(1)));
+            };
+            let pods = client
+                .list::<Pod>()
+                .in_namespace(request.key.namespace().unwrap_or_default());
+            let misplaced = pods
+                .index(&format!("label:{JOB}"), &job)
+                .await?
+                .into_iter()
+                .filter(|it| {
+                    let selector = it.spec.as_ref().and_then(|it| it.node_selector.as_ref());
+                    label(&**it, INDEX) != Some("0") && selector.and_then(|it| it.get(&key)) != Some(&topology)
+                });
+            let client = &client;
+            stream::iter(misplaced.map(Ok::<_, Error>))
+                .try_for_each_concurrent(50, |it| disrupt(client, it))
+                .await?;
+            done()
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_are_where_its_leader_is() {
+    let cluster = TestCluster::start();
+    run(&cluster, placement);
+    for name in ["east", "west"] {
+        cluster.create(testkit::objects::node(name).label("zone", name)).await;
+    }
+    let part = |index: &str, zone: &str| {
+        let pod = testkit::objects::pod(&format!("job-{index}"));
+        let pod = pod.annotation(EXCLUSIVE, "zone").label(JOB, "j").label(INDEX, index);
+        pod.set("spec.nodeSelector", json!({"zone": zone}))
+    };
+    for (index, zone) in [("1", "east"), ("2", "west"), ("3", "west")] {
+        cluster.create(part(index, zone)).await;
+    }
+    cluster.create(part("0", "east").set("spec.nodeName", "east")).await;
+    cluster.settle().await;
+    let names: Vec<_> = cluster
+        .list::<Pod>()
+        .into_iter()
+        .filter_map(|it| it.metadata.name)
+        .collect();
+    assert_eq!(names, ["job-0", "job-1"]);
+    assert_eq!(cluster.requests().client("controller").writes().count(), 4);
 }
 
 fn run(cluster: &TestCluster, add: fn(&Manager) -> Result<(), Error>) {
