@@ -19,7 +19,7 @@ fn server() -> ApiServer {
         labels: [].into(),
         fields: [].into(),
     };
-    let store = &server.endpoints.registry.store;
+    let store = &server.endpoints.registry.reader.store;
     store
         .create(&"configmaps".into(), Key::new("default", "a"), body)
         .expect("there is no other");
@@ -41,7 +41,7 @@ async fn what_cannot_be_read_is_never_taken_for_empty(
     #[case] body: &'static str,
 ) {
     let server = server();
-    let before = server.endpoints.registry.store.revision();
+    let before = server.endpoints.registry.reader.store.revision();
     let request = Request::builder()
         .method(method)
         .uri(format!("{PATH}?fieldManager=m"))
@@ -50,7 +50,7 @@ async fn what_cannot_be_read_is_never_taken_for_empty(
         .expect("the request is whole");
     assert_eq!(server.call(request).await.status(), 500);
     assert_eq!(
-        server.endpoints.registry.store.revision(),
+        server.endpoints.registry.reader.store.revision(),
         before,
         "nothing was written"
     );
