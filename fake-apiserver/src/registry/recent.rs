@@ -58,13 +58,7 @@ impl Recent {
 
     /// A stored object in the version of `row`, which is not kept any longer: it is about to be changed.
     pub(super) fn take(&self, row: &Row, stored: &Arc<Stored>) -> Object {
-        match self.find(row, stored) {
-            Some(object) => {
-                debug_assert_eq!(object, codec::decode(row, stored), "what is kept is what is stored");
-                object
-            }
-            None => codec::decode(row, stored),
-        }
+        self.find(row, stored).unwrap_or_else(|| codec::decode(row, stored))
     }
 
     fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<Object> {
