@@ -387,10 +387,18 @@ impl fmt::Display for Report {
         write!(f, "explored: {}", self.coverage)?;
         if self.failure.is_none() && self.lacks_singles() {
             let word = if self.requires_all_singles { "error" } else { "warning" };
+            // Most of a run is spent in dependencies, whose assertions tell how they are usually built.
+            let faster = match cfg!(debug_assertions) {
+                true => {
+                    ", or build dependencies with `[profile.dev.package.\"*\"] opt-level = 2` in the workspace's \
+                     Cargo.toml: that makes several times as many runs"
+                }
+                false => "",
+            };
             write!(
                 f,
                 "\n{word}: {} single faults were not tried: raise `budget` (CPU time) or `schedules`, choose fewer \
-                 `faults`, or build with optimization",
+                 `faults`{faster}",
                 counted(self.coverage.singles.1 - self.coverage.singles.0)
             )?;
         }

@@ -141,9 +141,8 @@ fn all_single_faults_can_be_required(#[case] schedules: u64, #[case] is_success:
     let report = explored().require_all_singles().report();
     assert_eq!(report.is_success(), is_success, "{report}");
     let report = explored().run();
-    assert_eq!(
-        report.to_string().contains("single faults were not tried"),
-        !is_success,
-        "{report}"
-    );
+    let text = report.to_string();
+    assert_eq!(text.contains("single faults were not tried"), !is_success, "{text}");
+    let is_slow = cfg!(debug_assertions) && !is_success;
+    assert_eq!(text.contains("opt-level = 2"), is_slow, "{text}");
 }
