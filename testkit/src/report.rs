@@ -96,7 +96,8 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
                 request.code,
                 shortened(&why, LINE_CHARS)
             );
-            let is_failing = request.code >= 400;
+            // A read that finds nothing is no failure.
+            let is_failing = request.code >= 400 && !(request.code == 404 && request.method == "GET");
             counts.entry(what).or_insert((is_failing, 0_usize)).1 += 1;
         }
     }
