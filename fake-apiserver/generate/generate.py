@@ -377,7 +377,7 @@ class Table:
         spec = self.defs.get(name, {})
         properties, required = spec.get("properties", {}), set(spec.get("required", []))
         fields = []
-        for field in flat_fields(self.types, go):
+        for place, field in enumerate(flat_fields(self.types, go)):
             if spec and field["json"] not in properties:
                 print(f"note: {name}.{field['json']} is not in the OpenAPI document", file=sys.stderr)
             shape = self.shape(field["type"], properties.get(field["json"]), field)
@@ -388,7 +388,8 @@ class Table:
                 ("OMIT_ZERO", field.get("omitzero")),
                 ("GATED", self.is_gated(go, field["json"])),
             ) if on]
-            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"]), field["via"]))
+            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"]), place,
+                           field["via"]))
         for prop in properties:
             if prop not in {field[0] for field in fields}:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
@@ -525,8 +526,8 @@ def type_tables(by_minor, sources):
             f"pub(super) static FIELDS: [Field; {len(flat)}] = ["]
     for index, (name, _, fields, _, _) in enumerate(table.structs):
         out.append(f"    // {name}")
-        for json_name, shape, flags, path, via in fields:
-            row = f"{quote(json_name)}, {shape}, {flags}, {path}"
+        for json_name, shape, flags, path, place, via in fields:
+            row = f"{quote(json_name)}, {shape}, {flags}, {path}, {place}"
             out.append(f"    inlined({row}, {quote(via)})," if via else f"    f({row}),")
     out += ["];", ""]
     print(f"{len(found)} kinds, {len(table.shapes)} shapes, {len(table.structs)} structs, {len(flat)} fields",

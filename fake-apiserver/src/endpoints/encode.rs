@@ -26,6 +26,7 @@ use crate::registry::reader::verbs::Page;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
+use crate::registry::types::print::AsGoPrints;
 
 /// Answers larger than this are compressed where the client takes it (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
@@ -206,7 +207,11 @@ pub(crate) fn page(
             return Ok(respond(call, 200, form, value));
         }
     };
-    let mut body = ListBody::new(head.into_bytes(), items, page.items);
+    let tail = match (form.view, row.is_custom()) {
+        (View::Whole, true) => list_tail(row, &page),
+        _ => "]}\n".to_owned(),
+    };
+    let mut body = ListBody::new(head.into_bytes(), tail, items, page.items);
     let response = if call.accepts_gzip() {
         whole(call, 200, Encoding::Json, body.collect())
     } else {
@@ -218,12 +223,28 @@ pub(crate) fn page(
     Ok(response)
 }
 
-/// Returns the text before the items of a list.
+/// Returns the text before the items of a list: built-in ones have the order of Go's structs, custom ones are sorted.
 fn list_head(row: &Row, page: &Page) -> String {
-    let kind = &row.info.list_kind;
     let version = &row.api_version;
-    let metadata = Value::Object(list_metadata(row, page));
-    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
+    if row.is_custom() {
+        return format!("{{\"apiVersion\":\"{version}\",\"items\":[");
+    }
+    let kind = &row.info.list_kind;
+    let metadata = list_metadata(row, page);
+    let mut parts = Vec::new();
+    for field in ["resourceVersion", "continue", "remainingItemCount"] {
+        parts.extend(metadata.get(field).map(|value| format!("\"{field}\":{value}")));
+    }
+    let metadata = parts.join(",");
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":[")
+}
+
+/// Returns the text behind the items of a list of custom resources.
+fn list_tail(row: &Row, page: &Page) -> String {
+    let kind = &row.info.list_kind;
+    let mut metadata = Value::Object(list_metadata(row, page));
+    metadata.sort_all_objects();
+    format!("],\"kind\":\"{kind}\",\"metadata\":{metadata}}}\n")
 }
 
 /// The metadata of a list. Custom resources always have a `continue` (rule A33).
@@ -329,32 +350,17 @@ pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value:
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
             // What has no protobuf form here: the header says so.
-            None => return whole(call, code, Encoding::Json, json_line(&KindFirst(&value))),
+            None => return whole(call, code, Encoding::Json, json_line(&AsGoPrints(&value))),
         },
         Encoding::Yaml => yaml::to_string(&value).into(),
-        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
-        Encoding::Json => json_line(&KindFirst(&value)),
+        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&AsGoPrints(&value)),
+        Encoding::Json => json_line(&AsGoPrints(&value)),
     };
     whole(call, code, form.encoding, bytes)
 }
 
 fn pretty(value: &impl serde::Serialize) -> Bytes {
     serde_json::to_vec_pretty(value).unwrap_or_default().into()
-}
-
-/// A value whose kind and apiVersion come first, as Go's structs have them; people read answers from the top.
-struct KindFirst<'a>(&'a Value);
-
-impl serde::Serialize for KindFirst<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
-        let Some(map) = self.0.as_object() else {
-            return self.0.serialize(serializer);
-        };
-        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
-        let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
-        serializer.collect_map(first.chain(rest))
-    }
 }
 
 fn json_line(value: &impl serde::Serialize) -> Bytes {

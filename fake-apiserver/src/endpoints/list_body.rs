@@ -22,6 +22,8 @@ const CHUNK_BYTES: usize = 128 * 1024;
 pub(crate) struct ListBody {
     items: Items,
     form: ItemForm,
+    /// Text behind the items.
+    tail: String,
     /// The next chunk, as far as it is written: the head of the list at first.
     chunk: Vec<u8>,
     /// Items sent of a page, or the last key sent of a snapshot.
@@ -58,10 +60,11 @@ enum Sent {
 }
 
 impl ListBody {
-    /// A list that begins with `head`.
-    pub(crate) fn new(head: Vec<u8>, form: ItemForm, items: Items) -> Self {
+    /// A list that begins with `head` and ends with `tail`.
+    pub(crate) fn new(head: Vec<u8>, tail: String, form: ItemForm, items: Items) -> Self {
         Self {
             items,
+            tail,
             form,
             chunk: head,
             sent: Sent::Nothing,
@@ -153,7 +156,7 @@ impl ListBody {
             }
         }
         if !full {
-            self.chunk.extend_from_slice(b"]}\n");
+            self.chunk.extend_from_slice(self.tail.as_bytes());
             self.ended = true;
         }
     }

@@ -14,6 +14,7 @@ fn server() -> ApiServer {
     let server = ApiServer::start();
     let body = Body {
         bytes: Bytes::from_static(b"\"name\":\"a\",\"namespace\":\"default\"},\"data\":{\"k\":"),
+        version_at: 0,
         metadata_len: 35,
         uid: "u".into(),
         labels: [].into(),

@@ -14,6 +14,8 @@ use super::{Key, Revision};
 pub(crate) struct Body {
     /// The encoded object as described above.
     pub(crate) bytes: Bytes,
+    /// Place of `metadata.resourceVersion` in the bytes, in front of another field.
+    pub(crate) version_at: usize,
     /// Length of the metadata in bytes, its closing brace included.
     pub(crate) metadata_len: usize,
     /// `metadata.uid`

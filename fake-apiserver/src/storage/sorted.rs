@@ -125,6 +125,7 @@ mod tests {
     fn stored(key: &str, revision: u64) -> Arc<Stored> {
         let body = Body {
             bytes: Bytes::new(),
+            version_at: 0,
             metadata_len: 0,
             uid: "".into(),
             labels: Box::default(),

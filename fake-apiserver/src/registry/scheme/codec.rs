@@ -1,5 +1,7 @@
 //! Between an object as the registry works on it and as storage keeps it.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -9,10 +11,18 @@ use crate::api::object::Object;
 use crate::api::print::{Printer, write_number};
 use crate::api::read::read;
 use crate::api::status::Status;
+use crate::registry::types::print::TypedPrinter;
+use crate::registry::types::schema::builtin::{Shape, object_meta, shape_of};
 use crate::storage::{Body, Key, Revision, Stored};
 
 /// Objects larger than this are refused as etcd refuses them (rule A20).
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
+
+/// The fields of an object that are not encoded with the others: they stand in the head, or are written by hand.
+const IN_HEAD: [&str; 3] = ["kind", "apiVersion", "metadata"];
+
+/// The same of its metadata.
+const IN_METADATA: [&str; 1] = ["resourceVersion"];
 
 /// The key of an object.
 pub(crate) fn key_of(object: &Object) -> Key {
@@ -34,37 +44,10 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let object = &*object.sorted();
     // The object itself and its metadata are open: the head opens them.
     let mut out = Printer::new(2, 512);
-    // People look for these first, and Go's struct begins with them.
-    const FIRST: [&str; 3] = ["name", "namespace", "uid"];
-    let is_first = |key: &str| !row.is_custom() && FIRST.contains(&key);
-    let metadata = || {
-        object
-            .metadata()
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| *key != "resourceVersion")
+    let (version_at, metadata_len) = match shape_as_stored(row, object) {
+        Some(shape) => print_typed(shape, object, &mut out),
+        None => print_sorted(object, &mut out),
     };
-    for (key, value) in FIRST.iter().filter_map(|key| object.metadata()?.get_key_value(*key)) {
-        if is_first(key) {
-            out.entry(key, value);
-        }
-    }
-    for (key, value) in metadata().filter(|(key, _)| !is_first(key)) {
-        match value.as_array() {
-            Some(entries) if key == "managedFields" && !row.is_custom() => print_managed_fields(entries, &mut out),
-            Some(_) | None => out.entry(key, value),
-        }
-    }
-    out.close(b'}');
-    let metadata_len = out.len();
-    out.comma();
-    for (key, value) in object
-        .iter()
-        .filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"))
-    {
-        out.entry(key, value);
-    }
-    out.close(b'}');
     if out.deepest() > nesting::MAX && !nesting::is_readable(object) {
         return Err(Status::bad_request(format!(
             "{} nests deeper than {} levels: {}",
@@ -83,6 +66,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     bytes.shrink_to_fit();
     let body = Body {
         bytes: Bytes::from(bytes),
+        version_at,
         metadata_len,
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
@@ -94,30 +78,70 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(Encoded { body, has_fraction })
 }
 
-/// The field owners of a built-in object, in the order of Go's struct: where one writer's entry ends and the next
-/// begins is hard enough to see.
-fn print_managed_fields(entries: &[Value], out: &mut Printer) {
-    const ORDER: [&str; 7] = [
-        "manager",
-        "operation",
-        "apiVersion",
-        "time",
-        "fieldsType",
-        "fieldsV1",
-        "subresource",
-    ];
-    out.key("managedFields");
-    out.open(b'[');
-    for entry in entries {
-        out.open(b'{');
-        for (key, value) in ORDER.iter().filter_map(|key| Some((key, entry.get(key)?))) {
-            out.entry(key, value);
-        }
-        out.close(b'}');
-        out.comma();
+/// The built-in type that an object has in storage, which is that of another row where groups share it.
+fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
+    let own = row.shape()?;
+    if object.api_version() == &*row.api_version {
+        return Some(own);
     }
-    out.close(b']');
+    let api_version = object.api_version();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    shape_of(group, version, &row.info.kind).or(Some(own))
+}
+
+/// Prints a built-in object in the order of Go's structs; answers where the resourceVersion goes, and where the
+/// metadata end.
+fn print_typed(shape: &'static Shape, object: &Object, out: &mut Printer) -> (usize, usize) {
+    let mut printer = TypedPrinter::new();
+    let version = version_place();
+    let (mut version_at, mut last) = (None, 0);
+    if let (Some(of), Some(metadata)) = (object_meta(), object.metadata()) {
+        printer.entries(of, metadata, &IN_METADATA, out, &mut |place, out| {
+            last = out.len();
+            if place > version && version_at.is_none() {
+                version_at = Some(last);
+            }
+        });
+    }
+    out.close(b'}');
+    let metadata_len = out.len();
     out.comma();
+    printer.entries(shape, object, &IN_HEAD, out, &mut |_, _| {});
+    out.close(b'}');
+    // Behind the last entry there is no comma.
+    (version_at.unwrap_or(last), metadata_len)
+}
+
+/// The place of the resourceVersion in metadata.
+fn version_place() -> u8 {
+    static PLACE: LazyLock<u8> = LazyLock::new(|| {
+        let metadata = object_meta().and_then(Shape::structure);
+        metadata
+            .and_then(|it| it.field("resourceVersion"))
+            .map_or(0, |it| it.place())
+    });
+    *PLACE
+}
+
+/// The same of a custom object, sorted.
+fn print_sorted(object: &Object, out: &mut Printer) -> (usize, usize) {
+    let (mut version_at, mut last) = (None, 0);
+    let metadata = object.metadata().into_iter().flatten();
+    for (key, value) in metadata.filter(|(key, _)| !IN_METADATA.contains(&key.as_str())) {
+        last = out.len();
+        if key.as_str() > "resourceVersion" && version_at.is_none() {
+            version_at = Some(last);
+        }
+        out.entry(key, value);
+    }
+    out.close(b'}');
+    let metadata_len = out.len();
+    out.comma();
+    for (key, value) in object.iter().filter(|(key, _)| !IN_HEAD.contains(&key.as_str())) {
+        out.entry(key, value);
+    }
+    out.close(b'}');
+    (version_at.unwrap_or(last), metadata_len)
 }
 
 /// Decodes a stored object into the version of `row`, with kind, apiVersion and resourceVersion.
@@ -167,8 +191,10 @@ pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, o
 /// Writes the metadata of a stored object, behind a head that begins it.
 pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
+    let (before, after) = stored.body.bytes[..stored.body.metadata_len].split_at(stored.body.version_at);
+    out.extend_from_slice(before);
     write_revision(revision, out);
-    out.extend_from_slice(&stored.body.bytes[..stored.body.metadata_len]);
+    out.extend_from_slice(after);
     out.push(b'}');
 }
 
@@ -176,12 +202,15 @@ pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, ou
 pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
     out.extend_from_slice(row.head.as_bytes());
     let version = object.meta_str("resourceVersion");
+    let body = encode(row, object)?.body;
+    let (before, after) = body.bytes.split_at(body.version_at);
+    out.extend_from_slice(before);
     if !version.is_empty() {
         out.extend_from_slice(b"\"resourceVersion\":\"");
         out.extend_from_slice(version.as_bytes());
         out.extend_from_slice(b"\",");
     }
-    out.extend_from_slice(&encode(row, object)?.body.bytes);
+    out.extend_from_slice(after);
     Ok(())
 }
 
@@ -192,8 +221,10 @@ pub(crate) fn write_item(stored: &Stored, revision: Revision, out: &mut Vec<u8>)
 }
 
 fn write_rest(stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
+    let (before, after) = stored.body.bytes.split_at(stored.body.version_at);
+    out.extend_from_slice(before);
     write_revision(revision, out);
-    out.extend_from_slice(&stored.body.bytes);
+    out.extend_from_slice(after);
 }
 
 fn write_revision(revision: Revision, out: &mut Vec<u8>) {

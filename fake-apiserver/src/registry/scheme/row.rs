@@ -100,10 +100,12 @@ impl Row {
 
     fn new(info: ResourceInfo, is_as_stored: bool, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
-        let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{",
-            info.kind
-        );
+        // Custom objects are sorted, built-in ones have the order of Go's structs.
+        let head = match &kind {
+            Kind::Builtin { .. } => format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\"", info.kind),
+            Kind::Custom(_) => format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{}\"", info.kind),
+        };
+        let head = format!("{head},\"metadata\":{{");
         let shared = match &kind {
             Kind::Builtin { strategy, .. } => strategy.facts().stored_as,
             Kind::Custom(_) => None,

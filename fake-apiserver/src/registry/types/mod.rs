@@ -7,6 +7,7 @@ pub(crate) mod edit;
 pub(crate) mod schema;
 pub(crate) mod decode;
 pub(crate) mod gated;
+pub(crate) mod print;
 pub(crate) mod quantity;
 pub(crate) mod pattern;
 pub(crate) mod endpoint;

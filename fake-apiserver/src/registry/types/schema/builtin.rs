@@ -76,6 +76,8 @@ pub(crate) struct Field {
     flags: u8,
     /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
     protobuf: u32,
+    /// Its place in the Go struct.
+    place: u8,
     /// The Go structs it is inlined from, `RuleWithOperations.Rule`; mostly empty.
     via: &'static str,
 }
@@ -144,16 +146,24 @@ pub(super) const fn structure(
     }
 }
 
-pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32) -> Field {
-    inlined(name, shape, flags, protobuf, "")
+pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32, place: u8) -> Field {
+    inlined(name, shape, flags, protobuf, place, "")
 }
 
-pub(super) const fn inlined(name: &'static str, shape: u16, flags: u8, protobuf: u32, via: &'static str) -> Field {
+pub(super) const fn inlined(
+    name: &'static str,
+    shape: u16,
+    flags: u8,
+    protobuf: u32,
+    place: u8,
+    via: &'static str,
+) -> Field {
     Field {
         name,
         shape,
         flags,
         protobuf,
+        place,
         via,
     }
 }
@@ -266,6 +276,11 @@ impl Field {
     /// The name in JSON.
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Its place in the Go struct, inlined structs included.
+    pub(crate) fn place(&self) -> u8 {
+        self.place
     }
 
     /// The type of its value.

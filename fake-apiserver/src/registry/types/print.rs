@@ -1,0 +1,200 @@
+//! Printing objects of built-in types as Go does: the fields of structs in their order there, maps sorted (rule A32).
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::schema::builtin::{Kind, Shape, shape_of};
+use crate::api::object::in_order;
+use crate::api::print::Printer;
+
+/// An entry to be printed: its place, and what is there.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    place: u8,
+    name: &'a str,
+    value: &'a Value,
+    shape: Option<&'static Shape>,
+}
+
+/// Writes typed values; it keeps the entries of the structs that it is within.
+pub(crate) struct TypedPrinter<'a> {
+    entries: Vec<Entry<'a>>,
+}
+
+impl<'a> TypedPrinter<'a> {
+    /// One that has printed nothing yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(64),
+        }
+    }
+
+    /// Writes the entries of an object, the keys of which are sorted, without its braces and without some. `each` is
+    /// told before each entry which place it has.
+    pub(crate) fn entries(
+        &mut self,
+        shape: &'static Shape,
+        map: &'a Map<String, Value>,
+        omitted: &[&str],
+        out: &mut Printer,
+        each: &mut dyn FnMut(u8, &Printer),
+    ) {
+        let start = self.entries.len();
+        let map = map.iter().filter(|(name, _)| !omitted.contains(&name.as_str()));
+        match shape.structure() {
+            Some(structure) => {
+                let mut fields = structure.fields_in_order();
+                self.entries.extend(map.map(|(name, value)| {
+                    let field = fields.find(name);
+                    Entry {
+                        // What the type does not know comes last.
+                        place: field.map_or(u8::MAX, |it| it.place()),
+                        name,
+                        value,
+                        shape: field.map(|it| it.shape()),
+                    }
+                }));
+                // Those of one place are in the order of their names.
+                self.entries[start..].sort_by_key(|it| it.place);
+            }
+            None => self.entries.extend(map.map(|(name, value)| Entry {
+                place: 0,
+                name,
+                value,
+                shape: shape.values(),
+            })),
+        }
+        for at in start..self.entries.len() {
+            let Entry {
+                place,
+                name,
+                value,
+                shape,
+            } = self.entries[at];
+            each(place, out);
+            out.key(name);
+            match shape {
+                Some(shape) => self.value(shape, value, out),
+                None => out.value(value),
+            }
+            out.comma();
+        }
+        self.entries.truncate(start);
+    }
+
+    /// Writes a value.
+    fn value(&mut self, shape: &'static Shape, value: &'a Value, out: &mut Printer) {
+        match (shape.kind(), value) {
+            (Kind::Struct(_) | Kind::Map(_), Value::Object(map)) => {
+                out.open(b'{');
+                self.entries(shape, map, &[], out, &mut |_, _| {});
+                out.close(b'}');
+            }
+            (Kind::List(_), Value::Array(items)) => {
+                let of = shape.items();
+                out.open(b'[');
+                for item in items {
+                    match of {
+                        Some(of) => self.value(of, item, out),
+                        None => out.value(item),
+                    }
+                    out.comma();
+                }
+                out.close(b']');
+            }
+            (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), Value::Object(_)) => {
+                match shape.alternative() {
+                    Some(schema) => self.value(schema, value, out),
+                    None => out.value(value),
+                }
+            }
+            _ => out.value(value),
+        }
+    }
+}
+
+/// A value to be serialized as Go prints it: a built-in object or a list of them by its types, what else belongs to
+/// Kubernetes with its kind first, and all else sorted.
+pub(crate) struct AsGoPrints<'a>(pub(crate) &'a Value);
+
+impl Serialize for AsGoPrints<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+        let Some(map) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let kind = text("kind");
+        if let Some(shape) = shape_of(group, version, kind) {
+            let value = self.0;
+            return Typed { shape, value }.serialize(serializer);
+        }
+        let item = kind.strip_suffix("List").and_then(|it| shape_of(group, version, it));
+        if item.is_none() && group != "meta.k8s.io" {
+            return self.0.serialize(serializer);
+        }
+        let list = shape_of("meta.k8s.io", "v1", "ListMeta");
+        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
+        let rest = in_order(map).filter(|(key, _)| !FIRST.contains(&key.as_str()));
+        serializer.collect_map(first.chain(rest).map(|(key, value)| {
+            let part = match key.as_str() {
+                "metadata" => Part::Of(list, value),
+                "items" => Part::Items(item, value),
+                _ => Part::Of(None, value),
+            };
+            (key, part)
+        }))
+    }
+}
+
+/// A part of a list.
+enum Part<'a> {
+    Of(Option<&'static Shape>, &'a Value),
+    Items(Option<&'static Shape>, &'a Value),
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Of(Some(shape), value) => Typed { shape, value }.serialize(serializer),
+            Self::Items(Some(shape), Value::Array(items)) => {
+                serializer.collect_seq(items.iter().map(|value| Typed { shape, value }))
+            }
+            Self::Of(None, value) | Self::Items(_, value) => value.serialize(serializer),
+        }
+    }
+}
+
+/// A value of a built-in type.
+struct Typed<'a> {
+    shape: &'static Shape,
+    value: &'a Value,
+}
+
+impl Serialize for Typed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { shape, value } = *self;
+        match (shape.kind(), value) {
+            (Kind::Struct(_) | Kind::Map(_), Value::Object(map)) => {
+                let structure = shape.structure();
+                let mut entries: Vec<(u8, &String, Part<'_>)> = in_order(map)
+                    .map(
+                        |(name, value)| match (structure, structure.and_then(|it| it.field(name))) {
+                            (_, Some(field)) => (field.place(), name, Part::Of(Some(field.shape()), value)),
+                            (Some(_), None) => (u8::MAX, name, Part::Of(None, value)),
+                            (None, None) => (0, name, Part::Of(shape.values(), value)),
+                        },
+                    )
+                    .collect();
+                entries.sort_by_key(|it| it.0);
+                serializer.collect_map(entries.iter().map(|(_, name, part)| (name, part)))
+            }
+            (Kind::List(_), _) => Part::Items(shape.items(), value).serialize(serializer),
+            (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), Value::Object(_)) => {
+                Part::Of(shape.alternative(), value).serialize(serializer)
+            }
+            _ => value.serialize(serializer),
+        }
+    }
+}
