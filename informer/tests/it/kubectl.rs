@@ -44,11 +44,16 @@ fn document(name: &str, title: &str) -> String {
     format!("{{apiVersion: example.com/v1beta1, kind: Document, metadata: {{name: {name}}}, spec: {{name: {title}}}}}")
 }
 
+#[expect(clippy::too_many_lines, reason = "one object's way through all kinds of webhook")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the commands block, and the clock of this test is the real one"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over_tls() {
     let kubectl = match installed::kubectl() {
         Ok(kubectl) => kubectl,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return eprintln!("skipped: {reason}"),
     };
     let made = SelfSigned::new(["webhooks.shop.svc"]).expect("a name");
     let (webhooks, certificate) = (webhooks(), made.certificate().expect("it was made"));
