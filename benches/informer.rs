@@ -8,7 +8,7 @@ use std::time::Duration;
 use benches::informers::{Ours, Times, kube_runtime, ours};
 use benches::measure::{cpu_time, scaled};
 use benches::mirror::{pod, pod_text};
-use informer::cache::{Indexer, indexes};
+use informer::cache::{IndexFn, Indexer, indexes};
 use informer::{Object, Storage};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{reflector, watcher};
@@ -91,6 +91,8 @@ fn main() {
     println!("another handler: {extra:.0} ns an event");
     readers();
     index();
+    relist();
+    snapshots();
 }
 
 /// Writes beside ten threads that list everything.
@@ -199,4 +201,65 @@ fn index() {
         "kube-runtime, a scan of 10,000: {:.2} µs",
         micros(cpu_time() - start, rounds)
     );
+}
+
+/// Objects as a list brings them.
+fn list(pods: usize, version: u64) -> Vec<Object<Pod>> {
+    let decode = |at| Object::decode(&pod_text(at, version)).expect("an object");
+    (0..pods).map(decode).collect()
+}
+
+/// The longest time that a reader waits for one object while a list replaces all of them, by the wall's clock. The index
+/// reads the typed object.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "threads and the machine's clock are what is measured"
+)]
+fn relist() {
+    let pods = scaled(100_000, 200);
+    let indexer = Indexer::<Pod>::new();
+    let node = IndexFn::new("node", |pod: &Object<Pod>| {
+        let spec = pod.typed().ok().and_then(|it| it.spec.clone());
+        spec.and_then(|it| it.node_name)
+    });
+    indexer.add_index(node).expect("there is none");
+    indexer.replace(list(pods, 1), "1".into());
+    let (next, lister) = (list(pods, 2), indexer.lister());
+    let key = next[0].key().clone();
+    let (is_done, longest) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let start = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let start = std::time::Instant::now();
+                std::hint::black_box(lister.get(&key));
+                longest.fetch_max(start.elapsed().as_micros() as usize, Ordering::Relaxed);
+            }
+        });
+        indexer.replace(next, "2".into());
+        is_done.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "a relist of {pods} with a typed index: {:.0} ms, in which a reader waits at most {} µs",
+        start.elapsed().as_secs_f64() * 1e3,
+        longest.load(Ordering::Relaxed)
+    );
+}
+
+/// Writes while somebody holds a snapshot of the state before.
+fn snapshots() {
+    let pods = scaled(100_000, 200);
+    let indexer = Indexer::<Pod>::new();
+    indexer.replace(list(pods, 1), "1".into());
+    let (lister, rounds) = (indexer.lister(), scaled(1_000, 10));
+    let mut time = Duration::ZERO;
+    for at in 0..rounds {
+        let object = Object::decode(&pod_text(at * 97 % pods, 2)).expect("an object");
+        let snapshot = lister.snapshot();
+        let start = cpu_time();
+        indexer.insert(object);
+        time += cpu_time() - start;
+        drop(snapshot);
+    }
+    println!("a write after a snapshot of {pods}: {:.2} µs", micros(time, rounds));
 }

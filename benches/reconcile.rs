@@ -7,8 +7,9 @@ use benches::cpu::Cpu;
 use benches::measure::scaled;
 use benches::reconciles::{self, Peer};
 use benches::{controllers, our_controllers};
-use criterion::Criterion;
+use criterion::{BatchSize, Criterion};
 use informer::ObjectKey;
+use informer::metrics::Metrics;
 use informer::queue::{AddOptions, WorkQueue};
 
 fn main() {
@@ -74,9 +75,14 @@ fn queues(criterion: &mut Criterion<Cpu>) {
     let keys: Vec<_> = (0..1000)
         .map(|at| ObjectKey::new("shop", &format!("web-{at}")))
         .collect();
+    let metrics = Metrics::new();
     for (name, queue) in [
         ("queue/plain", WorkQueue::new()),
         ("queue/priority", WorkQueue::builder().by_priority().build()),
+        (
+            "queue/with metrics",
+            WorkQueue::builder().named("web", &metrics).build(),
+        ),
     ] {
         let mut at = 0;
         criterion.bench_function(name, |bencher| {
@@ -101,5 +107,17 @@ fn queues(criterion: &mut Criterion<Cpu>) {
             at = (at + 1) % keys.len();
             queue.add_after(keys[at].clone(), Duration::from_secs(1000 - at as u64 % 7));
         });
+    });
+    criterion.bench_function("queue/delayed, 1,000 new keys", |bencher| {
+        bencher.iter_batched(
+            || (WorkQueue::new(), keys.clone()),
+            |(queue, keys)| {
+                for (at, key) in keys.into_iter().enumerate() {
+                    queue.add_after(key, Duration::from_secs(1000 - at as u64 % 7));
+                }
+                queue
+            },
+            BatchSize::SmallInput,
+        );
     });
 }
