@@ -28,7 +28,7 @@ use crate::registry::custom::definition::OpenApiSchema;
 static DEFINITIONS: LazyLock<Definitions> =
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi.json.gz").as_slice()));
 
-/// Those that are others in Kubernetes 1.37.
+/// The definitions that differ in Kubernetes 1.37.
 static DEFINITIONS_1_37: LazyLock<Definitions> =
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.37.json.gz").as_slice()));
 

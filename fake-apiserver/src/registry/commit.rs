@@ -55,7 +55,7 @@ impl Registry {
             let next = leases.pop(now);
             let Some((key, revision)) = next else { break };
             let stored = self.reader.store.get(&row.storage, &key);
-            // One that was written or removed in between is none of ours.
+            // An Event that was written or removed in between has another expiry, or none.
             if let Some(stored) = stored.filter(|it| it.revision == revision)
                 && self.remove(&row, &stored).is_ok()
             {
@@ -65,8 +65,8 @@ impl Registry {
         leases.first()
     }
 
-    /// Deletes one object of a CRD that goes. One that changed meanwhile is seen again after the write that changed it;
-    /// custom resources know no grace, so none is left marked.
+    /// Deletes one object of a CRD that is being deleted. An object that changed meanwhile is tried again after that
+    /// write. Custom resources have no grace period, so none is left marked.
     fn deletes(&self) -> impl Fn(&Row, &Stored) {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }

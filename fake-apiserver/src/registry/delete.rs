@@ -208,8 +208,8 @@ impl Registry {
         })
     }
 
-    /// Removes a marked object in the state it has by now, and answers with `object`. It may be gone already, or have
-    /// been replaced by another object of its name, which stays.
+    /// Removes a marked object, also in a newer state, and answers with `object`. An object that is gone already is no
+    /// error, and a new object of the same name stays.
     fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
         loop {
             match self.remove(row, &marked) {
@@ -320,7 +320,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        // A mark without a remaining time is that of an object that is about to be removed: it goes at once.
+        // Marked with no time left: the object is about to be removed, and goes at once.
         let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
         let Some(running) = running else {
             return Grace::None;

@@ -210,8 +210,8 @@ impl<K: Cacheable> Indexer<K> {
         self.read().versions.get(source).cloned().unwrap_or_default()
     }
 
-    /// The time at which a list of this source was last older than the store: the server has been restored, and
-    /// versions from before come no more.
+    /// The time at which a list of this source was last older than the store: the server has been restored, and will
+    /// not send the versions from before.
     pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
         *self.read().restored.get(source)?
     }
@@ -348,7 +348,7 @@ impl<K: Cacheable> Writer<'_, K> {
         }
     }
 
-    /// The same by a list. No server answers with an older one than was asked for, unless it has been restored.
+    /// The same for a list. Its version is only older than the one asked for if the server has been restored.
     pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
         let state = self.state();
         if let (Some(before), Some(restored)) = (state.versions.get(source), state.restored.get_mut(source))

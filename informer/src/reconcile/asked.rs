@@ -1,4 +1,4 @@
-//! `Asked`: reads from the server what became of a write of unknown outcome, and the parts of answers that are read.
+//! `Asked`: asks the server for the present state after a write whose outcome is unknown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::{Error, ResourceVersion};
 /// Time for the server to report the present state.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of a collection with more objects than this the version of the list is taken.
+/// Most objects whose own versions are compared; for a larger collection the version of the list is used.
 const ASKED_MOST: usize = 500;
 
 /// The request made when the outcome of a write is unknown.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(super) client: Client,
-    /// Of the collection.
+    /// Path of the collection.
     pub(super) path: String,
     pub(super) about: About,
 }
@@ -31,20 +31,20 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(super) enum About {
     Object(String),
-    /// All objects: the server was to choose the name.
+    /// The whole collection: the server chose the name.
     Made,
-    /// All objects: some were deleted.
+    /// The whole collection: some of its objects were deleted.
     Deleted,
 }
 
 impl Asked {
-    /// Returns the state that a cache has to show to have seen the present one.
+    /// Returns the state that a cache must have reached to include the present one.
     pub(super) async fn present(&self) -> Result<Written, Error> {
         let asking = async {
             match &self.about {
                 About::Object(name) => self.object(name).await,
                 About::Made => self.newest(ASKED_MOST).await,
-                // Of what is gone nothing but the version of a list tells.
+                // Only the version of a list covers objects that are gone.
                 About::Deleted => self.newest(0).await,
             }
         };
@@ -61,8 +61,8 @@ impl Asked {
         }
     }
 
-    /// The newest state in the collection. A list of all would say the version of the whole server, which a cache
-    /// learns of with its next bookmark only; that is taken where there are more objects than `most`.
+    /// Returns the newest version of an object in the collection. The version of the list is that of the whole server,
+    /// which a cache reaches only with its next bookmark; it is used for more than `most` objects.
     async fn newest(&self, most: usize) -> Result<Written, Error> {
         let uri = format!("{}?limit={}", self.path, most.max(1));
         let answer = self.get(&uri, "PartialObjectMetadataList").await?;

@@ -25,21 +25,20 @@ use crate::{ObjectKey, ResourceVersion};
 /// work; the key is not worked on again before the caches of the controller have seen it. See
 /// `ControllerBuilder::without_read_your_writes` for what happens then.
 ///
-/// A write of which the outcome is not known counts, too: the answer was lost or came too late, or the request was
-/// dropped. Then the server is asked for the object before the key is worked on again, or, where it was to choose the
-/// name, for the metadata of up to 500 objects; the caches have to show what it answered.
+/// A write with an unknown outcome counts, too: its answer was lost or came too late, or the request was dropped. The
+/// server is then asked for the object before the key is worked on again, or for the metadata of up to 500 objects if
+/// it chose the name; the caches must have reached what it answers.
 ///
-/// Where the answer tells no version, as that to an eviction or a binding, the server is asked for the object, too.
-/// Dry runs count for nothing.
+/// The same is done after an answer without a version, such as that of an eviction or a binding. Dry runs are ignored.
 ///
-/// Requests count that are made by the reconciler's own future. Those of tasks that it started do not.
+/// Counts requests made by the reconciler's own future, not those of tasks that it spawned.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
 
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// As in a path: `apps/deployments`, `/pods`.
+    /// The group and the resource: `apps/deployments`, `/pods`.
     pub(crate) resource: String,
     pub(crate) key: ObjectKey,
     /// Its labels, if the answer has them.
@@ -55,8 +54,8 @@ impl Write {
         matches!(self.what, Written::Unknown(_))
     }
 
-    /// Asks the server for the outcome, if that is unknown. It stays unknown where the server does not answer; `None`
-    /// says that it refuses to tell.
+    /// Asks the server for the outcome, if that is unknown. It stays unknown if the server does not answer; `None` if
+    /// the server refuses the read.
     pub(crate) async fn learn(mut self) -> Option<Self> {
         let Written::Unknown(asked) = &self.what else {
             return Some(self);
@@ -72,7 +71,7 @@ impl Write {
         Some(self)
     }
 
-    /// Puts what was [learnt](Self::learn) of writes in the place of those of unknown outcome.
+    /// Replaces writes of unknown outcome by what was [learnt](Self::learn) of them.
     pub(crate) fn settle(writes: &mut Vec<Self>, object: &ObjectKey, resource: &str, learnt: Option<Self>) {
         let is_it = |it: &Self| it.is_unknown() && it.resource == resource && it.key == *object;
         if let Some(place) = writes.iter().position(is_it) {
@@ -84,7 +83,7 @@ impl Write {
     }
 }
 
-/// The state that a cache has to show to have seen the write.
+/// The state that a cache must have reached to include the write.
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
     /// It must be at this version, or a later one.
@@ -208,7 +207,7 @@ impl Target {
         let (plural, name) = match *rest {
             [plural] => (plural, None),
             [plural, name] => (plural, Some(name)),
-            // Connections to what runs, and tokens of it.
+            // Connections to a container, and tokens.
             [_, _, "attach" | "exec" | "log" | "portforward" | "proxy" | "token"] => return None,
             [plural, name, _] => (plural, Some(name)),
             _ => return None,
@@ -277,7 +276,7 @@ async fn observe(client: Client, request: Request<Body>, target: Target) -> Resu
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
-/// The options of a deletion, which are the body of the request or a part of that of an eviction.
+/// The options of a deletion: the body of the request, or a part of the body of an eviction.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Options {
@@ -285,8 +284,7 @@ struct Options {
     delete_options: Option<Box<Options>>,
 }
 
-/// Returns `true` if the request changes nothing. Options in the body of a deletion leave those in its address without
-/// effect.
+/// Returns `true` if the request is a dry run. Options in the body of a deletion replace those in its query.
 fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     let is_asked = || {
         let query = head.uri.query().unwrap_or_default();
@@ -333,7 +331,7 @@ impl Outcome {
         self.target = None;
     }
 
-    /// An answer without a version says that it was done, and no more.
+    /// Success, without the version that was written.
     fn answered(&mut self, answer: Answer, is_delete: bool) {
         let is_told = answer.kind != "Status" || !answer.details.uid.is_empty();
         if let Some(target) = self.target.take_if(|_| is_told) {
@@ -393,7 +391,7 @@ impl Target {
         self.push(key, labels, what);
     }
 
-    /// Remembers what a deletion of several objects found, of which the answer tells the states before.
+    /// Records the objects that a deletion of a collection found; its answer shows them as they were before.
     fn remember_deleted(self, items: Vec<Item>) {
         for Item { metadata } in items {
             let key = match &metadata.namespace {
@@ -412,7 +410,7 @@ impl Target {
         }
     }
 
-    /// The version of the last write to this object before, which a cache must have seen to know of the object at all.
+    /// The version of the previous write to this object, which a cache must have seen to know of the object at all.
     fn floor(&self, key: &ObjectKey) -> ResourceVersion {
         let writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
         let before = writes.iter().find(|it| it.resource == self.resource && it.key == *key);
@@ -423,7 +421,7 @@ impl Target {
         }
     }
 
-    /// Of one object the last write is the one that counts.
+    /// Only the last write to an object counts.
     fn push(&self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
         let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
         writes.retain(|it| it.resource != self.resource || it.key != key);

@@ -46,7 +46,7 @@ impl Authorization {
             let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
                 continue;
             };
-            // Whoever interferes comes by here himself.
+            // A write that came first starts a round of its own.
             if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;

@@ -112,9 +112,9 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
     Err(Status::invalid(&kind, object.name(), &errors))
 }
 
-/// Makes an object that was checked what is stored: where the storage version is another, `apiVersion` is rewritten,
-/// what that version does not know is lost, and its defaults are filled in as on a read (rules O6, O10). The answer of
-/// a write is then the stored object [`restore`]d.
+/// Converts a validated object to the storage version: `apiVersion` is rewritten, fields unknown to that version are
+/// dropped, and its defaults are filled in as on a read (rules O6, O10). A write is answered with the stored object
+/// [`restore`]d.
 pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     if resource.storage.row.version != version.row.version {
         convert_between(object, resource, &resource.storage);

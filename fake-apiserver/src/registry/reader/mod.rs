@@ -27,7 +27,7 @@ use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 use compaction::Compaction;
 use known::Known;
 
-/// Stored state of a server, and its reading.
+/// Stored state of a server, to be read.
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// The objects.

@@ -1,4 +1,4 @@
-//! Resources of Nodes: what Pods ask for, and what is left (`NodeResourcesFit` of the scheduler).
+//! Requests of Pods against what a Node has left (`NodeResourcesFit` of the scheduler).
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Load {
         add(&mut self.asked, &requests(pod));
     }
 
-    /// Counts a Pod no more.
+    /// Stops counting a Pod.
     pub(crate) fn remove(&mut self, pod: &Object) {
         self.pods = self.pods.saturating_sub(1);
         for (name, amount) in requests(pod) {
@@ -39,8 +39,8 @@ impl Load {
     }
 }
 
-/// Returns what a Pod asks for (`PodRequests` of k8s.io/component-helpers): the sum of its containers and of those
-/// beside them, or what one container before them asks for with the ones that run already, if that is more.
+/// Returns the requests of a Pod (`PodRequests` of k8s.io/component-helpers): the sum of its containers and sidecars,
+/// or, if that is more, of an init container and the sidecars that were started before it.
 pub(crate) fn requests(pod: &Object) -> Amounts {
     let pod_spec = Cursor::root(spec(pod));
     let mut sum = Amounts::new();
@@ -60,15 +60,15 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
         raise(&mut most, asked);
     }
     raise(&mut sum, most);
-    // What is said of the whole Pod replaces the sum.
+    // Requests at the level of the Pod replace the sum.
     sum.extend(amounts(pod_spec.map("resources.requests")));
     add(&mut sum, &amounts(pod_spec.map("overhead")));
     sum.retain(|_, amount| amount.signum() > 0);
     sum
 }
 
-/// Returns the resources of which a Node has too little left, each as the scheduler says it. One that tells nothing of
-/// what it has takes every Pod.
+/// Returns the resources of which a Node has too little left, in the scheduler's words. A Node without `allocatable`
+/// takes every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
     let room = amounts(Cursor::root(node).map("status.allocatable"));
     if room.is_empty() {

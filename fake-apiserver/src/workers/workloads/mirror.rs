@@ -1,4 +1,4 @@
-//! EndpointSlices of Services without a selector, made after the Endpoints that somebody writes for them
+//! EndpointSlices of Services without a selector, which mirror Endpoints written by hand
 //! (`pkg/controller/endpointslicemirroring`).
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const OWN_ANNOTATIONS: [&str; 2] = [
     "endpoints.kubernetes.io/last-change-trigger-time",
 ];
 
-/// Plans the slices of a Service without a selector, or, where it is gone or has one, that there are none.
+/// Plans the slices of a Service without a selector; none if the Service is gone or has a selector.
 pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut Plan) {
     let endpoints = sees.cluster.get(Resource::Endpoints, key);
     let mut wanted = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut
         .cluster
         .selected(Resource::EndpointSlice, key.namespace(), &selector)
     {
-        // One that says what is wanted stays, one with the same ports is changed, and others go.
+        // A slice that is as wanted stays, one with the same ports is changed, and the others are deleted.
         let alike = wanted.iter().position(|it| is_alike(it, slice));
         match alike {
             None => plan.delete(Resource::EndpointSlice, slice),
@@ -106,7 +106,7 @@ fn differs(wanted: &Value, slice: &Object) -> bool {
         || is_other("annotations")
 }
 
-/// The slices that say what Endpoints do: one for each family of addresses with the same ports.
+/// The slices for Endpoints: one for each address family and set of ports.
 fn slices_of(endpoints: &Object) -> Vec<Value> {
     let mut groups: BTreeMap<(bool, String), (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     for subset in Cursor::root(endpoints).maps("subsets") {

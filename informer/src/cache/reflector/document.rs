@@ -103,7 +103,7 @@ pub(crate) struct ListReader {
     place: Place,
     /// Number of bytes that must be buffered before the next try.
     enough: usize,
-    /// Set if it has items, or is of a kind that has.
+    /// Set if the document is a list: it has `items`, or its kind ends in `List`.
     is_list: bool,
     end: ListEnd,
 }
@@ -217,7 +217,7 @@ impl ListReader {
                 };
                 Ok(length)
             }
-            // What is no array, which is read apart, has to be null.
+            // An array is read elsewhere; here `items` can only be null.
             Field::Items => value::<()>(bytes).map(|(_, length)| length),
             Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
         }

@@ -62,7 +62,7 @@ enum Piece {
 enum Ended {
     /// It can go on from the last version.
     Over,
-    /// So it can, if it was silent for the first time.
+    /// No bookmark came in time: it can go on after a first silence, and needs a new list after a second.
     Silent,
     /// Only a new list helps.
     Lost,

@@ -16,7 +16,7 @@ use crate::{Object, ObjectKey, ResourceVersion};
 #[derive(Debug)]
 pub(super) struct Peers {
     peers: BTreeMap<ObjectKey, Peer>,
-    /// Duration of a Lease that says none.
+    /// Duration assumed for a Lease without `leaseDurationSeconds`.
     usual: Duration,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Peers {
 #[derive(Debug)]
 struct Peer {
     state: (String, ResourceVersion),
-    /// `None` if it has given its Lease up, or is not known.
+    /// `None` if it has released its Lease, or is unknown.
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
@@ -84,7 +84,7 @@ impl Peers {
                 view(&lease),
                 lasts(&lease).unwrap_or(self.usual),
             ),
-            // Somebody is alive and may work on any key.
+            // Its holder is alive and may own any key.
             Err(err) => {
                 tracing::warn!(lease = %object.key(), error = %err, "a Lease cannot be read, whose holder may own any key");
                 let lasts = known.as_ref().map_or(self.usual, |it| it.lasts);

@@ -1,4 +1,4 @@
-//! Bugs of habit that published operators have in many forms, and their twins.
+//! Common mistakes of published operators, each with a correct twin.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ async fn apply(client: &Client, name: &str, size: &str) -> Reconciled {
     secrets.patch(name, &params, &Patch::Apply(secret)).await.map(drop)
 }
 
-/// A delete that finds nothing is an error, so that what was deleted before a restart is in the way for ever.
+/// Treats a delete that finds nothing as an error: after a restart, an object that is gone already blocks the rest.
 async fn delete_in_turn(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -51,7 +51,7 @@ fn failing_deletes(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// A child is named after a field, and only the process remembers what it was called before.
+/// Names a child after a field, and remembers the old name only in the process.
 async fn rename(
     parent: Arc<ConfigMap>,
     client: Client,
@@ -81,7 +81,7 @@ fn leaked_names(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Says that it has done what the object asks for now, not what it has done.
+/// Reports the object's present generation as observed, not the one it has acted on.
 async fn observe_too_much(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -98,7 +98,7 @@ fn observed_too_much(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Counts by one write that it has begun, and says by another that it has counted.
+/// Counts an attempt in one write and marks it as counted in another.
 async fn count(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let parents = api::<ConfigMap>(&client);
     let newest = parents.get(&parent.name_any()).await?;
@@ -128,7 +128,7 @@ fn counted_twice(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// A minute after it has begun something has to end, and only a task of the process knows.
+/// Ends something a minute after it began, by a timer that only lives in the process.
 async fn expire(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     const LIFE: Duration = Duration::from_secs(60);
     if annotation(&parent, "expired").is_some() {
@@ -160,7 +160,7 @@ fn lost_timer(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Writes the whole object as the cache has it, whatever has become of it.
+/// Writes the whole object as the cache has it, over what others have changed.
 async fn replace(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -184,7 +184,7 @@ fn overwritten(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Remembers what it has seen before it has acted on it, so that the retry of a failure finds nothing to do.
+/// Records a generation as seen before acting on it, so that the retry after a failure does nothing.
 async fn remember(
     parent: Arc<ConfigMap>,
     client: Client,

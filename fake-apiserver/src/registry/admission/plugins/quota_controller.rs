@@ -222,7 +222,7 @@ impl Counted {
         }
         next.insert("status".into(), status);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
-            // Whoever was faster counts himself.
+            // A write that came first counts again itself.
             let _ = writer.replace(row, &stored, body);
         }
     }

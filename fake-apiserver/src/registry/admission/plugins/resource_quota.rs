@@ -145,8 +145,7 @@ impl Charge<'_> {
         Ok(Some(next))
     }
 
-    /// Adds the write to `status.used` of a quota, as its strategy for status would; begins again where another write
-    /// was faster.
+    /// Adds the write to `status.used` of a quota; tries again if another write came first.
     fn write(&self, admission: &Admission, quota: &Object) -> Result<(), Status> {
         let Admission { reader, writer, .. } = admission;
         let scheme = reader.scheme();
