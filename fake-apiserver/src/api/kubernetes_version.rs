@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 /// Minor version of Kubernetes that a server serves: its resources, types, documents and `/version`.
 ///
-/// Validation follows 1.36 in both; the documentation of the command lists what else 1.37 decides otherwise.
+/// Rules that differ in 1.37 are held in part: `docs/kubernetes-1.37.md` of this crate lists those that follow 1.37,
+/// and those that still follow 1.36.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KubernetesVersion {

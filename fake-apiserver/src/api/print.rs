@@ -179,7 +179,7 @@ mod tests {
             let mut printer = Printer::new(0, 0);
             printer.value(&value);
             prop_assert_eq!(printer.deepest(), nesting::levels(&value));
-            let text = String::from_utf8(printer.into_bytes()).unwrap();
+            let text = String::from_utf8(printer.into_bytes()).expect("JSON is UTF-8");
             prop_assert_eq!(text, value.to_string());
         }
     }

@@ -258,7 +258,7 @@ mod tests {
     #[case("{\"b\":{\"a\":1,\"\\u0061\":2}}", true, false)]
     #[case("[{\"a\":1.0}]", false, true)]
     fn repeated_keys_and_fractions_are_noticed(#[case] text: &str, #[case] repeats: bool, #[case] has_fraction: bool) {
-        let read = read(text).unwrap();
+        let read = read(text).expect("it is JSON");
         assert_eq!((read.repeats_key, read.has_fraction), (repeats, has_fraction));
     }
 }

@@ -58,9 +58,7 @@ impl Written {
     pub(crate) fn updated(answer: Answer) -> Self {
         Self { answer, code: 200 }
     }
-}
 
-impl Written {
     /// Asks the conversion webhook for the object in the version of `row`, in which it is shown.
     pub(super) async fn converted(self, reader: &Reader, row: &Row) -> Result<Self, Status> {
         if let Answer::Stored(stored) = &self.answer {

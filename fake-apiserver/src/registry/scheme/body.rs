@@ -120,7 +120,8 @@ pub(crate) fn read_patched(
                 };
                 match row.strategy().conversion_error(object) {
                     Some(why) if is_text => Err(Refusal::Shown(why)),
-                    // The real server has no object of the version at hand that a strategic patch makes, but its type.
+                    // The result of a strategic patch is converted without a decoder, whose plain error becomes a 500
+                    // (`smpPatcher.applyPatchToCurrentObject`).
                     Some(why) => Err(Refusal::Whole(Status::new(500, "", why))),
                     None => Ok(warnings),
                 }

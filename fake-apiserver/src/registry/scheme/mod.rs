@@ -1,5 +1,5 @@
-//! `Scheme`: the table of served resources. The built-in rows are the same for every server
-//! of a version of Kubernetes; CRDs add rows.
+//! `Scheme`: the table of served resources. The built-in rows are the same for every server of a version of Kubernetes;
+//! CRDs add rows.
 
 pub(crate) mod builtins;
 pub(crate) mod row;
