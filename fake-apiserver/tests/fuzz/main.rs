@@ -13,12 +13,11 @@ mod hostile;
 #[allow(dead_code, reason = "the hostile tests use the rest")]
 mod mutation;
 mod apply;
-mod cel;
-mod costs;
+#[cfg(feature = "cel")]
+mod expressions;
 mod limits;
 mod patches;
 mod protobuf;
-mod rules;
 mod schemas;
 mod selectors;
 mod trial;

@@ -28,13 +28,13 @@ impl Admission {
             self.mutate_by_hook(hook, attributes).await?;
         }
         let mut known = Reinvocation::default();
-        self.mutate_by_policies(&configured, attributes, &mut known, false)
+        self.mutate_by_policies(&configured.policies, attributes, &mut known, false)
             .await?;
         self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, false)
             .await?;
         if known.is_needed {
             plugins::mutate(self, attributes)?;
-            self.mutate_by_policies(&configured, attributes, &mut known, true)
+            self.mutate_by_policies(&configured.policies, attributes, &mut known, true)
                 .await?;
             self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true)
                 .await?;
@@ -81,7 +81,7 @@ impl Admission {
                     return Err(status::denied(&hook.name, denial));
                 }
             }
-            self.validate_by_policies(&configured, attributes).await?;
+            self.validate_by_policies(&configured.policies, attributes).await?;
             if !configured.validating.is_empty() {
                 self.validate_by_webhooks(&configured.validating, attributes).await?;
             }
@@ -182,58 +182,15 @@ impl Admission {
             ))),
         }
     }
-
-    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5).
-    #[cfg(not(feature = "cel"))]
-    pub(super) fn meets_conditions(
-        &self,
-        conditions: &[(String, String)],
-        _ignores_failure: bool,
-        attributes: &Attributes<'_>,
-    ) -> Result<bool, Status> {
-        if conditions.is_empty() {
-            return Ok(true);
-        }
-        let why = "matchConditions need the feature cel of this server";
-        Err(Status::forbidden(
-            &attributes.row.info.group_resource(),
-            &attributes.name,
-            why,
-        ))
-    }
-
-    #[cfg(not(feature = "cel"))]
-    async fn validate_by_policies(&self, _: &Configured, _: &Attributes<'_>) -> Result<(), Status> {
-        Ok(())
-    }
-
-    #[cfg(not(feature = "cel"))]
-    async fn mutate_by_policies(
-        &self,
-        _: &Configured,
-        _: &mut Attributes<'_>,
-        _: &mut Reinvocation,
-        _: bool,
-    ) -> Result<(), Status> {
-        Ok(())
-    }
 }
 
 impl Configured {
     fn has_mutation(&self) -> bool {
-        #[cfg(feature = "cel")]
-        if !self.mutating_policies.is_empty() {
-            return true;
-        }
-        !self.mutating.is_empty()
+        self.policies.may_mutate() || !self.mutating.is_empty()
     }
 
     fn has_validation(&self) -> bool {
-        #[cfg(feature = "cel")]
-        if !self.policies.is_empty() {
-            return true;
-        }
-        !self.validating.is_empty()
+        self.policies.may_validate() || !self.validating.is_empty()
     }
 }
 

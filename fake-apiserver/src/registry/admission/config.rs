@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::Admission;
 use super::matching::Match;
-#[cfg(feature = "cel")]
-use crate::api::object::Object;
+use super::policies::Policies;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::types::review_version::ReviewVersion;
@@ -21,10 +20,7 @@ const TIMEOUT_SECONDS: i64 = 10;
 pub(super) struct Configured {
     pub(super) mutating: Vec<Webhook>,
     pub(super) validating: Vec<Webhook>,
-    #[cfg(feature = "cel")]
-    pub(super) policies: Vec<super::policy::Policy>,
-    #[cfg(feature = "cel")]
-    pub(super) mutating_policies: Vec<super::mutating_policy::MutatingPolicy>,
+    pub(super) policies: Policies,
 }
 
 /// One webhook.
@@ -71,25 +67,7 @@ impl Admission {
         Configured {
             mutating: webhooks("mutatingwebhookconfigurations"),
             validating: webhooks("validatingwebhookconfigurations"),
-            #[cfg(feature = "cel")]
-            policies: super::policy::read(
-                &self.reader.stored_objects(GROUP, "validatingadmissionpolicies"),
-                &self.reader.stored_objects(GROUP, "validatingadmissionpolicybindings"),
-            ),
-            #[cfg(feature = "cel")]
-            mutating_policies: super::mutating_policy::read(
-                &self.reader.stored_objects(GROUP, "mutatingadmissionpolicies"),
-                &self.reader.stored_objects(GROUP, "mutatingadmissionpolicybindings"),
-            ),
+            policies: Policies::read(&self.reader),
         }
     }
-}
-
-/// Objects sorted by name: configuration is asked in this order.
-#[cfg(feature = "cel")]
-pub(super) fn bindings_of<'a>(policy: &str, bindings: &'a [Object]) -> impl Iterator<Item = &'a Object> {
-    let policy = policy.to_owned();
-    bindings
-        .iter()
-        .filter(move |it| Cursor::root(it).text("spec.policyName") == policy)
 }

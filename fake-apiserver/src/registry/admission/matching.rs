@@ -118,7 +118,6 @@ impl Match {
     }
 
     /// `matchConstraints` of a policy, or `matchResources` of a binding, which may leave the rules to the policy.
-    #[cfg(feature = "cel")]
     pub(super) fn of_resources(resources: &Cursor<'_>, needs_rule: bool) -> Self {
         let rules = Rule::all(resources, "resourceRules");
         Self {

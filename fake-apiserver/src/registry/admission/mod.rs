@@ -4,7 +4,7 @@
 //!
 //! In the order in which to read them: `attributes` is what a request is for admission, `chain` the order, `plugins`
 //! the server's own, `hooks` closures, `config` what configuration objects say, `matching` which requests they mean,
-//! `review` what a webhook is asked and answers, `policy` ValidatingAdmissionPolicies.
+//! `review` what a webhook is asked and answers, `policies` admission by expressions.
 
 pub(crate) mod attributes;
 mod chain;
@@ -16,16 +16,8 @@ mod review;
 mod webhooks;
 mod status;
 mod result;
-#[cfg(feature = "cel")]
-mod authorizer;
-#[cfg(feature = "cel")]
-pub(crate) mod environment;
-#[cfg(feature = "cel")]
-mod policy;
-#[cfg(feature = "cel")]
-mod params;
-#[cfg(feature = "cel")]
-mod mutating_policy;
+#[cfg_attr(not(feature = "cel"), path = "policies/absent.rs")]
+mod policies;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +58,6 @@ impl Default for AdmissionSetup {
 pub(crate) struct Admission {
     reader: Arc<Reader>,
     writer: Arc<Writer>,
-    #[cfg_attr(not(feature = "cel"), expect(dead_code, reason = "only expressions ask"))]
     authorization: Arc<Authorization>,
     /// Options from the builder.
     setup: AdmissionSetup,

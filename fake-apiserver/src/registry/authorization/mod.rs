@@ -5,8 +5,7 @@ mod policy;
 mod escalation;
 mod aggregation;
 mod bootstrap;
-#[cfg(feature = "cel")]
-mod authorizer;
+pub(crate) mod authorizer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -19,8 +18,6 @@ use crate::api::status::Status;
 use crate::api::user::{MASTERS, UserInfo};
 use crate::storage::Key;
 
-#[cfg(feature = "cel")]
-pub(crate) use authorizer::Authorizer;
 pub(crate) use bootstrap::objects as bootstrap_objects;
 use policy::Policy;
 

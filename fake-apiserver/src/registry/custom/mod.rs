@@ -9,11 +9,9 @@ pub(crate) mod decode;
 pub(crate) mod definition;
 pub(crate) mod scale;
 
-#[cfg(feature = "cel")]
-mod compile;
 mod default;
 mod embedded;
-#[cfg(feature = "cel")]
+#[cfg_attr(not(feature = "cel"), path = "engine/absent.rs")]
 mod engine;
 mod formats;
 mod metadata;

@@ -7,16 +7,11 @@ use std::cell::OnceCell;
 
 use serde_json::{Map, Value};
 
+use super::engine::{Compiled, Operands, evaluate};
 use super::path::Path;
 use super::schema::{Additional, Structural};
 use super::validate::{View, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
-
-#[cfg(feature = "cel")]
-use super::engine::{self, Operands, evaluate};
-
-/// Set if rules are evaluated at all.
-pub(super) const EVALUATED: bool = cfg!(feature = "cel");
 
 /// One rule of a schema.
 #[derive(Debug)]
@@ -28,15 +23,10 @@ pub(super) struct Rule {
     field_path: String,
     /// Set if `oldSelf` is an optional, and the rule holds for new values too.
     pub(super) has_optional_old: bool,
-    #[cfg(feature = "cel")]
-    pub(super) compiled: engine::Compiled,
+    pub(super) compiled: Compiled,
 }
 
 /// Result of a rule.
-#[cfg_attr(
-    not(feature = "cel"),
-    expect(dead_code, reason = "without the library no rule has a verdict")
-)]
 pub(super) enum Verdict {
     Holds,
     /// It does not hold; the message that `messageExpression` made, if it made one.
@@ -71,22 +61,13 @@ impl Rule {
             field_path: text("fieldPath"),
             has_optional_old: rule.get("optionalOldSelf") == Some(&Value::Bool(true)),
             text: text("rule"),
-            #[cfg(feature = "cel")]
-            compiled: engine::Compiled::default(),
+            compiled: Compiled::default(),
         }
     }
 
     /// Returns `true` if the rule uses the old value.
-    #[cfg(feature = "cel")]
     pub(super) fn uses_old(&self) -> bool {
         self.compiled.uses_old(&self.text)
-    }
-
-    /// Nothing is known of a rule that is not evaluated.
-    #[cfg(not(feature = "cel"))]
-    #[expect(clippy::unused_self, reason = "with the library there is something to ask")]
-    fn uses_old(&self) -> bool {
-        false
     }
 
     fn error(&self, verdict: Verdict, node: &Structural, value: View<'_>, path: &Path<'_>) -> Option<FieldError> {
@@ -384,149 +365,5 @@ impl Run<'_> {
                 return;
             }
         }
-    }
-}
-
-/// Without the library nothing is converted, and all rules hold.
-#[cfg(not(feature = "cel"))]
-struct Operands;
-
-#[cfg(not(feature = "cel"))]
-impl Operands {
-    fn new(_: &Structural, _: View<'_>, _: Option<View<'_>>) -> Self {
-        Self
-    }
-}
-
-#[cfg(not(feature = "cel"))]
-fn evaluate(_: &Rule, _: &Operands, _: &mut u64) -> Verdict {
-    Verdict::Holds
-}
-
-#[cfg(all(test, feature = "cel"))]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn object(spec: Value) -> Map<String, Value> {
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
-            .as_object()
-            .expect("an object")
-            .clone()
-    }
-
-    fn schema(spec: Value) -> Structural {
-        Structural::parse_root(&json!({"type": "object", "properties": {"spec": spec}}))
-    }
-
-    /// A spec of integers `a` and `b`, a set, a map and an optional object, under one rule.
-    fn spec(rule: Value) -> Value {
-        json!({
-            "type": "object", "x-kubernetes-validations": [rule],
-            "properties": {
-                "a": {"type": "integer"}, "b": {"type": "integer", "nullable": true}, "x-y": {"type": "integer"},
-                "n": {"type": "number"}, "q": {"type": "string"}, "t": {"type": "string", "format": "date-time"},
-                "s": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-                "m": {"type": "object", "additionalProperties": {"type": "string"}},
-                "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
-                "p": {"x-kubernetes-int-or-string": true},
-            },
-        })
-    }
-
-    fn check(rule: Value, value: Value, old: Option<Value>) -> (Vec<String>, Vec<String>) {
-        let (mut errors, mut ratcheted) = (FieldErrors::new(), Vec::new());
-        let (value, old) = (object(value), old.map(object));
-        validate(&schema(spec(rule)), &value, old.as_ref(), &mut errors, &mut ratcheted);
-        (errors.iter().map(ToString::to_string).collect(), ratcheted)
-    }
-
-    #[rstest::rstest]
-    #[case("self.a < 5", json!({"a": 4}), true)]
-    #[case("self.a < 5", json!({"a": 5}), false)]
-    #[case("self.n < 2.5", json!({"n": 2}), true)]
-    #[case("!has(self.b) || self.b > 0", json!({"b": null}), true)]
-    #[case("self.x__dash__y > 0", json!({"x-y": 1}), true)]
-    #[case("self.?o.?x.orValue(1) > 0", json!({}), true)]
-    #[case("self.?o.?x.orValue(1) > 0", json!({"o": {"x": 0}}), false)]
-    #[case("type(self.p) == int ? self.p > 0 : self.p.matches('^[0-9]+%$')", json!({"p": "5%"}), true)]
-    #[case("type(self.p) == int ? self.p > 0 : self.p.matches('^[0-9]+%$')", json!({"p": 0}), false)]
-    #[case("quantity(self.q).isLessThan(quantity('1'))", json!({"q": "100m"}), true)]
-    #[case("self.t < timestamp('2024-01-01T00:00:00Z')", json!({"t": "2023-01-01T00:00:00Z"}), true)]
-    #[case("self.m.all(k, k.startsWith('a'))", json!({"m": {"a-b": "x"}}), true)]
-    #[case("self.s.exists_one(x, x == 'a')", json!({"s": ["a", "b"]}), true)]
-    fn o8_rules(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
-        let (errors, _) = check(json!({"rule": rule}), value, None);
-        let expected = format!("spec: Invalid value: failed rule: {rule}");
-        assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
-    }
-
-    #[rstest::rstest]
-    #[case(json!({"rule": "false", "message": "m", "fieldPath": ".m['a.b']"}), "spec.m[a.b]: Invalid value: m")]
-    #[case(json!({"rule": "false", "message": "m", "fieldPath": ".o.x", "reason": "FieldValueForbidden"}),
-        "spec.o.x: Forbidden: m")]
-    #[case(json!({"rule": "false", "message": "m", "reason": "FieldValueRequired"}), "spec: Required value: m")]
-    #[case(json!({"rule": "false", "message": "m", "reason": "FieldValueDuplicate"}), "spec: Duplicate value")]
-    #[case(json!({"rule": "false", "message": "m", "messageExpression": "'a is %d'.format([self.a])"}),
-        "spec: Invalid value: a is 1")]
-    #[case(json!({"rule": "false", "message": "m", "messageExpression": "'a\\nb'"}), "spec: Invalid value: m")]
-    #[case(json!({"rule": "self.a / 0 > 0", "message": "m"}),
-        "spec: Invalid value: \"object\": division by zero evaluating rule: m")]
-    fn o8_messages(#[case] rule: Value, #[case] expected: &str) {
-        assert_eq!(check(rule, json!({"a": 1}), None).0, [expected]);
-    }
-
-    #[test]
-    fn o8_rules_about_changes() {
-        let same = || json!({"rule": "self.s == oldSelf.s", "message": "m"});
-        assert!(check(same(), json!({"s": ["a"]}), None).0.is_empty());
-        // The order of a set is nothing.
-        assert!(
-            check(same(), json!({"s": ["b", "a"]}), Some(json!({"s": ["a", "b"]})))
-                .0
-                .is_empty()
-        );
-        assert_eq!(
-            check(same(), json!({"s": ["a"]}), Some(json!({"s": ["a", "b"]})))
-                .0
-                .len(),
-            1
-        );
-        let optional = || json!({"rule": "oldSelf.hasValue() || self.a == 0", "optionalOldSelf": true});
-        assert_eq!(check(optional(), json!({"a": 1}), None).0.len(), 1);
-        assert!(check(optional(), json!({"a": 1}), Some(json!({"a": 0}))).0.is_empty());
-    }
-
-    #[test]
-    fn o9_unchanged_failures_are_warnings() {
-        let rule = || json!({"rule": "self.a > 5", "message": "small"});
-        let (errors, ratcheted) = check(rule(), json!({"a": 1}), Some(json!({"a": 1})));
-        assert!(errors.is_empty());
-        assert_eq!(ratcheted, ["spec: Invalid value: small"]);
-        assert_eq!(check(rule(), json!({"a": 2}), Some(json!({"a": 1}))).0.len(), 1);
-    }
-
-    #[rstest::rstest]
-    #[case("self.zz > 1", "<input>:1:5: undefined field 'zz'")]
-    #[case("frob(self.a)", "<input>:1:5: undeclared reference to 'frob' (in container '')")]
-    #[case("other.a > 1", "<input>:1:1: undeclared reference to 'other' (in container '')")]
-    #[case(
-        "self.a == 'x'",
-        "<input>:1:8: found no matching overload for '_==_' applied to '(int, string)'"
-    )]
-    #[case("self.a >", "<input>:1:9: Syntax error: mismatched input '<EOF>'")]
-    #[case("self.a + 1", "cel expression must evaluate to a bool")]
-    #[case(
-        "self.s.sortBy(x, x) == self.s",
-        "the function 'sortBy' is not supported by this server"
-    )]
-    fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
-        let node = Structural::parse(&spec(json!({})));
-        let problem = crate::registry::custom::compile::problem_of_rule(rule, &node);
-        assert!(
-            problem.as_deref().is_some_and(|text| text.contains(expected)),
-            "{problem:?}"
-        );
     }
 }

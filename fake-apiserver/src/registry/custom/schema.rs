@@ -1,9 +1,7 @@
 //! Structural schemas of custom resources: an OpenAPI v3 schema parsed once into a tree that every request walks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-#[cfg(feature = "cel")]
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
@@ -138,7 +136,6 @@ impl Structural {
     }
 
     /// The schema of a value inside a custom resource.
-    #[cfg(feature = "cel")]
     pub(super) fn parse(schema: &Value) -> Self {
         Parser::default().node(schema)
     }
@@ -222,7 +219,6 @@ pub(super) fn is_meta_field(name: &str) -> bool {
 }
 
 /// Returns the implied schema of a resource, as rules see it; declarations of these fields are ignored.
-#[cfg(feature = "cel")]
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {
         let text = serde_json::json!({"type": "string"});

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::api::field::FieldErrors;
+use crate::registry::cel;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::{labels, names};
@@ -184,18 +185,12 @@ impl Scope {
 
     /// Refuses an expression that cannot be evaluated, or that makes none of the types `wanted`, if any are. Its text
     /// is not always what the error shows.
-    #[cfg(feature = "cel")]
     pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
-        use crate::registry::cel::program::problem;
-        if let Some(problem) = problem(text, wanted, &self.names, self.variables.as_deref()) {
+        if !cel::IS_EVALUATED {
+            let text = "expressions are not supported by this server, which is built without the feature cel";
+            errors.forbidden(at, text);
+        } else if let Some(problem) = cel::program::problem(text, wanted, &self.names, self.variables.as_deref()) {
             errors.invalid(at, text, problem);
         }
-    }
-
-    /// Refuses every expression: nothing here evaluates them.
-    #[cfg(not(feature = "cel"))]
-    pub(super) fn check(&self, at: &Cursor<'_>, _text: &str, _wanted: &[&str], errors: &mut FieldErrors) {
-        let text = "expressions are not supported by this server, which is built without the feature cel";
-        errors.forbidden(at, text);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::cursor::Cursor;
@@ -105,17 +106,12 @@ pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) 
 }
 
 /// Refuses an expression on a device that cannot be evaluated.
-#[cfg(feature = "cel")]
 fn check_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = expression.as_text();
-    if let Some(problem) = crate::registry::cel::program::problem(text, &["bool"], &["device"], None) {
+    if let Some(problem) = cel::program::problem(text, &["bool"], &["device"], None) {
         errors.invalid(expression, text, problem);
     }
 }
-
-/// Nothing is known of expressions: no scheduler evaluates them here.
-#[cfg(not(feature = "cel"))]
-fn check_expression(_expression: &Cursor<'_>, _errors: &mut FieldErrors) {}
 
 /// Go's `validateDeviceConfiguration`.
 pub(super) fn check_opaque(config: &Cursor<'_>, errors: &mut FieldErrors) {

@@ -95,7 +95,6 @@ impl std::fmt::Debug for Types<'_, '_> {
 }
 
 /// Merges what is applied into an object, without owners.
-#[cfg(feature = "cel")]
 pub(crate) fn merge_applied(
     schema: SchemaRef<'_>,
     live: &mut serde_json::Map<String, Value>,

@@ -27,7 +27,6 @@ impl Url {
     }
 
     /// Reads an absolute URI or an absolute path (`url.ParseRequestURI`).
-    #[cfg(feature = "cel")]
     pub(crate) fn parse_request_uri(text: &str) -> Result<Self, String> {
         Self::read(text, true)
     }

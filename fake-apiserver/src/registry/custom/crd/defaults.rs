@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Value};
 
-#[cfg(feature = "cel")]
-use super::super::compile;
 use super::super::embedded;
+use super::super::engine::problem_of_rule;
 use super::super::prune::prune_value;
-#[cfg(feature = "cel")]
 use super::super::rules::of_type;
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
@@ -93,14 +91,10 @@ fn check_unknown_type(kind: &str, format: &str, default: &Value, path: &FieldPat
 }
 
 /// A default is held to the rules of its schema, which cannot be if one of them has no meaning.
-#[cfg(feature = "cel")]
 fn check_rules(node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
     for rule in &node.rules {
-        if let Some(problem) = compile::problem_of_rule(&rule.text, node) {
+        if let Some(problem) = problem_of_rule(&rule.text, node) {
             errors.push(of_type(path.clone(), node, format!("rule compile error: {problem}")));
         }
     }
 }
-
-#[cfg(not(feature = "cel"))]
-fn check_rules(_node: &Structural, _path: &FieldPath, _errors: &mut FieldErrors) {}

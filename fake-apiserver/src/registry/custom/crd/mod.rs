@@ -1,11 +1,9 @@
 //! The kind CustomResourceDefinition: its defaults, its checks and its life. It knows nothing of the objects defined.
 
-#[cfg(feature = "cel")]
+#[cfg_attr(not(feature = "cel"), path = "budget/absent.rs")]
 mod budget;
 mod columns;
 mod conversion;
-#[cfg(feature = "cel")]
-mod declaration;
 mod defaults;
 mod field_path;
 mod node;
@@ -21,6 +19,3 @@ pub(crate) use strategy::CrdStrategy;
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(all(test, feature = "cel"))]
-mod cost_tests;

@@ -2,16 +2,13 @@
 
 use serde_json::Value;
 
-use super::super::rules::EVALUATED;
-#[cfg(feature = "cel")]
-use super::super::{compile, engine::uses_old, schema::Structural};
-#[cfg(feature = "cel")]
-use super::budget;
+use super::super::engine::{is_about_change, problem_of_message, problem_of_rule};
+use super::super::schema::Structural;
+use super::budget::{Costs, Scope};
 use super::field_path;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
-#[cfg(feature = "cel")]
-use crate::registry::cel::parse::parse;
+use crate::registry::cel;
 use crate::registry::kinds::metadata::invalid_printed;
 
 const REASONS: [&str; 4] = [
@@ -72,8 +69,7 @@ struct Around<'a> {
     /// The schema above within which values cannot be correlated over time.
     lost: Option<&'a FieldPath>,
     is_root: bool,
-    #[cfg(feature = "cel")]
-    scope: budget::Scope,
+    scope: Scope,
 }
 
 /// Validates the rules of a schema that is otherwise valid: rules that cannot be parsed or evaluated are refused, as is
@@ -84,15 +80,13 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool
     let around = Around {
         lost: None,
         is_root: true,
-        #[cfg(feature = "cel")]
-        scope: budget::Scope::root(),
+        scope: Scope::root(),
     };
     walk(node, path, around, &mut costs, errors);
     costs.finish(path, errors);
 }
 
 fn walk(node: Node<'_>, path: &FieldPath, around: Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
-    #[cfg(feature = "cel")]
     let around = Around {
         scope: around.scope.with_types(node),
         ..around
@@ -149,15 +143,15 @@ fn check_meaning(
 ) {
     let text = rule.text("rule");
     let problem = problems.of_rule(text);
-    let is_about_change = problem.is_none() && problems.is_about_change(text);
+    let is_about_change = problem.is_none() && is_about_change(text);
     if let Some(problem) = problem {
         invalid_printed(path.child("rule"), &print(rule), &problem, errors);
     } else {
-        costs.add_rule(rule, around, path, errors);
+        costs.add_rule(rule, &around.scope, path, errors);
         let message = rule.text("messageExpression");
         match problems.of_message(message).filter(|_| !message.is_empty()) {
             Some(problem) => invalid_printed(path.child("messageExpression"), &print(rule), &problem, errors),
-            None => costs.add_message(rule, around, path, errors),
+            None => costs.add_message(rule, &around.scope, path, errors),
         }
     }
     if let Some(lost) = around.lost.filter(|_| is_about_change) {
@@ -165,7 +159,7 @@ fn check_meaning(
         errors.invalid(path.child("rule"), text, detail);
     }
     let optional = rule.0.get("optionalOldSelf").filter(|it| !it.is_null());
-    if let Some(value) = optional.filter(|_| EVALUATED && !is_about_change) {
+    if let Some(value) = optional.filter(|_| cel::IS_EVALUATED && !is_about_change) {
         let text = "may not be set if oldSelf is not used in rule";
         errors.invalid(path.child("optionalOldSelf"), value.clone(), text);
     }
@@ -173,87 +167,29 @@ fn check_meaning(
 
 impl<'a> Around<'a> {
     fn property(&self, node: Node<'_>, name: &str, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
-        #[cfg(not(feature = "cel"))]
-        let _ = (node, name, child);
         Self {
             lost,
             is_root: false,
-            #[cfg(feature = "cel")]
             scope: self.scope.property(node, name, child),
         }
     }
 
     fn element(&self, node: Node<'_>, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
-        #[cfg(not(feature = "cel"))]
-        let _ = (node, child);
         Self {
             lost,
             is_root: false,
-            #[cfg(feature = "cel")]
             scope: self.scope.element(node, child),
         }
     }
 }
 
-/// Costs of the rules of one schema; none, where they are not evaluated.
-struct Costs {
-    #[cfg(feature = "cel")]
-    costs: budget::Costs,
-}
-
-#[cfg(feature = "cel")]
-impl Costs {
-    fn new(is_stored: bool) -> Self {
-        let costs = budget::Costs::new(is_stored);
-        Self { costs }
-    }
-
-    fn add_rule(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-        if let Ok(program) = parse(rule.text("rule")) {
-            let (has_optional_old, path) = (rule.flag("optionalOldSelf"), path.child("rule"));
-            self.costs
-                .add_rule(&program, has_optional_old, &around.scope, &path, errors);
-        }
-    }
-
-    fn add_message(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-        let message = rule.text("messageExpression");
-        if let Some(program) = parse(message).ok().filter(|_| !message.is_empty()) {
-            let (has_optional_old, path) = (rule.flag("optionalOldSelf"), path.child("messageExpression"));
-            self.costs
-                .add_message(&program, has_optional_old, &around.scope, &path, errors);
-        }
-    }
-
-    fn finish(self, path: &FieldPath, errors: &mut FieldErrors) {
-        self.costs.finish(path, errors);
-    }
-}
-
-#[cfg(not(feature = "cel"))]
-impl Costs {
-    fn new(_is_stored: bool) -> Self {
-        Self {}
-    }
-
-    #[expect(clippy::unused_self, reason = "with the library there is something to count")]
-    fn add_rule(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
-
-    #[expect(clippy::unused_self, reason = "with the library there is something to count")]
-    fn add_message(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
-
-    fn finish(self, _path: &FieldPath, _errors: &mut FieldErrors) {}
-}
-
 /// Errors of the rules of one schema, which is read once for all of them.
-#[cfg(feature = "cel")]
 struct Problems<'a> {
     node: Node<'a>,
     is_root: bool,
     schema: std::cell::OnceCell<Structural>,
 }
 
-#[cfg(feature = "cel")]
 impl<'a> Problems<'a> {
     fn of(node: Node<'a>, is_root: bool) -> Self {
         let schema = std::cell::OnceCell::new();
@@ -271,40 +207,11 @@ impl<'a> Problems<'a> {
     }
 
     fn of_rule(&self, rule: &str) -> Option<String> {
-        compile::problem_of_rule(rule, self.schema())
+        problem_of_rule(rule, self.schema())
     }
 
     fn of_message(&self, expression: &str) -> Option<String> {
-        compile::problem_of_message(expression, self.schema())
-    }
-
-    #[expect(clippy::unused_self, reason = "without the library nothing is known of it")]
-    fn is_about_change(&self, rule: &str) -> bool {
-        parse(rule).is_ok_and(|program| uses_old(&program))
-    }
-}
-
-/// Nothing is wrong with rules that are not evaluated.
-#[cfg(not(feature = "cel"))]
-struct Problems<'a>(std::marker::PhantomData<Node<'a>>);
-
-#[cfg(not(feature = "cel"))]
-#[expect(clippy::unused_self, reason = "with the library there is something to find")]
-impl<'a> Problems<'a> {
-    fn of(_node: Node<'a>, _is_root: bool) -> Self {
-        Self(std::marker::PhantomData)
-    }
-
-    fn of_rule(&self, _rule: &str) -> Option<String> {
-        None
-    }
-
-    fn of_message(&self, _expression: &str) -> Option<String> {
-        None
-    }
-
-    fn is_about_change(&self, _rule: &str) -> bool {
-        false
+        problem_of_message(expression, self.schema())
     }
 }
 

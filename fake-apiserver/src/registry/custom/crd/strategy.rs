@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::super::definition::condition_is;
 use super::super::formats::Format;
-use super::super::rules::EVALUATED;
 use super::super::schema::JsonType;
 use super::{conversion, node, rules, spec, status};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
+use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
@@ -276,7 +276,7 @@ fn schema_warnings(crd: &Object) -> Vec<String> {
                 add(format!("unrecognized format {}", quote(format)));
             }
         });
-        if EVALUATED {
+        if cel::IS_EVALUATED {
             continue;
         }
         let mut expressions = Vec::new();

@@ -3,7 +3,7 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
 
-use super::schema::{Additional, JsonType, Structural, implied};
+use super::super::schema::{Additional, JsonType, Structural, implied};
 use crate::registry::cel::names::{unknown_function, unknown_variable};
 use crate::registry::cel::parse::{escape, parse};
 use crate::registry::cel::program::static_type;
@@ -11,7 +11,7 @@ use crate::registry::cel::program::static_type;
 const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
 
 /// Returns the error of a rule of `node`, in the words of the real server where it says the same.
-pub(super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
+pub(in super::super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
     match kind_of(rule, node) {
         Ok(None | Some("bool")) => None,
         Ok(Some(_)) => Some("cel expression must evaluate to a bool".to_owned()),
@@ -20,7 +20,7 @@ pub(super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
 }
 
 /// Returns the error of the `messageExpression` of a rule of `node`.
-pub(super) fn problem_of_message(expression: &str, node: &Structural) -> Option<String> {
+pub(in super::super) fn problem_of_message(expression: &str, node: &Structural) -> Option<String> {
     match kind_of(expression, node) {
         // Sums may be texts.
         Ok(None | Some("string" | "_+_")) => None,

@@ -3,9 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::budget::{Costs, Scope};
+use super::super::node::Node;
 use super::declaration::decl_of;
-use super::node::Node;
+use super::{Costs, Scope};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::parse::parse;
@@ -199,7 +199,7 @@ fn a_stored_schema_keeps_its_rules(#[case] old_bound: Option<&str>, #[case] coun
         spec.as_object().cloned().expect("a spec is an object")
     };
     let old = old_bound.map(spec);
-    let errors = super::spec::validate(&spec("10"), old.as_ref());
+    let errors = super::super::spec::validate(&spec("10"), old.as_ref());
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::attributes::Attributes;
+use super::super::attributes::Attributes;
 use crate::api::selector::LabelSelector;
 use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;

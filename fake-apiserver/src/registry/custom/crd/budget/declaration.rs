@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::node::Node;
+use super::super::node::Node;
 use crate::registry::cel::cost::decl::{Decl, Kind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 

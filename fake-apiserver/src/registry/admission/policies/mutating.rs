@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Admission;
-use super::attributes::{Attributes, kind_of};
-use super::config::{Configured, bindings_of};
+use super::super::Admission;
+use super::super::attributes::{Attributes, kind_of};
+use super::super::matching::{Match, Matched, conditions};
+use super::super::webhooks::Reinvocation;
 use super::environment::holds;
-use super::matching::{Match, Matched, conditions};
 use super::params::{self, ParamKind};
-use super::policy::{binding_match, variables};
-use super::webhooks::Reinvocation;
+use super::validating::{binding_match, variables};
+use super::{Policies, bindings_of};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::cel::program::Program;
@@ -79,9 +79,9 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
 
 impl Admission {
     /// Lets all policies change the object, in the order of their names; a second time those that ask for it.
-    pub(super) async fn mutate_by_policies(
+    pub(in super::super) async fn mutate_by_policies(
         &self,
-        configured: &Configured,
+        policies: &Policies,
         attributes: &mut Attributes<'_>,
         known: &mut Reinvocation,
         is_second: bool,
@@ -89,11 +89,7 @@ impl Admission {
         if attributes.object.is_none() {
             return Ok(());
         }
-        for policy in configured
-            .mutating_policies
-            .iter()
-            .filter(|it| !is_second || it.is_reinvoked)
-        {
+        for policy in policies.mutating.iter().filter(|it| !is_second || it.is_reinvoked) {
             let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
@@ -116,7 +112,7 @@ impl Admission {
                 }
             }
             if attributes.object != before {
-                known.is_needed |= configured.mutating_policies.iter().any(|it| it.is_reinvoked);
+                known.is_needed |= policies.mutating.iter().any(|it| it.is_reinvoked);
             }
         }
         Ok(())

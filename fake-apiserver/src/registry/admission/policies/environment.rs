@@ -5,10 +5,10 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
-use super::Admission;
-use super::attributes::Attributes;
+use super::super::Admission;
+use super::super::attributes::Attributes;
+use super::super::matching::Matched;
 use super::authorizer::{self, FUNCTIONS};
-use super::matching::Matched;
 use crate::api::admission::AdmissionRequest;
 use crate::api::status::Status;
 use crate::registry::cel::program::{Bindings, Outcome, Program};
@@ -151,7 +151,7 @@ fn namespace_of(reader: &Reader, name: &str) -> Value {
 impl Admission {
     /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). A condition that cannot be
     /// evaluated refuses the request, or under failurePolicy Ignore skips the webhook, unless another one is false.
-    pub(super) fn meets_conditions(
+    pub(in super::super) fn meets_conditions(
         &self,
         conditions: &[(String, String)],
         ignores_failure: bool,

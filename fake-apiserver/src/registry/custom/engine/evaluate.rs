@@ -11,9 +11,9 @@ use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
 use serde_json::{Map, Value};
 
-use super::rules::{Rule, Verdict};
-use super::schema::{JsonType, ListKind, Structural, implied};
-use super::validate::View;
+use super::super::rules::{Rule, Verdict};
+use super::super::schema::{JsonType, ListKind, Structural, implied};
+use super::super::validate::View;
 use crate::registry::cel::eval::{self, Failure, Meter};
 use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};
 use crate::registry::cel::parse::{escape, parse};
@@ -23,7 +23,7 @@ const MESSAGE_MAX: usize = 5 * 1024;
 
 /// The programs of a rule, parsed when they are first needed.
 #[derive(Default)]
-pub(super) struct Compiled {
+pub(in super::super) struct Compiled {
     rule: OnceLock<Result<Expression, String>>,
     uses_old: OnceLock<bool>,
     message: OnceLock<Result<Expression, String>>,
@@ -36,15 +36,20 @@ impl Compiled {
     }
 
     /// Returns `true` if the rule uses the old value.
-    pub(super) fn uses_old(&self, text: &str) -> bool {
+    pub(in super::super) fn uses_old(&self, text: &str) -> bool {
         *self
             .uses_old
             .get_or_init(|| self.rule(text).as_ref().is_ok_and(uses_old))
     }
 }
 
+/// Returns `true` if a rule compares a value with the one before a change.
+pub(in super::super) fn is_about_change(rule: &str) -> bool {
+    parse(rule).as_ref().is_ok_and(uses_old)
+}
+
 /// Returns `true` if an expression names the value before a change.
-pub(super) fn uses_old(expression: &Expression) -> bool {
+fn uses_old(expression: &Expression) -> bool {
     expression.references().has_variable("oldSelf")
 }
 
@@ -56,7 +61,7 @@ impl std::fmt::Debug for Compiled {
 
 /// `self` and `oldSelf` of the rules of one value. They are converted once for all rules, and only where a rule needs
 /// them: converting a large value takes longer than evaluating a rule.
-pub(super) struct Operands<'a> {
+pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: View<'a>,
     old: Option<View<'a>>,
@@ -67,7 +72,7 @@ pub(super) struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn new(node: &'a Structural, value: View<'a>, old: Option<View<'a>>) -> Self {
+    pub(in super::super) fn new(node: &'a Structural, value: View<'a>, old: Option<View<'a>>) -> Self {
         Self {
             node,
             value,
@@ -91,7 +96,7 @@ impl<'a> Operands<'a> {
 }
 
 /// Evaluates a rule on a value; the cost is taken from `budget`, which is that of the whole request.
-pub(super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> Verdict {
+pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> Verdict {
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
         Err(error) => return Verdict::Error(error.clone()),
@@ -155,7 +160,7 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> V
 }
 
 /// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
-pub(super) fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
+fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
     match value {
         View::Null => CelValue::Null,
         View::Bool(value) => CelValue::Bool(value),

@@ -1,14 +1,19 @@
-//! `Scope` and `Costs`: how often a rule is evaluated, what all rules of a schema cost, and what is too much.
+//! `Scope` and `Costs`: how often a rule is evaluated, what all rules of a schema cost, and what is too much. It knows
+//! schemas, not values. `absent.rs` stands here where nothing is evaluated.
+
+mod declaration;
+
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 
-use kube_cel::cel::parser::Expression;
-
-use super::declaration::{decl_of, limit};
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::cost::decl::{Decl, REQUEST_BYTES_MAX};
+use crate::registry::cel::parse::{escape, parse};
+use declaration::{decl_of, limit};
 
 /// The most that one expression may cost, in units of CEL's cost.
 const EXPRESSION_COST_MAX: u64 = 10_000_000;
@@ -61,10 +66,7 @@ impl Scope {
 
     /// The scope of the property `name` of `node`.
     pub(super) fn property(&self, node: Node<'_>, name: &str, child: Node<'_>) -> Self {
-        let decl = self
-            .decl
-            .as_deref()
-            .and_then(|it| it.field(&crate::registry::cel::parse::escape(name)));
+        let decl = self.decl.as_deref().and_then(|it| it.field(&escape(name)));
         self.below(node, child, decl)
     }
 
@@ -74,9 +76,15 @@ impl Scope {
         self.below(node, child, decl)
     }
 
-    /// Returns the worst cost of an expression on one value of this node.
-    fn cost(&self, program: &Expression, has_optional_old: bool) -> Option<u64> {
-        Some(coster::cost(program, self.decl.as_ref()?, has_optional_old))
+    /// Returns the worst cost on one value of this node of the expression in `field` of a rule.
+    fn cost(&self, rule: Node<'_>, field: &str) -> Option<u64> {
+        let text = Some(rule.text(field)).filter(|it| !it.is_empty())?;
+        let program = parse(text).ok()?;
+        Some(coster::cost(
+            &program,
+            self.decl.as_ref()?,
+            rule.flag("optionalOldSelf"),
+        ))
     }
 
     /// Returns the greatest number of values; without bounds, as many as fit into a request.
@@ -115,29 +123,17 @@ impl Costs {
     }
 
     /// Counts a rule, for all values it is evaluated on.
-    pub(super) fn add_rule(
-        &mut self,
-        program: &Expression,
-        has_optional_old: bool,
-        scope: &Scope,
-        path: &FieldPath,
-        errors: &mut FieldErrors,
-    ) {
-        if let Some(cost) = scope.cost(program, has_optional_old) {
+    pub(super) fn add_rule(&mut self, rule: Node<'_>, scope: &Scope, path: &FieldPath, errors: &mut FieldErrors) {
+        if let Some(cost) = scope.cost(rule, "rule") {
+            let path = &path.child("rule");
             self.add("estimated rule cost", cost.saturating_mul(scope.count()), path, errors);
         }
     }
 
     /// Counts a `messageExpression`, which is evaluated once.
-    pub(super) fn add_message(
-        &mut self,
-        program: &Expression,
-        has_optional_old: bool,
-        scope: &Scope,
-        path: &FieldPath,
-        errors: &mut FieldErrors,
-    ) {
-        if let Some(cost) = scope.cost(program, has_optional_old) {
+    pub(super) fn add_message(&mut self, rule: Node<'_>, scope: &Scope, path: &FieldPath, errors: &mut FieldErrors) {
+        if let Some(cost) = scope.cost(rule, "messageExpression") {
+            let path = &path.child("messageExpression");
             self.add("estimated messageExpression cost", cost, path, errors);
         }
     }

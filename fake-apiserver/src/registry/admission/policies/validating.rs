@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-use super::Admission;
-use super::attributes::Attributes;
-use super::config::{Configured, bindings_of};
+use super::super::Admission;
+use super::super::attributes::Attributes;
+use super::super::matching::{Match, conditions};
 use super::environment::{Environment, OUT_OF_BUDGET, holds};
-use super::matching::{Match, conditions};
 use super::params::{self, ParamKind};
+use super::{Policies, bindings_of};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::cel::program::Program;
@@ -111,13 +111,13 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
 
 impl Admission {
     /// Asks all policies; the first refusal in their order counts, and all warnings.
-    pub(super) async fn validate_by_policies(
+    pub(in super::super) async fn validate_by_policies(
         &self,
-        configured: &Configured,
+        policies: &Policies,
         attributes: &Attributes<'_>,
     ) -> Result<(), Status> {
         let mut refused = None;
-        for policy in &configured.policies {
+        for policy in &policies.validating {
             let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };

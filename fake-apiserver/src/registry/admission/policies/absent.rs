@@ -1,0 +1,60 @@
+//! In the place of `policies` where the feature `cel` is off: there are no policies, and match conditions are refused.
+
+#![expect(clippy::unused_self, reason = "with the feature there is something to ask")]
+
+use super::Admission;
+use super::attributes::Attributes;
+use super::webhooks::Reinvocation;
+use crate::api::status::Status;
+use crate::registry::reader::Reader;
+
+/// No policies: the expressions of one cannot be stored.
+#[derive(Debug, Default)]
+pub(super) struct Policies;
+
+impl Policies {
+    pub(super) fn read(_: &Reader) -> Self {
+        Self
+    }
+
+    pub(super) fn may_mutate(&self) -> bool {
+        false
+    }
+
+    pub(super) fn may_validate(&self) -> bool {
+        false
+    }
+}
+
+impl Admission {
+    pub(super) fn meets_conditions(
+        &self,
+        conditions: &[(String, String)],
+        _ignores_failure: bool,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool, Status> {
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        let why = "matchConditions need the feature cel of this server";
+        Err(Status::forbidden(
+            &attributes.row.info.group_resource(),
+            &attributes.name,
+            why,
+        ))
+    }
+
+    pub(super) async fn validate_by_policies(&self, _: &Policies, _: &Attributes<'_>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    pub(super) async fn mutate_by_policies(
+        &self,
+        _: &Policies,
+        _: &mut Attributes<'_>,
+        _: &mut Reinvocation,
+        _: bool,
+    ) -> Result<(), Status> {
+        Ok(())
+    }
+}
