@@ -145,6 +145,12 @@ where
     Mapped(f, PhantomData)
 }
 
+impl<K, F: Clone> Clone for Mapped<K, F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), PhantomData)
+    }
+}
+
 impl<K, F> fmt::Debug for Mapped<K, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mapped")

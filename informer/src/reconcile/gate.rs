@@ -9,6 +9,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
+use super::collection::Collection;
 use super::writes::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
@@ -30,6 +31,11 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// The time at which the server was last found restored from a backup: what was written before is lost, or will not
     /// be told.
     fn restored(&self, key: &ObjectKey) -> Option<Instant>;
+
+    /// Returns `true` if nothing more will come into it.
+    fn has_ended(&self) -> bool {
+        false
+    }
 
     /// Returns `true` if it shows no state from before this write.
     fn has_seen(&self, write: &Write) -> bool {
@@ -56,19 +62,44 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The first pause after which a held key is looked at again, and the last. An event of the write comes sooner, mostly.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// The caches of a controller by resource as in a path: `apps/deployments`. A resource has several where informers have
-/// a part of the objects each, or another form of them.
-pub(crate) type Caches = HashMap<String, Vec<Arc<dyn CacheState>>>;
+/// The caches of a controller. A collection has several where informers have a part of the objects each, or another
+/// form of them. Never iterated but to drop those that have ended.
+#[derive(Default)]
+pub(crate) struct Caches(HashMap<Collection, Vec<Arc<dyn CacheState>>>);
+
+impl Caches {
+    pub(crate) fn add(&mut self, collection: Collection, cache: Arc<dyn CacheState>) {
+        self.0.entry(collection).or_default().push(cache);
+    }
+
+    fn drop_ended(&mut self) {
+        self.0.retain(|_, caches| {
+            caches.retain(|it| !it.has_ended());
+            !caches.is_empty()
+        });
+    }
+
+    /// Returns `true` if all caches that may show the state before a write have seen it.
+    fn have_seen(&self, write: &Write) -> bool {
+        self.behind(write).is_none()
+    }
+
+    /// A cache that has not seen the write.
+    fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
+        let mut caches = self.0.get(&write.collection).into_iter().flatten();
+        caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
+    }
+}
 
 /// Writes for each key that are not in the caches yet. Bounded by the objects that one reconcile writes and by the keys
 /// with a write that the caches have not seen: the others are swept out.
 pub(crate) struct Gate<R> {
-    caches: Caches,
-    /// Guards the writes.
-    unseen: Mutex<AllUnseen<R>>,
+    /// Guards the caches and the writes.
+    state: Mutex<State<R>>,
 }
 
-struct AllUnseen<R> {
+struct State<R> {
+    caches: Caches,
     /// Never iterated but to sweep.
     keys: HashMap<R, Unseen, RandomState>,
     /// Number of keys at which they are swept.
@@ -99,33 +130,41 @@ pub(super) enum Passage {
 impl<R: Clone + Eq + Hash> Gate<R> {
     pub(crate) fn new(caches: Caches) -> Self {
         Self {
-            caches,
-            unseen: Mutex::new(AllUnseen {
+            state: Mutex::new(State {
+                caches,
                 keys: HashMap::default(),
                 sweep_at: SWEEP_AT,
             }),
         }
     }
 
+    /// Waits for this cache, too, as to what is remembered from now on.
+    pub(crate) fn join(&self, collection: Collection, cache: Arc<dyn CacheState>) {
+        let mut state = self.lock();
+        state.caches.drop_ended();
+        state.caches.add(collection, cache);
+    }
+
     /// `has_asked` says that the server was asked just now.
     pub(super) fn look(&self, key: &R, has_asked: bool) -> Passage {
-        let mut all = self.lock();
-        if all.keys.is_empty() {
+        let mut state = self.lock();
+        let State { caches, keys, .. } = &mut *state;
+        if keys.is_empty() {
             return Passage::Open;
         }
-        let Some(unseen) = all.keys.get_mut(key) else {
+        let Some(unseen) = keys.get_mut(key) else {
             return Passage::Open;
         };
-        unseen.writes.retain(|write| !self.has_seen(write));
+        unseen.writes.retain(|write| !caches.have_seen(write));
         let Some(write) = unseen.writes.first() else {
-            all.keys.remove(key);
+            keys.remove(key);
             return Passage::Open;
         };
         if unseen.since.elapsed() > PATIENCE {
-            let why = self.missing(write);
+            let why = write.missing_in(caches.behind(write));
             let why = format!("{why}, made {:.0?} ago", unseen.since.elapsed());
             // A cache that has stopped must not stop the key for ever.
-            all.keys.remove(key);
+            keys.remove(key);
             return Passage::Stuck(why);
         }
         if !has_asked && unseen.writes.iter().any(Write::is_unknown) {
@@ -145,79 +184,64 @@ impl<R: Clone + Eq + Hash> Gate<R> {
             writes.iter().filter(|it| it.is_unknown()).cloned().collect()
         };
         for write in unknown {
-            let (object, resource) = (write.key.clone(), write.resource.clone());
             let learnt = write.learn().await;
             if let Some(unseen) = self.lock().keys.get_mut(key) {
-                Write::settle(&mut unseen.writes, &object, &resource, learnt);
+                Write::settle(&mut unseen.writes, &write, learnt);
             }
         }
     }
 
     /// Remembers what was written for a key.
     pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
-        // What no cache has cannot be stale, and what the cache has seen meanwhile need not be kept.
-        writes.retain(|write| !self.has_seen(write));
         if writes.is_empty() {
             return;
         }
-        let mut all = self.lock();
-        if all.keys.len() >= all.sweep_at {
-            all.keys.retain(|_, unseen| {
-                unseen.writes.retain(|write| !self.has_seen(write));
+        let mut state = self.lock();
+        let State { caches, keys, sweep_at } = &mut *state;
+        // What no cache has cannot be stale, and what the cache has seen meanwhile need not be kept.
+        writes.retain(|write| !caches.have_seen(write));
+        if writes.is_empty() {
+            return;
+        }
+        if keys.len() >= *sweep_at {
+            keys.retain(|_, unseen| {
+                unseen.writes.retain(|write| !caches.have_seen(write));
                 !unseen.writes.is_empty() && unseen.since.elapsed() <= PATIENCE
             });
-            all.sweep_at = SWEEP_AT.max(all.keys.len() * 2);
-            let room = all.sweep_at;
-            all.keys.shrink_to(room);
+            *sweep_at = SWEEP_AT.max(keys.len() * 2);
+            keys.shrink_to(*sweep_at);
         }
         let unseen = Unseen {
             writes,
             since: Instant::now(),
             pause: PAUSES.0,
         };
-        all.keys.insert(key.clone(), unseen);
+        keys.insert(key.clone(), unseen);
     }
 
-    /// Returns `true` if all caches that may show the state before a write have seen it.
-    fn has_seen(&self, write: &Write) -> bool {
-        self.behind(write).is_none()
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// A cache that has not seen the write.
-    fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
-        let mut caches = self.caches.get(&write.resource).into_iter().flatten();
-        caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
-    }
-
-    /// Describes what a write waits for.
-    fn missing(&self, write: &Write) -> String {
-        let (resource, key) = (write.resource.trim_start_matches('/'), &write.key);
-        let at = self
-            .behind(write)
-            .map(|it| it.resource_version(key))
-            .unwrap_or_default();
-        match &write.what {
+impl Write {
+    /// Describes what it waits for.
+    fn missing_in(&self, cache: Option<&dyn CacheState>) -> String {
+        let (collection, key) = (&self.collection, &self.key);
+        let at = cache.map(|it| it.resource_version(key)).unwrap_or_default();
+        let has_not_seen = format!("the cache of {collection} is at version {at} and has not seen");
+        match &self.what {
             Written::Version(version) | Written::Terminating { version, .. } => {
-                format!(
-                    "the cache of {resource} is at version {at} and has not seen version {version} of {key}, our write"
-                )
+                format!("{has_not_seen} version {version} of {key}, our write")
             }
-            Written::Gone { .. } | Written::Absent => {
-                format!("the cache of {resource} is at version {at} and has not seen that {key} is gone")
-            }
-            Written::Deleted { .. } => {
-                format!("the cache of {resource} is at version {at} and has not seen that {key} was deleted")
-            }
+            Written::Gone { .. } | Written::Absent => format!("{has_not_seen} that {key} is gone"),
+            Written::Deleted { .. } => format!("{has_not_seen} that {key} was deleted"),
             Written::Unknown(_) => {
                 format!(
-                    "the server has not said its version after our write to {resource} {key}, whose answer was lost"
+                    "the server has not said its version after our write to {collection} {key}, whose answer was lost"
                 )
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AllUnseen<R>> {
-        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -270,10 +294,14 @@ mod tests {
         }
     }
 
+    fn pods() -> Collection {
+        Collection::new(None, "", "pods")
+    }
+
     fn write(version: u64) -> Vec<Write> {
         let version = ResourceVersion::from(version.to_string().as_str());
         vec![Write {
-            resource: "/pods".to_owned(),
+            collection: pods(),
             key: ObjectKey::cluster("a"),
             labels: None,
             at: Instant::now(),
@@ -284,8 +312,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_that_wrote_and_do_not_come_again_are_forgotten_and_the_others_are_not() {
         let cache = Arc::new(Cache::default());
-        let state: Arc<dyn CacheState> = cache.clone();
-        let gate = Gate::new(HashMap::from([("/pods".to_owned(), vec![state])]));
+        let gate = Gate::new(Caches::default());
+        gate.join(pods(), cache.clone());
         for number in 1..=10_000_u64 {
             gate.remember(&number, write(number));
             // The cache is always three writes behind.

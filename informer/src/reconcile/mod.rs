@@ -3,6 +3,7 @@
 //! It knows keys and queues, and neither objects nor where events come from.
 
 mod reconciler;
+mod collection;
 mod asked;
 mod writes;
 mod gate;
@@ -10,6 +11,7 @@ mod shard;
 mod stats;
 mod worker;
 
+pub(crate) use collection::{ClusterId, Collection};
 pub(crate) use gate::{CacheState, Caches, Gate};
 pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
 pub(crate) use shard::{Hold, Shard, Stay};

@@ -39,7 +39,7 @@ pub(crate) struct WorkersConfig {
 /// The doors a key has to pass before it is worked on.
 pub(crate) struct Doors<R> {
     /// The caches have seen what was written for it.
-    pub(crate) gate: Option<Gate<R>>,
+    pub(crate) gate: Option<Arc<Gate<R>>>,
     /// It is for this process.
     pub(crate) shard: Option<Arc<dyn Shard<R>>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
     reconciler: C,
     config: WorkersConfig,
     stats: Arc<Stats>,
-    gate: Option<Gate<R>>,
+    gate: Option<Arc<Gate<R>>>,
     shard: Option<Arc<dyn Shard<R>>>,
     calls: AtomicU64,
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tower::service_fn;
 
 use super::asked::{About, Answer, Asked, Item};
+use super::collection::{ClusterId, Collection};
 use super::shard::check_permit;
 use crate::{ObjectKey, ResourceVersion};
 
@@ -38,8 +39,7 @@ pub struct Writes(());
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// The group and the resource: `apps/deployments`, `/pods`.
-    pub(crate) resource: String,
+    pub(crate) collection: Collection,
     pub(crate) key: ObjectKey,
     /// Its labels, if the answer has them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
@@ -54,26 +54,32 @@ impl Write {
         matches!(self.what, Written::Unknown(_))
     }
 
+    /// Returns `true` if both are to the same object.
+    fn is_to_object_of(&self, other: &Self) -> bool {
+        self.key == other.key && self.collection == other.collection
+    }
+
     /// Asks the server for the outcome, if that is unknown. It stays unknown if the server does not answer; `None` if
     /// the server refuses the read.
-    pub(crate) async fn learn(mut self) -> Option<Self> {
+    pub(crate) async fn learn(&self) -> Option<Self> {
+        let mut learnt = self.clone();
         let Written::Unknown(asked) = &self.what else {
-            return Some(self);
+            return Some(learnt);
         };
         match asked.present().await {
-            Ok(what) => (self.what, self.at) = (what, Instant::now()),
+            Ok(what) => (learnt.what, learnt.at) = (what, Instant::now()),
             Err(err) if err.code().is_some_and(|code| code != 429 && code < 500) => {
                 tracing::warn!(?asked, %err, "a write is of unknown outcome, and the cache may be stale");
                 return None;
             }
             Err(err) => tracing::debug!(?asked, %err, "the outcome of a write is not known yet"),
         }
-        Some(self)
+        Some(learnt)
     }
 
     /// Replaces writes of unknown outcome by what was [learnt](Self::learn) of them.
-    pub(crate) fn settle(writes: &mut Vec<Self>, object: &ObjectKey, resource: &str, learnt: Option<Self>) {
-        let is_it = |it: &Self| it.is_unknown() && it.resource == resource && it.key == *object;
+    pub(crate) fn settle(writes: &mut Vec<Self>, unknown: &Self, learnt: Option<Self>) {
+        let is_it = |it: &Self| it.is_unknown() && it.is_to_object_of(unknown);
         if let Some(place) = writes.iter().position(is_it) {
             match learnt {
                 Some(write) => writes[place] = write,
@@ -121,11 +127,17 @@ impl Writes {
         Self::default()
     }
 
-    /// A client as `client`, of which the writes are seen.
+    /// A client as `client`, of which the writes are seen. They count as writes to the controller's own cluster; the
+    /// client of an engaged `Cluster` is observed already.
     pub fn observe(&self, client: &Client) -> Client {
+        Self::observe_in(None, client)
+    }
+
+    /// A client of a cluster of which the writes are seen; `None` for the controller's own.
+    pub(crate) fn observe_in(cluster: Option<ClusterId>, client: &Client) -> Client {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
-            let client = inner.clone();
+            let (client, cluster) = (inner.clone(), cluster.clone());
             // The scope is seen where the answer is waited for: the client calls its service in a task of its own.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
@@ -134,8 +146,9 @@ impl Writes {
                         kube::Error::Service(format!("{method} {path}: {err}").into())
                     })?;
                 }
-                match Target::of(&request) {
-                    Some(target) => observe(client, request, target).await,
+                match Target::of(cluster, &request) {
+                    // A client below that is observed, too, must not count the write as one to another cluster.
+                    Some(target) => SCOPE.scope(Scope::default(), observe(client, request, target)).await,
                     None => client.send(request).await,
                 }
             });
@@ -156,11 +169,7 @@ impl Writes {
     pub(crate) fn pass_on(writes: &[Write]) {
         let _ = SCOPE.try_with(|scope| {
             let mut all = scope.lock().unwrap_or_else(PoisonError::into_inner);
-            all.retain(|it| {
-                !writes
-                    .iter()
-                    .any(|new| new.resource == it.resource && new.key == it.key)
-            });
+            all.retain(|it| !writes.iter().any(|new| new.is_to_object_of(it)));
             all.extend_from_slice(writes);
         });
     }
@@ -174,7 +183,7 @@ impl fmt::Debug for Writes {
 
 /// The target of a request.
 struct Target {
-    resource: String,
+    collection: Collection,
     namespace: Option<String>,
     name: Option<String>,
     /// The path of the collection.
@@ -184,7 +193,7 @@ struct Target {
 
 impl Target {
     /// `None` for reads, and outside of reconciles.
-    fn of(request: &Request<Body>) -> Option<Self> {
+    fn of(cluster: Option<ClusterId>, request: &Request<Body>) -> Option<Self> {
         if !matches!(
             *request.method(),
             Method::POST | Method::PUT | Method::PATCH | Method::DELETE
@@ -217,7 +226,7 @@ impl Target {
             None => format!("{root}/{plural}"),
         };
         Some(Self {
-            resource: format!("{group}/{plural}"),
+            collection: Collection::new(cluster, group, plural),
             namespace,
             name: name.map(str::to_owned),
             path,
@@ -413,7 +422,9 @@ impl Target {
     /// The version of the previous write to this object, which a cache must have seen to know of the object at all.
     fn floor(&self, key: &ObjectKey) -> ResourceVersion {
         let writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = writes.iter().find(|it| it.resource == self.resource && it.key == *key);
+        let before = writes
+            .iter()
+            .find(|it| it.key == *key && it.collection == self.collection);
         match before.map(|it| &it.what) {
             Some(Written::Version(version) | Written::Terminating { version, .. }) => version.clone(),
             Some(Written::Gone { floor, .. } | Written::Deleted { floor, .. }) => floor.clone(),
@@ -424,13 +435,14 @@ impl Target {
     /// Only the last write to an object counts.
     fn push(&self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
         let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        writes.retain(|it| it.resource != self.resource || it.key != key);
-        writes.push(Write {
-            resource: self.resource.clone(),
+        let write = Write {
+            collection: self.collection.clone(),
             key,
             labels,
             at: Instant::now(),
             what,
-        });
+        };
+        writes.retain(|it| !it.is_to_object_of(&write));
+        writes.push(write);
     }
 }

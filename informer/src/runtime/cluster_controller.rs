@@ -12,7 +12,7 @@ use super::controller_builder::ControllerBuilder;
 use super::later_watches::LaterWatches;
 use super::manager::Manager;
 use crate::handler::{Event, ToKeys, enqueue};
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Collection, Reconciler};
 use crate::{Cacheable, Error, ObjectKey};
 
 /// Begins a watch in a cluster.
@@ -81,7 +81,10 @@ impl ClusterControllerBuilder {
                 to_keys: to_keys.clone(),
             };
             let informer = cluster.factory().informer::<K>();
-            watches.informer(&informer, to_keys, |_: &Event<K>| true).map(drop)
+            let collection = Collection::of::<K>(Some(cluster.id()), &());
+            watches
+                .add(Some(collection), &informer, to_keys, |_: &Event<K>| true)
+                .map(drop)
         }));
         self
     }

@@ -13,7 +13,7 @@ use super::cluster_controller::ClusterControllerBuilder;
 use super::manager::Manager;
 use super::runnable::{Group, Runnable};
 use crate::cache::SharedInformerFactory;
-use crate::reconcile::{BoxError, Writes};
+use crate::reconcile::{BoxError, ClusterId, Writes};
 use crate::{Error, ObjectKey};
 
 /// An object of one of several clusters.
@@ -37,7 +37,7 @@ impl fmt::Display for ClusterKey {
 ///
 /// Clusters come and go while the manager runs. A controller of them has keys of [`ClusterKey`], one queue and one
 /// concurrency for all; a cluster that cannot be reached delays no other. What elects the leader is the manager's own
-/// cluster.
+/// cluster. A key that wrote to a cluster is worked on again once the caches of the controller there have seen it.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -112,6 +112,10 @@ impl Cluster {
         &self.name
     }
 
+    pub(super) fn id(&self) -> ClusterId {
+        ClusterId::new(&self.name)
+    }
+
     /// Its client. Writes by it are seen, as those by [`Manager::client`] are.
     pub fn client(&self) -> Client {
         self.client.clone()
@@ -159,9 +163,10 @@ impl Clusters {
     ///
     /// As [`engage`](Self::engage).
     pub fn engage_with(&self, name: &str, client: Client, factory: SharedInformerFactory) -> Result<Cluster, Error> {
-        let client = Writes::new().observe(&client);
+        let name: Arc<str> = name.into();
+        let client = Writes::observe_in(Some(ClusterId::new(&name)), &client);
         let cluster = Cluster {
-            name: name.into(),
+            name: Arc::clone(&name),
             cached_client: CachedClient::new(client.clone(), &factory),
             client,
             factory,
@@ -171,10 +176,10 @@ impl Clusters {
             if state.phase == Phase::Stopped {
                 return Err(Error::refused(format!("cluster {name:?}: the manager has stopped")));
             }
-            if state.clusters.contains_key(name) {
+            if state.clusters.contains_key(&name) {
                 return Err(Error::refused(format!("cluster {name:?}: there is one of this name")));
             }
-            state.clusters.insert(Arc::clone(&cluster.name), cluster.clone());
+            state.clusters.insert(name, cluster.clone());
             (state.recipes.clone(), state.phase == Phase::Running)
         };
         for recipe in recipes {

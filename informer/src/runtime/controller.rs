@@ -13,7 +13,7 @@ use super::later_watches::{Later, LaterWatches};
 use super::runnable::{Group, Runnable};
 use crate::cache::{SharedInformerFactory, late_caches};
 use crate::queue::WorkQueue;
-use crate::reconcile::BoxError;
+use crate::reconcile::{BoxError, Gate};
 use crate::tasks::TaskGroup;
 use crate::{Error, ObjectKey};
 
@@ -64,6 +64,8 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) intake: Intake<R>,
     pub(super) watches: Vec<Watch<R>>,
     pub(super) sources: Vec<Source<R>>,
+    /// `None` without read-your-writes.
+    pub(super) gate: Option<Arc<Gate<R>>>,
     pub(super) workers: BoxFuture<'static, ()>,
     pub(super) later: Later,
     /// Tells reconciles that the controller is to stop.

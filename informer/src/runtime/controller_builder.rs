@@ -216,7 +216,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
             sources: Vec::new(),
             filters: Vec::new(),
             waits: Vec::new(),
-            caches: Caches::new(),
+            caches: Caches::default(),
             metrics: Metrics::new(),
             limiter: None,
             is_by_priority: true,
@@ -347,10 +347,10 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         }
         let queue = queue.build();
         let stopping = Arc::clone(&self.workers.stop);
-        let gate = (self.is_gated && !self.caches.is_empty()).then(|| Gate::new(self.caches));
+        let gate = self.is_gated.then(|| Arc::new(Gate::new(self.caches)));
         let shard = self.sharding.map(|(sharding, place)| sharding.keys(place, &queue));
         let doors = Doors {
-            gate,
+            gate: gate.clone(),
             shard: shard.clone().map(|it| it as Arc<dyn Shard<R>>),
         };
         let workers = Workers::new(queue.clone(), reconciler, self.workers, doors, &self.metrics);
@@ -364,6 +364,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
             },
             watches: self.watches,
             sources: self.sources,
+            gate,
             workers: Box::pin(workers.run()),
             later: super::later_watches::Later::default(),
             stopping,

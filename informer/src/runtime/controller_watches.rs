@@ -13,6 +13,7 @@ use crate::Cacheable;
 use crate::cache::SharedInformer;
 use crate::handler::{Event, Predicate, ToKeys, enqueue};
 use crate::queue::WorkQueue;
+use crate::reconcile::Collection;
 
 impl<M> ControllerBuilder<M> {
     /// The type the controller is for: a change of an object is worked on under its own key. Once.
@@ -145,13 +146,13 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         to_keys: impl ToKeys<K, R>,
         predicate: impl Predicate<K>,
     ) -> Self {
-        let path = format!("{}/{}", K::group(resource), K::plural(resource));
-        self.caches.entry(path).or_default().push(Arc::new(informer.clone()));
+        self.caches
+            .add(Collection::of::<K>(None, resource), Arc::new(informer.clone()));
         self.remote_informer(informer, to_keys, predicate)
     }
 
-    /// Watches an informer of another cluster. Its maker runs it. The controller does not wait for its cache to see
-    /// writes, which go to the home cluster.
+    /// Watches an informer of another cluster. Its maker runs it. No key is held back until its cache has seen a write:
+    /// nobody knows which writes are to that cluster. A controller of [`Clusters`](super::Clusters) does.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,

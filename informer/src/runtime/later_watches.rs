@@ -1,20 +1,24 @@
 //! `LaterWatches`: watches that are added to a controller that may run already.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Resource;
+use tokio::time::Instant;
 
 use super::controller::Parts;
 use super::controller_builder::{Intake, RequestKey};
 use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
 use crate::handler::{Event, Predicate, ToKeys};
-use crate::{Cacheable, Error, ObjectKey};
+use crate::reconcile::{CacheState, Collection, Gate};
+use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
 /// Adds watches to a controller, before it runs and while it does; see
 /// [`Controller::later_watches`](super::Controller::later_watches). Copies are of the same controller.
 ///
-/// The controller does not wait for their caches, nor for these to see what it wrote.
+/// The controller does not wait for their caches to sync. From then on until the watch ends, no key is worked on again
+/// before the cache has seen what was written for it, as with the watches that a controller begins with.
 ///
 /// ```
 /// use informer::handler::enqueue;
@@ -32,6 +36,7 @@ pub struct LaterWatches<R: RequestKey = ObjectKey> {
     name: String,
     intake: Intake<R>,
     factory: SharedInformerFactory,
+    gate: Option<Arc<Gate<R>>>,
     later: Later,
 }
 
@@ -69,6 +74,7 @@ impl<R: RequestKey> LaterWatches<R> {
             name: parts.name.clone(),
             intake: parts.intake.clone(),
             factory: parts.factory.clone(),
+            gate: parts.gate.clone(),
             later: parts.later.clone(),
         }
     }
@@ -84,7 +90,7 @@ impl<R: RequestKey> LaterWatches<R> {
         K::Scope: 'static,
     {
         let informer = self.factory.informer::<K>();
-        let registration = self.informer(&informer, to_keys, |_: &Event<K>| true)?;
+        let registration = self.informer(&informer, &(), to_keys, |_: &Event<K>| true)?;
         self.factory.start();
         Ok(registration)
     }
@@ -97,6 +103,34 @@ impl<R: RequestKey> LaterWatches<R> {
     pub fn informer<K: Cacheable>(
         &self,
         informer: &SharedInformer<K>,
+        resource: &K::DynamicType,
+        to_keys: impl ToKeys<K, R>,
+        predicate: impl Predicate<K>,
+    ) -> Result<HandlerRegistration, Error> {
+        let collection = Collection::of::<K>(None, resource);
+        self.add(Some(collection), informer, to_keys, predicate)
+    }
+
+    /// Watches an informer of another cluster; see
+    /// [`ControllerBuilder::remote_informer`](super::ControllerBuilder::remote_informer).
+    ///
+    /// # Errors
+    ///
+    /// If the controller or the informer has ended.
+    pub fn remote_informer<K: Cacheable>(
+        &self,
+        informer: &SharedInformer<K>,
+        to_keys: impl ToKeys<K, R>,
+        predicate: impl Predicate<K>,
+    ) -> Result<HandlerRegistration, Error> {
+        self.add(None, informer, to_keys, predicate)
+    }
+
+    /// Watches an informer of a collection, if writes to that can be told.
+    pub(super) fn add<K: Cacheable>(
+        &self,
+        collection: Option<Collection>,
+        informer: &SharedInformer<K>,
         to_keys: impl ToKeys<K, R>,
         predicate: impl Predicate<K>,
     ) -> Result<HandlerRegistration, Error> {
@@ -105,9 +139,45 @@ impl<R: RequestKey> LaterWatches<R> {
             return Err(Error::refused(format!("controller {:?}: it has ended", self.name)));
         }
         let registration = self.intake.watch(informer, to_keys, predicate)?;
-        let (informer, removed) = (informer.clone(), registration.clone());
-        added.removals.push(Box::new(move || informer.remove_handler(&removed)));
+        let (informer, watch) = (informer.clone(), registration.clone());
+        if let (Some(gate), Some(collection)) = (&self.gate, collection) {
+            let (informer, watch) = (informer.clone(), watch.clone());
+            gate.join(collection, Arc::new(Watched { informer, watch }));
+        }
+        added.removals.push(Box::new(move || informer.remove_handler(&watch)));
         Ok(registration)
+    }
+}
+
+/// The cache of a watch that was added. It has to see writes from its sync until the watch ends.
+struct Watched<K> {
+    informer: SharedInformer<K>,
+    watch: HandlerRegistration,
+}
+
+impl<K: Cacheable> CacheState for Watched<K> {
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        self.informer.has_synced() && !self.has_ended() && self.informer.may_have(key, labels)
+    }
+
+    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
+        self.informer.version_for(key)
+    }
+
+    fn uid(&self, key: &ObjectKey) -> Option<String> {
+        self.informer.uid(key)
+    }
+
+    fn is_deleting(&self, key: &ObjectKey) -> bool {
+        self.informer.is_deleting(key)
+    }
+
+    fn restored(&self, key: &ObjectKey) -> Option<Instant> {
+        self.informer.restored(key)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watch.has_ended()
     }
 }
 
@@ -117,6 +187,7 @@ impl<R: RequestKey> Clone for LaterWatches<R> {
             name: self.name.clone(),
             intake: self.intake.clone(),
             factory: self.factory.clone(),
+            gate: self.gate.clone(),
             later: self.later.clone(),
         }
     }

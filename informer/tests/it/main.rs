@@ -8,6 +8,7 @@ mod recorder;
 mod cached_client;
 mod controller;
 mod builder;
+mod cluster_writes;
 mod clusters;
 mod fence;
 mod own_writes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use informer::ObjectKey;
 use informer::cache::{ApiListWatch, SharedInformer, SharedInformerFactory};
-use informer::handler::{Event, enqueue};
+use informer::handler::{Event, ToKeys, enqueue};
 use informer::metrics::Metrics;
 use informer::reconcile::{Action, ReconcileError, Request, Writes};
 use informer::runtime::{Controller, ControllerBuilder};
@@ -28,8 +28,11 @@ fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
 
 /// Has an informer for its cache alone: its changes wake nobody.
 fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> ControllerBuilder {
-    let nobody = enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new());
-    builder.informer(informer, &(), nobody, |_: &Event<Secret>| true)
+    builder.informer(informer, &(), nobody(), |_: &Event<Secret>| true)
+}
+
+fn nobody() -> impl ToKeys<Secret> {
+    enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new())
 }
 
 /// Runs a controller of one ConfigMap that writes a Secret each time and asks to be called again after a second;
@@ -40,6 +43,18 @@ fn writer(
     written: &ObjectKey,
     app: &'static str,
 ) -> Arc<Mutex<u32>> {
+    let (controller, calls) = to_write(cluster, builder, written, app);
+    cluster.run(controller.run(CancellationToken::new()));
+    calls
+}
+
+/// The same, to be run.
+fn to_write(
+    cluster: &TestCluster,
+    builder: ControllerBuilder,
+    written: &ObjectKey,
+    app: &'static str,
+) -> (Controller, Arc<Mutex<u32>>) {
     let calls: Arc<Mutex<u32>> = Arc::default();
     let count = Arc::clone(&calls);
     let client = Writes::new().observe(&cluster.client());
@@ -58,8 +73,7 @@ fn writer(
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
-    calls
+    (controller.expect("it is complete"), calls)
 }
 
 async fn two_namespaces() -> TestCluster {
@@ -174,17 +188,99 @@ async fn an_object_that_leaves_a_cache_has_to_be_seen_leaving() {
     assert!(*calls.lock().expect("no panic") > 5);
 }
 
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_at_home_do_not_wait_for_a_cache_of_another_cluster() {
+async fn writes_at_home_do_not_wait_for_a_cache_of_another_cluster(#[values(false, true)] is_later: bool) {
     let (home, away) = (two_namespaces().await, TestCluster::start());
     away.create(secret("s")).await;
     let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));
     let factory = SharedInformerFactory::new(home.client());
-    let builder = Controller::builder("writer", &factory);
-    let builder = builder.remote_informer(&remote, enqueue::object(), |_: &Event<Secret>| true);
-    let calls = writer(&home, builder, &ObjectKey::new("billing", "s"), "billing");
+    let mut builder = Controller::builder("writer", &factory);
+    builder = if is_later {
+        builder.for_::<ConfigMap>()
+    } else {
+        builder.remote_informer(&remote, enqueue::object(), |_: &Event<Secret>| true)
+    };
+    let (controller, calls) = to_write(&home, builder, &ObjectKey::new("billing", "s"), "billing");
+    if is_later {
+        let watches = controller.later_watches();
+        let added = watches.remote_informer(&remote, nobody(), |_: &Event<Secret>| true);
+        added.expect("it is new").synced().await.expect("it syncs");
+    }
+    home.run(controller.run(CancellationToken::new()));
     home.advance(Duration::from_millis(10_500)).await;
     assert_eq!(*calls.lock().expect("no panic"), 11);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_added_later_has_to_see_what_is_written(#[values(false, true)] is_of_factory: bool) {
+    let cluster = TestCluster::start();
+    let factory = SharedInformerFactory::new(cluster.client_named("cache"));
+    let secrets = factory.informer::<Secret>();
+    let (api, made) = (
+        Api::<Secret>::default_namespaced(Writes::new().observe(&cluster.client())),
+        secrets.lister(),
+    );
+    let builder = Controller::builder("maker", &factory).for_::<ConfigMap>();
+    let controller = builder.build(move |_: Request| {
+        let (api, made) = (api.clone(), made.clone());
+        async move {
+            if made.is_empty() {
+                let mut secret = Secret::default();
+                secret.metadata.generate_name = Some("made-".to_owned());
+                api.create(&PostParams::default(), &secret).await?;
+            }
+            Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(100)))
+        }
+    });
+    let controller = controller.expect("it is complete");
+    let watches = controller.later_watches();
+    cluster.run(controller.run(CancellationToken::new()));
+    cluster.settle().await;
+    let added = if is_of_factory {
+        watches.watch::<Secret>(nobody())
+    } else {
+        factory.start();
+        watches.informer(&secrets, &(), nobody(), |_: &Event<Secret>| true)
+    };
+    let added = added.expect("it runs");
+    added.synced().await.expect("it syncs");
+    cluster.watches().client("cache").on("secrets").hold();
+    cluster.create(config_map("a")).await;
+    cluster.advance(Duration::from_secs(10)).await;
+    cluster.watches().client("cache").on("secrets").resume();
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_added_later_holds_back_no_key_before_its_sync_nor_after_its_end() {
+    let cluster = two_namespaces().await;
+    let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &());
+    let silent =
+        [Verb::List, Verb::Watch].map(|it| cluster.inject(faults::server_error().client("part").on(it, "secrets")));
+    let part = part(&cluster, source);
+    let factory = SharedInformerFactory::new(cluster.client());
+    let builder = Controller::builder("writer", &factory).for_::<ConfigMap>();
+    let (controller, calls) = to_write(&cluster, builder, &ObjectKey::new("billing", "s"), "billing");
+    let watches = controller.later_watches();
+    cluster.run(controller.run(CancellationToken::new()));
+    let added = watches.informer(&part, &(), nobody(), |_: &Event<Secret>| true);
+    let added = added.expect("it runs");
+    let calls_in_ten_seconds = async || {
+        let before = *calls.lock().expect("no panic");
+        cluster.advance(Duration::from_millis(10_500)).await;
+        *calls.lock().expect("no panic") - before
+    };
+    assert!(!added.has_synced() && calls_in_ten_seconds().await >= 10);
+    drop(silent);
+    added.synced().await.expect("it syncs");
+    assert!(calls_in_ten_seconds().await >= 10, "it sees each write");
+    cluster.watches().client("part").hold();
+    assert!(calls_in_ten_seconds().await <= 1, "it sees none");
+    part.remove_handler(&added);
+    assert!(calls_in_ten_seconds().await >= 10, "it is watched no more");
 }
 
 /// Counts the calls in ten seconds of a controller of Namespaces that does this with each, and asks to be called again

@@ -22,7 +22,7 @@ impl Unseen {
     pub(super) fn remember(&self, writes: &[Write]) {
         let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         for write in writes {
-            let known = all.entry(write.resource.clone()).or_default();
+            let known = all.entry(write.collection.resource().to_owned()).or_default();
             known.retain(|it| it.key != write.key);
             if known.len() == REMEMBERED {
                 known.remove(0);
@@ -39,11 +39,10 @@ impl Unseen {
             known.filter(|it| it.is_unknown()).cloned().collect()
         };
         for write in unknown {
-            let key = write.key.clone();
             let learnt = write.learn().await;
             let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = all.get_mut(resource) {
-                Write::settle(known, &key, resource, learnt);
+                Write::settle(known, &write, learnt);
             }
         }
     }

@@ -1,0 +1,71 @@
+//! `Collection`: the objects of a resource in a cluster.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use kube::Resource;
+
+/// The objects that a cache has or that a write is to: a resource in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Collection {
+    /// `None` for the controller's own.
+    cluster: Option<ClusterId>,
+    /// The group and the plural, as in a path: `apps/deployments`, `/pods`.
+    resource: String,
+}
+
+impl Collection {
+    pub(crate) fn new(cluster: Option<ClusterId>, group: &str, plural: &str) -> Self {
+        Self {
+            cluster,
+            resource: format!("{group}/{plural}"),
+        }
+    }
+
+    /// Returns the collection of a type.
+    pub(crate) fn of<K: Resource>(cluster: Option<ClusterId>, resource: &K::DynamicType) -> Self {
+        Self::new(cluster, &K::group(resource), &K::plural(resource))
+    }
+
+    /// The group and the plural: `apps/deployments`, `/pods`.
+    pub(crate) fn resource(&self) -> &str {
+        &self.resource
+    }
+}
+
+impl fmt::Display for Collection {
+    /// `pods`, `apps/deployments of cluster east`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.resource.trim_start_matches('/'))?;
+        match &self.cluster {
+            Some(ClusterId(name)) => write!(f, " of cluster {name}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A cluster beside the controller's own, by the name under which it was engaged. Copies are equal; a cluster that is
+/// engaged anew under the name is another one, because it may be another server with other versions.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterId(Arc<str>);
+
+impl ClusterId {
+    pub(crate) fn new(name: &Arc<str>) -> Self {
+        Self(Arc::clone(name))
+    }
+}
+
+impl PartialEq for ClusterId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ClusterId {}
+
+impl Hash for ClusterId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}

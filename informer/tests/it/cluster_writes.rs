@@ -1,0 +1,230 @@
+//! Read-your-writes in controllers of several clusters: writes are awaited in the caches of the cluster they are to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::ObjectKey;
+use informer::handler::enqueue;
+use informer::reconcile::{Action, ReconcileError, Request, Writes};
+use informer::runtime::{ClusterKey, Clusters, Manager};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use rstest::rstest;
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::explore;
+use testkit::objects::{config_map, secret};
+use tokio::time::Instant;
+
+/// Within this time no key comes to a cache that has not seen its writes; later it comes with an error.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The Secret made for each key last, as the answer said.
+type Made = Arc<Mutex<BTreeMap<ClusterKey, (ObjectKey, Instant)>>>;
+
+/// Keys that came to a cache without their Secret, which there must not be.
+type Stale = Arc<Mutex<Vec<String>>>;
+
+/// A controller that makes a Secret for each ConfigMap of each cluster where the cache has none, by a name that the
+/// server chooses. `stale` gets the keys that come to a cache without their Secret.
+fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Clusters) {
+    let manager = Manager::new(home);
+    let clusters = Clusters::new(&manager).expect("the first");
+    let (all, made, stale) = (clusters.clone(), Made::default(), Arc::clone(stale));
+    let reconcile = move |request: Request<ClusterKey>| {
+        let (all, made, stale) = (all.clone(), Arc::clone(&made), Arc::clone(&stale));
+        async move {
+            let Some(cluster) = all.get(&request.key.cluster) else {
+                return Ok(Action::await_change());
+            };
+            let secrets = cluster.factory().informer::<Secret>();
+            secrets.synced().await?;
+            let last = made.lock().expect("no panic").get(&request.key).cloned();
+            if let Some((secret, at)) = last
+                && at.elapsed() < PATIENCE
+                && secrets.lister().get(&secret).is_none()
+            {
+                stale
+                    .lock()
+                    .expect("no panic")
+                    .push(format!("{}: {secret}", request.key));
+            }
+            let prefix = format!("{}-", request.key.key.name());
+            let is_there = |it: &informer::Object<Secret>| it.key().name().starts_with(&prefix);
+            if !secrets.lister().list().iter().any(is_there) {
+                let mut secret = Secret::default();
+                secret.metadata.generate_name = Some(prefix.clone());
+                let api = Api::<Secret>::default_namespaced(cluster.client());
+                let created = ObjectKey::of(&api.create(&PostParams::default(), &secret).await?);
+                made.lock()
+                    .expect("no panic")
+                    .insert(request.key, (created, Instant::now()));
+            }
+            Ok::<_, ReconcileError>(again())
+        }
+    };
+    let builder = clusters.controller("maker").for_::<ConfigMap>();
+    builder
+        .watches::<Secret>(enqueue::mapped(|it: &informer::Object<Secret>| {
+            let name = it.key().name().split('-').next().unwrap_or_default();
+            [ObjectKey::new("default", name)]
+        }))
+        .complete(reconcile)
+        .expect("it is complete");
+    (manager, clusters)
+}
+
+fn run(home: &TestCluster, manager: Manager) {
+    home.run(async move { manager.run(std::future::pending()).await });
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn no_key_is_worked_on_before_the_caches_of_its_cluster_have_its_writes(#[values(false, true)] runs: bool) {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    let stale = Stale::default();
+    let again = || Action::requeue(Duration::from_millis(100));
+    let (manager, clusters) = maker(home.client(), again, &stale);
+    if runs {
+        run(&home, manager.clone());
+        home.settle().await;
+    }
+    clusters.engage("east", east.client_named("east")).expect("it is new");
+    if !runs {
+        run(&home, manager);
+    }
+    east.settle().await;
+    east.watches().client("east").on("secrets").hold();
+    east.create(config_map("m")).await;
+    east.advance(Duration::from_secs(10)).await;
+    east.watches().client("east").on("secrets").resume();
+    east.advance(Duration::from_secs(10)).await;
+    assert_eq!(east.list::<Secret>().len(), 1, "it was not made once more");
+    assert!(stale.lock().expect("no panic").is_empty());
+}
+
+/// Annotates the Secret `s` in `target` once a second for each ConfigMap; answers how often.
+async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Result<Action, ReconcileError> {
+    let call = {
+        let mut calls = calls.lock().expect("no panic");
+        *calls += 1;
+        calls.to_string()
+    };
+    if let Some(cluster) = clusters.get(target) {
+        let patch = json!({"metadata": {"annotations": {"call": call}}});
+        let api = Api::<Secret>::default_namespaced(cluster.client());
+        api.patch("s", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(Action::requeue(Duration::from_secs(1)))
+}
+
+/// A cluster with the Secret, and with so many versions before.
+async fn with_secret(versions: usize) -> TestCluster {
+    let cluster = TestCluster::start();
+    for number in 0..versions {
+        cluster.create(secret(&format!("old-{number}"))).await;
+    }
+    cluster.create(secret("s")).await;
+    cluster
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn writes_to_a_cluster_wait_for_no_cache_of_another(#[values(false, true)] is_observed: bool) {
+    let (home, east, west) = (with_secret(0).await, with_secret(0).await, with_secret(100).await);
+    let manager = Manager::new(home.client());
+    let clusters = Clusters::new(&manager).expect("the first");
+    let calls: Arc<[Mutex<u32>; 2]> = Arc::default();
+    // One of several clusters, and one of its own.
+    let (all, count) = (clusters.clone(), Arc::clone(&calls));
+    let of_clusters = move |request: Request<ClusterKey>| {
+        let (all, count) = (all.clone(), Arc::clone(&count));
+        async move {
+            match &*request.key.cluster {
+                "east" => annotate(&all, "west", &count[0]).await,
+                _ => Ok(Action::await_change()),
+            }
+        }
+    };
+    let builder = clusters.controller("of-clusters").for_::<ConfigMap>().owns::<Secret>();
+    builder.complete(of_clusters).expect("it is complete");
+    let (all, count) = (clusters.clone(), Arc::clone(&calls));
+    let at_home = move |_: Request| {
+        let (all, count) = (all.clone(), Arc::clone(&count));
+        async move { annotate(&all, "west", &count[1]).await }
+    };
+    let builder = manager.controller("at-home").for_::<ConfigMap>().owns::<Secret>();
+    builder.complete(at_home).expect("it is complete");
+    clusters.engage("east", east.client()).expect("it is new");
+    let client = match is_observed {
+        true => Writes::new().observe(&west.client()),
+        false => west.client(),
+    };
+    clusters.engage("west", client).expect("it is new");
+    run(&home, manager);
+    for cluster in [&home, &east] {
+        cluster.create(config_map("m")).await;
+    }
+    home.advance(Duration::from_millis(10_500)).await;
+    for calls in &*calls {
+        let calls = *calls.lock().expect("no panic");
+        assert!(calls >= 10, "{calls} calls");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_for_no_cache_of_a_cluster_that_is_gone_nor_of_its_namesake() {
+    let (home, east, new) = (TestCluster::start(), with_secret(100).await, with_secret(0).await);
+    let manager = Manager::new(home.client());
+    let clusters = Clusters::new(&manager).expect("the first");
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let (all, count) = (clusters.clone(), Arc::clone(&calls));
+    let reconcile = move |_: Request<ClusterKey>| {
+        let (all, count) = (all.clone(), Arc::clone(&count));
+        async move { annotate(&all, "east", &count).await }
+    };
+    let builder = clusters.controller("c").for_::<ConfigMap>().owns::<Secret>();
+    builder.complete(reconcile).expect("it is complete");
+    clusters.engage("east", east.client_named("east")).expect("it is new");
+    run(&home, manager);
+    east.settle().await;
+    east.watches().client("east").on("secrets").hold();
+    east.create(config_map("m")).await;
+    east.advance(Duration::from_millis(10_500)).await;
+    let before = *calls.lock().expect("no panic");
+    assert_eq!(before, 1, "the key waits");
+    clusters.disengage("east").await;
+    clusters.engage("east", new.client()).expect("it comes again");
+    east.advance(Duration::from_millis(10_500)).await;
+    let after = *calls.lock().expect("no panic") - before;
+    assert!(after >= 10, "{after} calls");
+}
+
+/// Explores the faults of one of several clusters; the other has none.
+#[test]
+fn no_fault_of_a_cluster_brings_a_key_to_a_cache_without_its_writes() {
+    let scenario = async |east: &TestCluster| {
+        let (home, west) = (TestCluster::start(), TestCluster::start());
+        let (at_home, in_west) = (home.client(), west.client());
+        let stale = Stale::default();
+        let found = Arc::clone(&stale);
+        east.controller("maker", move |in_east| {
+            let (manager, clusters) = maker(at_home.clone(), Action::await_change, &found);
+            clusters.engage("east", in_east).expect("it is new");
+            clusters.engage("west", in_west.clone()).expect("it is new");
+            async move { manager.run(std::future::pending()).await.expect("nothing stops it") }
+        });
+        for name in ["m", "n"] {
+            for cluster in [east, &west] {
+                cluster.create(config_map(name)).await;
+            }
+            east.settle().await;
+            west.settle().await;
+        }
+        assert_eq!(*stale.lock().expect("no panic"), Vec::<String>::new());
+        assert_eq!(west.list::<Secret>().len(), 2);
+    };
+    explore(scenario).schedules(200).run();
+}
