@@ -113,7 +113,7 @@ pub use server::{ApiServer, LoadError, Snapshot};
 #[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
 pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, UnknownWorker, Worker};
-pub use world::{LoadReport, StoredObject, WorldDiff};
+pub use world::{LoadReport, StoredChange, StoredObject, WorldDiff};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

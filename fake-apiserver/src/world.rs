@@ -56,6 +56,24 @@ pub struct StoredObject {
     stored: Arc<Stored>,
 }
 
+/// A write as the history keeps it, from [`ApiServer::changes_after`].
+#[derive(Clone, Debug)]
+pub struct StoredChange {
+    /// The `resourceVersion` that the write took.
+    pub revision: u64,
+    /// The object before; `None` if the write created it.
+    pub before: Option<StoredObject>,
+    /// The object after; `None` if the write deleted it.
+    pub after: Option<StoredObject>,
+}
+
+impl StoredChange {
+    /// The object as the write left it, or as it was last.
+    pub fn object(&self) -> Option<&StoredObject> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+}
+
 impl StoredObject {
     /// API group; empty for core.
     pub fn group(&self) -> &str {
@@ -149,17 +167,49 @@ impl ApiServer {
         self.with_rows(self.endpoints.registry.reader.store.written_after(after))
     }
 
+    /// Returns the writes after a revision, oldest first. Those that have left the
+    /// [history](crate::ApiServerBuilder::history) are missing.
+    pub fn changes_after(&self, after: u64) -> Vec<StoredChange> {
+        let changes = self.endpoints.registry.reader.store.retained_after(after);
+        let mut row_of = self.rows_by_storage();
+        let found = changes.into_iter().filter_map(|(storage, change)| {
+            let row = row_of(&storage)?;
+            let shown = |stored: &Option<Arc<Stored>>| {
+                let stored = stored.as_ref().map(Arc::clone)?;
+                let row = Arc::clone(&row);
+                Some(StoredObject { row, stored })
+            };
+            Some(StoredChange {
+                revision: change.revision,
+                before: shown(&change.previous),
+                after: shown(&change.current),
+            })
+        });
+        found.collect()
+    }
+
     fn with_rows(&self, stored: Vec<(Arc<str>, Arc<Stored>)>) -> Vec<StoredObject> {
-        let scheme = self.endpoints.registry.reader.scheme();
-        let row_of = |storage: &str| {
-            let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
-            rows.find(|row| *row.storage == *storage).map(Arc::clone)
-        };
+        let mut row_of = self.rows_by_storage();
         let found = stored.into_iter().filter_map(|(storage, stored)| {
             let row = row_of(&storage)?;
             Some(StoredObject { row, stored })
         });
         found.collect()
+    }
+
+    /// Finds the row of the objects that are stored under a name. Writes in a row are often of one resource.
+    fn rows_by_storage(&self) -> impl FnMut(&str) -> Option<Arc<Row>> {
+        let scheme = self.endpoints.registry.reader.scheme();
+        let mut found: BTreeMap<Arc<str>, Arc<Row>> = BTreeMap::new();
+        move |storage| {
+            if let Some(row) = found.get(storage) {
+                return Some(Arc::clone(row));
+            }
+            let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+            let row = rows.find(|row| *row.storage == *storage)?;
+            found.insert(Arc::clone(&row.storage), Arc::clone(row));
+            Some(Arc::clone(row))
+        }
     }
 
     /// The object of a resource as it is stored, without a request and without decoding it; `None` if there is no such

@@ -91,6 +91,7 @@ mod object;
 mod target;
 mod create;
 mod read;
+mod work;
 mod settle;
 mod eventually;
 mod assert;

@@ -6,12 +6,14 @@
 use std::panic::Location;
 use std::time::Duration;
 
+use fake_apiserver::api::request_info::RequestInfo;
 use fake_apiserver::{Entry, RecordedRequest, Verb};
 use futures::future::{Either, select};
 use tokio::time::{Instant, sleep_until};
 
 use crate::report::most_frequent;
 use crate::test_cluster::{Cause, TestCluster};
+use crate::work::Done;
 
 /// Bounds of waiting; all times are virtual.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +46,9 @@ impl TestCluster {
     /// It returns when for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object has changed,
     /// no watcher has received anything but bookmarks, and no request has failed, other than reads that found nothing.
     /// Retries within that time are awaited; long timers, such as a requeue after five minutes or the end of a watch,
-    /// are not. Renewals of Leases, reads, writes that change nothing, and the expiry of Events do not count: a
-    /// controller may poll.
+    /// are not. A controller may poll: reads, writes that change nothing, Leases, and Events do not count, nor does
+    /// [what the test leaves out](crate::TestClusterBuilder::ignore). Events do if the test
+    /// [says so](crate::TestClusterBuilder::count_events).
     ///
     /// A controller that [restarts](crate::Running::restarts) is awaited.
     /// In an [exploration](crate::explore) held watches, delays and crashed controllers are awaited, too.
@@ -62,14 +65,13 @@ impl TestCluster {
         async move {
             let journal = self.server.journal();
             let (began, first) = (Instant::now(), journal.total());
-            let mut last = began;
-            let (mut total, mut revision) = (first, self.commits());
+            let (mut last, at_first) = (began, self.server.resource_version());
+            let (mut total, mut revision) = (first, at_first);
             loop {
                 self.pass(place, last + self.bounds.quiet).await;
-                let now_at = self.commits();
-                let moved;
-                (moved, total) = self.last_activity(total, now_at.saturating_sub(revision));
-                revision = now_at;
+                let (moved, done);
+                (done, revision) = (self.work.since(&self.server, revision), self.server.resource_version());
+                (moved, total) = self.last_activity(total, &done);
                 let what = if total - first > self.bounds.requests {
                     Some(format!("{} requests and events", total - first))
                 } else if began.elapsed() > self.bounds.settle {
@@ -90,7 +92,10 @@ impl TestCluster {
                         }
                         return;
                     }
-                    (Some(_), Some(what)) => self.fail_restless(Cause::Restless, place, &what, first),
+                    (Some(_), Some(what)) => {
+                        let fields = self.work.restless_fields(&self.server, at_first);
+                        self.fail_restless(Cause::Restless, place, &what, first, &fields)
+                    }
                     (Some(at), None) => last = at,
                 }
             }
@@ -142,7 +147,7 @@ impl TestCluster {
             let now = Instant::now();
             if at == Some(now) {
                 let what = format!("{} requests at one instant", self.bounds.requests);
-                self.fail_restless(Cause::AtOneInstant, place, &what, first);
+                self.fail_restless(Cause::AtOneInstant, place, &what, first, "");
             }
             (checked, at) = (journal.total(), Some(now));
         }
@@ -152,46 +157,40 @@ impl TestCluster {
         }
     }
 
-    /// The number of commits, without those that expire Events.
-    fn commits(&self) -> u64 {
-        self.server
-            .resource_version()
-            .saturating_sub(self.server.expired_events())
-    }
-
     /// Returns the time of the last activity among the entries after `total`, `None` if there was none, and the number
     /// of entries.
-    fn last_activity(&self, total: u64, commits: u64) -> (Option<Instant>, u64) {
-        let (mut last, mut of_leases) = (None, 0);
+    fn last_activity(&self, total: u64, done: &Done) -> (Option<Instant>, u64) {
+        let mut last = None;
         let total = self.server.journal().visit(total, |entry| {
             let at = match entry {
-                Entry::Request(request) if is_lease_write(request) => {
-                    of_leases += 1;
-                    return;
-                }
+                Entry::Request(request) if is_lease_write(request) => return,
                 Entry::Request(request) if is_failure(request) => request.answered,
-                // A write that changes nothing is known by the revision, which stands still.
-                Entry::Request(request) if request.is_write() && request.code < 300 && commits > of_leases => {
-                    request.answered
-                }
-                // Whoever deletes an Event is seen by the request.
-                Entry::Event(event) if event.resource == "events" && event.kind == "DELETED" => return,
-                Entry::Event(event) if event.kind != "BOOKMARK" && event.resource != "leases" => event.at,
-                Entry::Request(_) | Entry::Event(_) => return,
+                // A write that changes nothing takes no revision.
+                Entry::Request(request) if done.count > 0 && self.is_progress(request) => request.answered,
+                Entry::Event(event) if event.kind == "BOOKMARK" => return,
+                Entry::Event(event) if self.work.is_beside(&event.group, &event.resource) => return,
+                Entry::Event(event) if done.beside.contains(&event.revision) => return,
+                Entry::Event(event) => event.at,
+                Entry::Request(_) => return,
             };
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
         // The server's own controllers write without requests, and there may be no watcher.
-        let unseen = last.is_none() && commits > of_leases;
+        let unseen = last.is_none() && done.count > 0;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }
 
+    fn is_progress(&self, request: &RecordedRequest) -> bool {
+        let is_beside = |info: &RequestInfo| self.work.is_beside(&info.group, &info.resource);
+        request.is_write() && !request.info.as_ref().is_some_and(is_beside)
+    }
+
     /// Fails the test because controllers never rest.
-    fn fail_restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64) -> ! {
+    fn fail_restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> ! {
         let entries = self.server.journal().since(first);
         let what = format!(
-            "the cluster does not settle: {what}, and these keep coming:{}",
+            "the cluster does not settle: {what}, and these keep coming:{}{fields}",
             most_frequent(&entries)
         );
         self.fail_for(cause, place, &what)

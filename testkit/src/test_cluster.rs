@@ -21,6 +21,7 @@ use crate::real::Real;
 use crate::report;
 use crate::settle::Bounds;
 use crate::target::ToObject;
+use crate::work::Work;
 
 /// The `User-Agent` of what a test does itself. Faults spare it and [`TestCluster::requests`] leaves it out, unless it
 /// is named.
@@ -36,6 +37,7 @@ pub struct TestCluster {
     /// Instant at which the server's clock began.
     pub(crate) started: Instant,
     pub(crate) bounds: Bounds,
+    pub(crate) work: Work,
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
     pub(crate) reads: Reads,
@@ -86,6 +88,7 @@ pub struct TestClusterBuilder {
     workers: Vec<Worker>,
     server: ApiServerBuilder,
     pub(crate) bounds: Bounds,
+    pub(crate) work: Work,
     steps: Vec<Step>,
 }
 
@@ -119,6 +122,7 @@ impl Default for TestClusterBuilder {
             workers: Vec::new(),
             server: ApiServer::builder(),
             bounds: Bounds::default(),
+            work: Work::default(),
             steps: Vec::new(),
         }
     }
@@ -211,6 +215,44 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Leaves out a field of every resource, such as `status.conditions.*.lastProbeTime`: [`TestCluster::settle`] does
+    /// not wait while nothing else changes, and [`explore`](crate::explore) does not compare it. For what only tells
+    /// the time or counts.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use kube::api::{Api, Patch, PatchParams};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use testkit::{TestCluster, objects::config_map};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::builder().ignore("data.checked").start();
+    /// cluster.create(config_map("a")).await;
+    /// let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    /// cluster.run(async move {
+    ///     for n in 0.. {
+    ///         let patch = serde_json::json!({"data": {"checked": n.to_string()}});
+    ///         let _ = maps.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await;
+    ///         tokio::time::sleep(Duration::from_secs(1)).await;
+    ///     }
+    /// });
+    /// cluster.settle().await;
+    /// # }
+    /// ```
+    pub fn ignore(mut self, field: &str) -> Self {
+        self.work.ignored.push(field.to_owned());
+        self
+    }
+
+    /// Counts Events as part of the state: [`TestCluster::settle`] waits while they are written, and
+    /// [`explore`](crate::explore) compares those of the end. Otherwise they are by-products, as they are in a cluster,
+    /// which keeps them for an hour; [`assert_event`](TestCluster::assert_event) finds them in any case.
+    pub fn count_events(mut self) -> Self {
+        self.work.counts_events = true;
+        self
+    }
+
     /// Serves a custom resource.
     pub fn crd<K: CustomResourceExt>(self) -> Self {
         self.step(Step::Create(definition::<K>()))
@@ -280,6 +322,7 @@ impl TestClusterBuilder {
         for step in self.steps {
             cluster.take(step);
         }
+        cluster.work = self.work;
         cluster.base = cluster.server.resource_version();
         cluster.server.journal().clear();
         cluster
@@ -303,6 +346,7 @@ impl TestCluster {
         Self {
             started,
             bounds,
+            work: Work::default(),
             controllers: Controllers::default(),
             injections: Injections::default(),
             reads: Reads::default(),
@@ -339,7 +383,7 @@ impl TestCluster {
     /// A cluster like this one, of another server with the same clock.
     pub(crate) fn with_server(&self, server: ApiServer) -> Self {
         let mut cluster = Self::of_server(server, self.started, self.bounds);
-        cluster.base = self.base;
+        (cluster.base, cluster.work) = (self.base, self.work.clone());
         cluster
     }
 

@@ -103,6 +103,8 @@ pub struct RecordedEvent {
     pub client: Arc<str>,
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'static str,
+    /// API group of the resource; empty for core.
+    pub group: Text,
     /// The plural resource that is watched.
     pub resource: Text,
     /// Namespace of the object; empty for bookmarks, errors, injected events and objects of the cluster.

@@ -408,6 +408,7 @@ impl WatchBody {
             watch: self.open.id(),
             client: Arc::clone(self.open.client()),
             kind,
+            group: self.open.info().group.clone(),
             resource: self.open.info().resource.clone(),
             namespace: stored.map_or_else(String::new, |it| it.key.namespace().to_owned()),
             name: stored.map_or_else(String::new, |it| it.key.name().to_owned()),

@@ -307,6 +307,18 @@ impl Store {
         written
     }
 
+    /// The changes of all resources after `cursor`, oldest first, as far as they are retained.
+    pub(crate) fn retained_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Change>)> {
+        let state = self.lock();
+        let mut changes = Vec::new();
+        for (resource, table) in &state.world.tables {
+            let retained = table.history.retained_after(cursor);
+            changes.extend(retained.map(|change| (Arc::clone(resource), Arc::clone(change))));
+        }
+        changes.sort_by_key(|(_, change)| change.revision);
+        changes
+    }
+
     /// Returns the number of changes of a resource after `cursor`, as far as they are retained, whose key `is_wanted`.
     pub(crate) fn count_after(&self, resource: &str, cursor: Revision, is_wanted: impl Fn(&Key) -> bool) -> usize {
         let state = self.lock();

@@ -21,6 +21,7 @@ use super::spec::Spec;
 use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
+use crate::work::Work;
 
 /// The environment variable that has a replay string.
 const REPLAY: &str = "EXPLORE_REPLAY";
@@ -62,6 +63,7 @@ where
             at_last: Vec::new(),
             within: Duration::from_secs(900),
             ignored: Vec::new(),
+            work: Work::default(),
             skipped: BTreeSet::new(),
             has_digests: false,
             began: time_of_day(),
@@ -153,7 +155,9 @@ impl Explore {
         self
     }
 
-    /// Ignores a field in the end state, for every resource: `status.attempts`, or `status.conditions.*.message`.
+    /// Ignores a field in the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. A
+    /// controller that goes on changing it does not settle, unless the [cluster](Self::cluster)
+    /// [ignores](TestClusterBuilder::ignore) it.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self
@@ -249,6 +253,8 @@ impl Explore {
     /// If the environment variable `EXPLORE_REPLAY` cannot be read, or if a run is stuck.
     #[track_caller]
     pub fn report(mut self) -> Report {
+        self.config.work = self.world.work.clone();
+        self.config.ignored.extend_from_slice(&self.config.work.ignored);
         self.replays.extend(std::env::var(REPLAY).ok());
         let is_replay = std::env::var_os(REPLAY).is_some();
         let name = std::thread::current().name().unwrap_or("explore").to_owned();
@@ -305,6 +311,7 @@ impl Explore {
 
     fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
+        let world = self.world.clone().world(None);
         super::seed_hashes();
         let mut report = Report::new(name);
         report.shard = self.shard;
@@ -315,7 +322,6 @@ impl Explore {
                 None => return report,
             }
         }
-        let world = self.world.clone().world(None);
         report.notes = self.config.flight.interrupted();
         let (reference, nondeterminism) = match reference(&self.config, &world) {
             Ok(found) => found,

@@ -48,7 +48,7 @@ impl TestCluster {
     /// ```
     #[must_use]
     pub fn canonical_yaml(&self) -> String {
-        let state = EndState::of(&self.server, self.base);
+        let state = EndState::of(&self.server, self.base, &self.work);
         let mask = Mask::default();
         let pair = Pair::new([&state, &state], &mask);
         let mut documents = Vec::new();

@@ -26,7 +26,7 @@ use super::pages::Page;
 use super::plan::Action;
 use super::stale::stale;
 use super::timeline::name_in;
-use super::trace::{Outcome, Request};
+use super::trace::{Outcome, Request, timeless};
 use super::watch::GatedWatch;
 
 /// Downtime of a controller whose request arrives late.
@@ -103,8 +103,8 @@ fn read<B>(request: &http::Request<B>) -> Option<Request> {
     }
     Some(Request {
         verb,
+        object: format!("{}/{}", path.namespace, timeless(&resource, path.name)),
         resource,
-        object: format!("{}/{}", path.namespace, path.name),
         creates: None,
         made_from: None,
         reached: None,
@@ -209,6 +209,10 @@ fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
             .as_ref()
             .and_then(|it| it.strip_suffix('*'))
             .map(str::to_owned);
+        about.creates = about
+            .creates
+            .take()
+            .map(|it| timeless(&about.resource, &it).into_owned());
     } else if about.is_write() {
         let (namespace, name) = about.object.split_once('/').unwrap_or_default();
         about.saw = life.uid(&about.resource, namespace, name);

@@ -150,6 +150,7 @@ impl TestCluster {
         let gate = Arc::new(gate(server.clone()));
         let mut cluster = Self::of_server(server, Instant::now(), world.builder.bounds);
         cluster.gate = Some(gate);
+        cluster.work = world.builder.work.clone();
         cluster
     }
 

@@ -11,9 +11,8 @@ use super::derived::Deciders;
 use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
 use super::times::{machine_since, times_within};
-
-/// Resources that are by-products of a run and not part of the end state.
-const NOT_STATE: &[&str] = &["events", "leases"];
+use super::trace::timeless;
+use crate::work::Work;
 
 /// Most differences that are reported.
 const SHOWN: usize = 12;
@@ -73,11 +72,11 @@ impl Difference {
 
 impl EndState {
     /// Reads the current state; `base` is the revision at which the run began.
-    pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
+    pub(crate) fn of(server: &ApiServer, base: u64, work: &Work) -> Self {
         let (others, objects) = server
             .stored_objects()
             .into_iter()
-            .partition::<Vec<_>, _>(|it| NOT_STATE.contains(&it.resource()));
+            .partition::<Vec<_>, _>(|it| work.is_beside(it.group(), it.resource()));
         let keys = Keys::of(objects.iter());
         let mut state = Self {
             is_collected: server.runs(Worker::GarbageCollector),
@@ -92,6 +91,7 @@ impl EndState {
                 true => plain_key(&object),
                 false => keys.key(&object),
             };
+            let key = timeless(&resource(&object), &key).into_owned();
             let kept = Kept {
                 object,
                 is_untouched,
@@ -168,7 +168,7 @@ impl EndState {
                 false => mask.paths.insert((resource, general(&difference.path))),
             };
         }
-        mask.paths.extend(ignored.iter().map(|it| ("*".to_owned(), it.clone())));
+        mask.add(Mask::of(ignored));
         let machine = machine_since(began);
         for (key, kept) in self
             .objects
@@ -304,13 +304,6 @@ impl EndState {
             })
     }
 
-    /// The newest write to anything that is state, and how many objects there are.
-    pub(crate) fn newest(&self) -> (u64, usize) {
-        let all = self.objects.values().flatten();
-        let newest = all.clone().map(|it| it.object.revision()).max().unwrap_or_default();
-        (newest, all.count())
-    }
-
     /// The objects written after a revision.
     pub(crate) fn written_after(&self, revision: u64) -> Vec<String> {
         let written = self
@@ -322,6 +315,14 @@ impl EndState {
 }
 
 impl Mask {
+    /// Hides these fields of every resource.
+    pub(crate) fn of(ignored: &[String]) -> Self {
+        Self {
+            paths: ignored.iter().map(|it| ("*".to_owned(), it.clone())).collect(),
+            names: BTreeSet::new(),
+        }
+    }
+
     /// Hides what another mask hides, too.
     pub(crate) fn add(&mut self, other: Self) {
         self.paths.extend(other.paths);

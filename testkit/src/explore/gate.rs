@@ -16,10 +16,11 @@ use super::life::{Life, Shown};
 use super::milestones::{Milestone, Mode};
 use super::plan::{Action, Plan, escaped, given};
 use super::run::{Config, Reference};
-use super::trace::{Delivery, Outcome, Request, Step, What};
+use super::trace::{Delivery, Outcome, Request, Step, What, timeless};
 use super::{Check, Oracle, Violation};
 use crate::controller::Running;
 use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+use crate::work::Work;
 
 /// The name of the oracle that no run has many more messages than the reference.
 pub(crate) const HOT_LOOP: &str = "no hot loop";
@@ -48,6 +49,8 @@ pub(crate) struct Gate {
     pub(crate) within: Duration,
     checks: Arc<[Check]>,
     pub(crate) skipped: BTreeSet<Oracle>,
+    /// The changes that count.
+    pub(crate) work: Work,
     /// State of the reference run at each settled step; empty in references.
     pub(crate) milestones: Arc<[Milestone]>,
     cluster: OnceLock<Weak<TestCluster>>,
@@ -132,6 +135,7 @@ impl Gate {
             limit,
             checks: Arc::clone(&config.checks),
             skipped: config.skipped.clone(),
+            work: config.work.clone(),
             milestones: reference.map(|it| Arc::clone(&it.milestones)).unwrap_or_default(),
             mode,
             within: config.within,
@@ -301,7 +305,7 @@ impl Gate {
         let view = life.view(resource);
         let truth = self.server.resource_version();
         let mut state = self.state();
-        let object = format!("{}/{}", shown.namespace, shown.name);
+        let object = format!("{}/{}", shown.namespace, timeless(resource, &shown.name));
         self.is_too_many(&mut state, || format!("the event {kind} of {resource} {object}"));
         let (point, actions) = self.actions(&mut state, format!("{}:event:{resource}:{object}", life.client));
         let at = self.started.elapsed();
@@ -346,7 +350,7 @@ impl Gate {
         let Some(step) = state.trace.get_mut(index) else { return };
         if let What::Request(request) = &mut step.what {
             match request.verb {
-                Verb::Create => request.creates = Some(shown.name.clone()),
+                Verb::Create => request.creates = Some(timeless(&request.resource, &shown.name).into_owned()),
                 _ => {
                     let saw = request.saw.as_ref();
                     request.is_of_another = saw.is_some_and(|it| !shown.uid.is_empty() && *it != shown.uid);

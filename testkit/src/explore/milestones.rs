@@ -64,8 +64,9 @@ impl Milestone {
 }
 
 impl Gate {
-    fn end_state(&self) -> EndState {
-        EndState::of(&self.server, self.base)
+    /// Reads the current state.
+    pub(crate) fn end_state(&self) -> EndState {
+        EndState::of(&self.server, self.base, &self.work)
     }
 
     /// The scenario has settled at a place.
@@ -84,7 +85,7 @@ impl Gate {
                 let before = self.end_state();
                 sleep(STEADY).await;
                 let after = self.end_state();
-                let is_steady = before.compare(&after, &Mask::default()).is_empty();
+                let is_steady = before.compare(&after, &Mask::of(&self.work.ignored)).is_empty();
                 self.reached(is_steady.then_some(before));
             }
             Mode::Compare => self.compare(nth, place).await,

@@ -51,6 +51,7 @@ pub use report::{Coverage, Failure, Report};
 pub use spec::{explore_spec, explore_spec_of};
 
 pub(crate) use client::GatedService;
+pub(crate) use end_state::Mask;
 pub(crate) use gate::Gate;
 pub(crate) use seeded_hash::install as seed_hashes;
 

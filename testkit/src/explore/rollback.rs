@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::identities::resource;
 use crate::report::shortened;
+use crate::work::Work;
 
 /// The longest value shown.
 const VALUE_CHARS: usize = 60;
@@ -14,15 +15,12 @@ const VALUE_CHARS: usize = 60;
 /// Parts of an object in which values may return.
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
-/// By-products of a run.
-const NOT_STATE: [&str; 2] = ["events", "leases"];
-
 /// Returns object and field of all values that returned since a revision, and how they changed. `metadata` and
 /// `status` are left out.
-pub(crate) fn returned(server: &ApiServer, since: u64) -> BTreeMap<(String, String), String> {
+pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> BTreeMap<(String, String), String> {
     let mut versions: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
     for object in server.written_objects(since) {
-        if !NOT_STATE.contains(&object.resource()) {
+        if !work.is_beside(object.group(), object.resource()) {
             versions.entry(object.uid().to_owned()).or_default().push(object);
         }
     }

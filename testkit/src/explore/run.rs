@@ -28,6 +28,7 @@ use super::{Check, Oracle, Violation, rollback, seeded_hash};
 use crate::controller::message;
 use crate::eventually::{hush, panicked_at};
 use crate::test_cluster::{Cause, TestCluster, lock};
+use crate::work::Work;
 
 /// The virtual time after which a scenario is given up.
 const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
@@ -57,7 +58,10 @@ pub(crate) struct Config {
     pub(crate) at_last: Vec<Check>,
     /// Virtual time from the last fault to convergence.
     pub(crate) within: Duration,
+    /// Fields that are not compared.
     pub(crate) ignored: Vec<String>,
+    /// The changes that count.
+    pub(crate) work: Work,
     pub(crate) skipped: BTreeSet<Oracle>,
     /// The object whose spec is changed, if that is what is explored.
     pub(crate) spec: Option<Arc<Spec>>,
@@ -226,7 +230,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
         run.workload().await;
         let (end, late) = run.converge().await;
         run.gate.state().late = late;
-        run.restarts(plan, &end).await;
+        run.restarts(plan).await;
         let rested = match role {
             Role::Resting | Role::OtherResting => run.rested(&end).await,
             Role::Usual | Role::Other | Role::Waiting => None,
@@ -330,7 +334,7 @@ impl Run<'_> {
             let revision = self.gate.server.resource_version();
             let end = match &looked_at {
                 Some((at, end)) if *at == revision => EndState::clone(end),
-                _ => EndState::of(&self.gate.server, self.gate.base),
+                _ => self.gate.end_state(),
             };
             let is_known = looked_at.as_ref().is_some_and(|(at, _)| *at == revision);
             looked_at = Some((revision, end.clone()));
@@ -348,7 +352,9 @@ impl Run<'_> {
             known = (why.0 != EVENTUALLY).then(|| why.clone());
             let is_late = waited >= self.config.within;
             // A controller that goes on writing is not slow.
-            let is_busy = revision - *quiet_at.get_or_insert(revision) > MESSAGES.0;
+            let quiet_at = *quiet_at.get_or_insert(revision);
+            let is_busy = revision - quiet_at > MESSAGES.0
+                && self.gate.work.since(&self.gate.server, quiet_at).count > MESSAGES.0;
             if is_late && wrong.is_none() {
                 wrong = Some(why.clone());
             }
@@ -366,9 +372,10 @@ impl Run<'_> {
     /// Lets time go on after the end; returns the state in which nothing changes any more, if that is another one.
     async fn rested(&self, end: &EndState) -> Option<EndState> {
         sleep(self.config.within).await;
-        let state = || EndState::of(&self.gate.server, self.gate.base);
+        let mask = Mask::of(&self.config.work.ignored);
+        let state = || self.gate.end_state();
         let rested = state();
-        let is_same = |one: &EndState, other: &EndState| one.compare(other, &Mask::default()).is_empty();
+        let is_same = |one: &EndState, other: &EndState| one.compare(other, &mask).is_empty();
         if is_same(end, &rested) {
             return None;
         }
@@ -431,21 +438,21 @@ impl Run<'_> {
     }
 
     /// Starts controllers anew when all is done: they should find nothing to do.
-    async fn restarts(&self, plan: &Plan, end: &EndState) {
+    async fn restarts(&self, plan: &Plan) {
         for fault in plan.faults.iter().filter(|it| it.action == Action::RestartAtEnd) {
-            let before = end.newest();
+            let before = self.gate.server.resource_version();
             let seen = self.gate.state().trace.len();
             self.gate.restart(&fault.point);
             self.settle().await;
-            let after = EndState::of(&self.gate.server, self.gate.base);
-            if after.newest() != before && !self.config.skipped.contains(&Oracle::Idempotence) {
+            let done = self.gate.work.since(&self.gate.server, before);
+            if done.count > 0 && !self.config.skipped.contains(&Oracle::Idempotence) {
                 let state = self.gate.state();
                 let writes = state.trace[seen..].iter().filter(|it| match &it.what {
                     What::Request(request) => request.is_write(),
                     What::Event { .. } | What::Call { .. } | What::Note(_) => false,
                 });
                 let writes: Vec<String> = writes.take(5).map(Step::subject).collect();
-                let changed = after.written_after(before.0).join(", ");
+                let changed = self.gate.end_state().written_after(before).join(", ");
                 drop(state);
                 let what = format!(
                     "after a restart with all work done, {} changed {changed}: {}",
@@ -523,7 +530,7 @@ impl Run<'_> {
         if self.config.skipped.contains(&Oracle::Rollback) || is_exempt {
             return BTreeMap::new();
         }
-        let returned = rollback::returned(&self.gate.server, self.gate.base);
+        let returned = rollback::returned(&self.gate.server, self.gate.base, &self.gate.work);
         // A client with an older state acts on it, and a late write is based on an old one.
         let is_shown_old = |it| {
             matches!(

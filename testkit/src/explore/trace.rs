@@ -1,5 +1,6 @@
 //! The steps of a run, as the gate saw them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +101,18 @@ pub(crate) enum Outcome {
     Broken,
     /// A request of one of the server's own workers, whose answers are not recorded.
     Unseen,
+}
+
+/// Returns the name of an object in points. Those of Events end in the machine's time when they were made, as kube's
+/// and client-go's recorders name them, so that they are others in each run: `web-0.18ea917da6092dad` → `web-0.*`.
+pub(crate) fn timeless<'a>(resource: &str, name: &'a str) -> Cow<'a, str> {
+    let is_time = |it: &str| it.len() > 11 && it.bytes().all(|it| it.is_ascii_hexdigit());
+    match name.rsplit_once('.') {
+        Some((about, time)) if matches!(resource, "events" | "events.events.k8s.io") && is_time(time) => {
+            Cow::Owned(format!("{about}.*"))
+        }
+        _ => Cow::Borrowed(name),
+    }
 }
 
 impl Request {

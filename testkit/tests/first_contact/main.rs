@@ -3,6 +3,7 @@
 mod canonical;
 mod clocks;
 mod ends;
+mod polling;
 mod runtimes;
 mod shards;
 mod story;
