@@ -1,115 +1,282 @@
-//! Documents served without reading objects: discovery, OpenAPI, version, health and the list of paths.
+//! Documents served without reading objects: discovery, OpenAPI, version, health and the list of paths. They are the
+//! routes of a router, which a request for a resource never reaches.
+
+use std::convert::Infallible;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
+use axum::handler::Handler;
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, any, get};
+use axum::{Extension, Router};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Method, Response};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use super::filters::Call;
-use super::metrics::{self, Metrics};
 use super::negotiation::{self, Discovery, Encoding, Served};
-use super::openapi::{Asked, CustomSchema, OpenApi};
-use super::{discovery, discovery_protobuf, encode, yaml};
+use super::openapi::{self, CustomSchema, OpenApi};
+use super::{Endpoints, discovery, discovery_protobuf, encode, metrics, yaml};
+use crate::api::options::Query;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::scheme::Scheme;
 
 /// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
-/// Answers a path that names no resource.
-pub(crate) fn answer(
-    registry: &Registry,
-    scheme: &Scheme,
-    counted: &Metrics,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
-    let path = call.parts.uri.path();
-    let path = path.strip_suffix('/').unwrap_or(path);
-    if path == "/metrics" {
-        return Ok(metrics::answer(counted, registry, &call.parts.method));
+/// The documents. They are the same for all servers, so a request brings its own along, as [`Asked`].
+static ROUTES: LazyLock<Router> = LazyLock::new(|| {
+    let mut routes = Router::new()
+        .route("/", only_get(paths))
+        .route("/version", only_get(version))
+        .route("/api", only_get(core_versions))
+        .route("/apis", only_get(groups))
+        .route("/api/{version}", any(group_document))
+        .route("/apis/{group}", any(group_document))
+        .route("/apis/{group}/{version}", any(group_document))
+        .route("/openapi/v2", any(open_api_v2))
+        .route("/openapi/v3", any(open_api_v3))
+        .route("/openapi/v3/", any(open_api_v3))
+        .route("/openapi/v3/{*path}", any(open_api_v3))
+        .route("/openid/v1/jwks", any(token_keys))
+        .route("/.well-known/openid-configuration", any(token_issuer))
+        .route("/metrics", any(metrics_page))
+        .fallback(unknown);
+    for endpoint in ["/healthz", "/livez", "/readyz"] {
+        routes = routes
+            .route(endpoint, any(health))
+            .route(&format!("{endpoint}/{{*check}}"), any(health));
     }
-    if let Some(answer) = health(path, call) {
-        return Ok(answer);
-    }
-    if let "/openid/v1/jwks" | "/.well-known/openid-configuration" = path {
-        return Ok(key_discovery(registry, call, path));
-    }
-    let is_get = call.parts.method == Method::GET;
-    let rows: Vec<&ResourceInfo> = scheme.rows().map(|row| &row.info).collect();
-    if path == "/openapi/v2" || path.starts_with("/openapi/v3") {
-        return Ok(openapi(registry, scheme, call, path));
-    }
-    let (value, aggregated) = match path {
-        "" => (Some(discovery::paths(&rows)), false),
-        "/version" => (Some(discovery::version(scheme.version)), false),
-        "/api" => (Some(discovery::core_versions(SERVER_ADDRESS)), true),
-        "/apis" => (Some(discovery::group_list(&rows)), true),
-        _ => (group_document(&rows, path), false),
-    };
-    let Some(value) = value else {
-        return not_found(scheme, path);
-    };
-    if !is_get {
-        return Err(Status::method_not_allowed());
-    }
-    let form = negotiation::discovery(call.accept().as_deref(), served(scheme, path), aggregated)?;
-    let bytes: Bytes = match form {
-        Discovery::Aggregated => return Ok(aggregated_document(call, &rows, path == "/api")),
-        Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
-        Discovery::Plain(Encoding::Protobuf) => match discovery_protobuf::encode(&value) {
-            Some(bytes) => bytes.into(),
-            None => return Err(negotiation::no_protobuf()),
-        },
-        Discovery::Plain(Encoding::Json) if path == "/version" || path.is_empty() || call.wants_pretty() => {
-            serde_json::to_vec_pretty(&value).unwrap_or_default().into()
-        }
-        Discovery::Plain(Encoding::Json) => format!("{value}\n").into(),
-    };
-    Ok(encode::respond_whole(200, form.content_type(), bytes))
+    routes
+});
+
+/// A document that is read alone: other methods are answered 405, HEAD too.
+fn only_get<H: Handler<T, ()>, T: 'static>(handler: H) -> MethodRouter<(), Infallible> {
+    get(handler).head(not_allowed).fallback(not_allowed)
 }
 
-/// `/apis/G`, `/api/v1` and `/apis/G/V`.
-fn group_document(rows: &[&ResourceInfo], path: &str) -> Option<Value> {
-    if let Some(version) = path.strip_prefix("/api/") {
-        return discovery::resource_list(rows, "", version);
+/// The server of a request, and what was read off the request before it was routed.
+#[derive(Clone, Debug)]
+struct Asked {
+    server: Arc<Endpoints>,
+    scheme: Arc<Scheme>,
+    query: Query,
+    accept: Option<String>,
+    wants_pretty: bool,
+    /// The host of an absolute URI, else that of the header.
+    host: Option<String>,
+}
+
+/// A failure, which takes its form where those of resources do.
+#[derive(Clone, Debug)]
+struct Refused(Status);
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self(status)
     }
-    match path.strip_prefix("/apis/")?.split_once('/') {
-        None => discovery::group(rows, path.strip_prefix("/apis/")?),
-        Some((group, version)) => discovery::resource_list(rows, group, version),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response<Body> {
+        let mut response = Response::default();
+        response.extensions_mut().insert(self);
+        response
     }
+}
+
+/// The answer of a handler.
+type Answer = Result<Response<Body>, Refused>;
+
+/// Answers a path that names no resource. One slash at its end means nothing.
+pub(crate) async fn answer(
+    server: &Arc<Endpoints>,
+    scheme: Arc<Scheme>,
+    call: &Call,
+) -> Result<Response<Body>, Status> {
+    let path = match call.parts.uri.path() {
+        "" | "/" => "/",
+        "//" => "//",
+        path => path.strip_suffix('/').unwrap_or(path),
+    };
+    let Ok(uri) = Uri::try_from(path) else {
+        return Ok(encode::not_found_text());
+    };
+    let authority = call.parts.uri.authority().map(http::uri::Authority::as_str);
+    let asked = Asked {
+        server: Arc::clone(server),
+        scheme,
+        query: call.query.clone(),
+        accept: call.accept(),
+        wants_pretty: call.wants_pretty(),
+        host: authority.or(call.header(&header::HOST)).map(str::to_owned),
+    };
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = call.parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = call.parts.headers.clone();
+    request.extensions_mut().insert(asked);
+    let mut response = match ROUTES.clone().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    // The router states the length of bodies, which is for the connection to state.
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    match response.extensions_mut().remove::<Refused>() {
+        Some(Refused(status)) => Err(status),
+        None => Ok(response),
+    }
+}
+
+async fn not_allowed() -> Refused {
+    Refused(Status::method_not_allowed())
 }
 
 /// An unknown path below a built-in group is a Status, any other plain text (rule A19).
-fn not_found(scheme: &Scheme, path: &str) -> Result<Response<Body>, Status> {
-    let group = match path.strip_prefix("/apis/") {
+async fn unknown(Extension(asked): Extension<Asked>, uri: Uri) -> Answer {
+    let group = match uri.path().strip_prefix("/apis/") {
         Some(rest) => rest.split('/').next().unwrap_or_default(),
-        None if path.starts_with("/api/") => "",
+        None if uri.path().starts_with("/api/") => "",
         None => return Ok(encode::not_found_text()),
     };
-    if scheme.rows().any(|row| row.info.group == group && !row.is_custom()) {
-        return Err(Status::unknown_path());
+    let mut rows = asked.scheme.rows();
+    if rows.any(|row| row.info.group == group && !row.is_custom()) {
+        return Err(Refused(Status::unknown_path()));
     }
     Ok(encode::not_found_text())
 }
 
-/// Returns the negotiation rules of a discovery path's group.
-fn served(scheme: &Scheme, path: &str) -> Served {
-    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
-    let is_custom = group.is_some_and(|group| {
-        let mut rows = scheme.rows().filter(|row| row.info.group == group).peekable();
-        rows.peek().is_some() && rows.all(|row| row.is_custom())
-    });
+/// A document of discovery.
+struct Document {
+    value: Value,
+    served: Served,
+    /// Set if it is indented for every client.
+    is_indented: bool,
+    /// Set where there is an aggregated form: `true` for the core group's.
+    aggregated: Option<bool>,
+}
+
+impl Document {
+    fn new(value: Value) -> Self {
+        Self {
+            value,
+            served: Served::BuiltIn,
+            is_indented: false,
+            aggregated: None,
+        }
+    }
+}
+
+impl Asked {
+    fn rows(&self) -> Vec<&ResourceInfo> {
+        self.scheme.rows().map(|row| &row.info).collect()
+    }
+
+    /// Answers a document in the form that the client wants.
+    fn show(&self, document: Document, headers: &HeaderMap) -> Answer {
+        let Document { value, served, .. } = document;
+        let form = negotiation::discovery(self.accept.as_deref(), served, document.aggregated.is_some())?;
+        let bytes: Bytes = match form {
+            Discovery::Aggregated => {
+                let is_core = document.aggregated == Some(true);
+                return Ok(aggregated_document(headers, &self.rows(), is_core));
+            }
+            Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
+            Discovery::Plain(Encoding::Protobuf) => match discovery_protobuf::encode(&value) {
+                Some(bytes) => bytes.into(),
+                None => return Err(negotiation::no_protobuf().into()),
+            },
+            Discovery::Plain(Encoding::Json) if document.is_indented || self.wants_pretty => {
+                serde_json::to_vec_pretty(&value).unwrap_or_default().into()
+            }
+            Discovery::Plain(Encoding::Json) => format!("{value}\n").into(),
+        };
+        Ok(encode::respond_whole(200, form.content_type(), bytes))
+    }
+}
+
+/// `/`
+async fn paths(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
+    let document = Document {
+        is_indented: true,
+        ..Document::new(discovery::paths(&asked.rows()))
+    };
+    asked.show(document, &headers)
+}
+
+/// `/version`
+async fn version(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
+    let document = Document {
+        is_indented: true,
+        ..Document::new(discovery::version(asked.scheme.version))
+    };
+    asked.show(document, &headers)
+}
+
+/// `/api`
+async fn core_versions(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
+    let document = Document {
+        aggregated: Some(true),
+        ..Document::new(discovery::core_versions(SERVER_ADDRESS))
+    };
+    asked.show(document, &headers)
+}
+
+/// `/apis`
+async fn groups(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
+    let document = Document {
+        aggregated: Some(false),
+        ..Document::new(discovery::group_list(&asked.rows()))
+    };
+    asked.show(document, &headers)
+}
+
+/// `/apis/G`, `/api/v1` and `/apis/G/V`; one that is not served is unknown to every method.
+async fn group_document(Extension(asked): Extension<Asked>, method: Method, uri: Uri, headers: HeaderMap) -> Answer {
+    let rows = asked.rows();
+    let (group, value) = match (uri.path().strip_prefix("/api/"), uri.path().strip_prefix("/apis/")) {
+        (Some(version), _) => ("", discovery::resource_list(&rows, "", version)),
+        (None, path) => match path.unwrap_or_default().split_once('/') {
+            None => (
+                path.unwrap_or_default(),
+                discovery::group(&rows, path.unwrap_or_default()),
+            ),
+            Some((group, version)) => (group, discovery::resource_list(&rows, group, version)),
+        },
+    };
+    let Some(value) = value else {
+        return unknown(Extension(asked), uri).await;
+    };
+    if method != Method::GET {
+        return Err(Refused(Status::method_not_allowed()));
+    }
+    let document = Document {
+        served: served(&asked.scheme, group),
+        ..Document::new(value)
+    };
+    asked.show(document, &headers)
+}
+
+/// `/metrics`
+async fn metrics_page(Extension(asked): Extension<Asked>, method: Method) -> Response<Body> {
+    metrics::answer(&asked.server.metrics, &asked.server.registry, &method)
+}
+
+/// Returns the negotiation rules of a group.
+fn served(scheme: &Scheme, group: &str) -> Served {
+    let mut rows = scheme.rows().filter(|row| row.info.group == group).peekable();
+    let is_custom = rows.peek().is_some() && rows.all(|row| row.is_custom());
     if is_custom { Served::Custom } else { Served::BuiltIn }
 }
 
 /// The aggregated document, which clients keep by its ETag (rule N2).
-fn aggregated_document(call: &Call, rows: &[&ResourceInfo], core: bool) -> Response<Body> {
+fn aggregated_document(headers: &HeaderMap, rows: &[&ResourceInfo], core: bool) -> Response<Body> {
     let bytes: Bytes = format!("{}\n", discovery::aggregated(rows, core)).into();
     let etag = discovery::etag(&bytes);
-    let unchanged = call.header(&header::IF_NONE_MATCH).is_some_and(|it| it == etag);
+    let unchanged = if_none_match(headers) == etag;
     let mut response = if unchanged {
         encode::respond_whole(304, discovery::AGGREGATED, Bytes::new())
     } else {
@@ -124,93 +291,108 @@ fn aggregated_document(call: &Call, rows: &[&ResourceInfo], core: bool) -> Respo
     response
 }
 
+/// `If-None-Match`; empty if it is absent or no text.
+fn if_none_match(headers: &HeaderMap) -> &str {
+    let value = headers.get(header::IF_NONE_MATCH);
+    value.and_then(|it| it.to_str().ok()).unwrap_or_default()
+}
+
 /// `/healthz`, `/livez`, `/readyz` and the checks below them.
-fn health(path: &str, call: &Call) -> Option<Response<Body>> {
-    let endpoint = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if !matches!(endpoint, "healthz" | "livez" | "readyz") {
-        return None;
-    }
-    let verbose = call.query.get("verbose").is_some();
-    let exclude: Vec<String> = call.query.all("exclude").map(str::to_owned).collect();
-    let Some(text) = discovery::health(path, verbose, &exclude) else {
-        return Some(encode::not_found_text());
+async fn health(Extension(asked): Extension<Asked>, uri: Uri) -> Response<Body> {
+    let verbose = asked.query.get("verbose").is_some();
+    let exclude: Vec<String> = asked.query.all("exclude").map(str::to_owned).collect();
+    let Some(text) = discovery::health(uri.path(), verbose, &exclude) else {
+        return encode::not_found_text();
     };
     let mut response = encode::respond_whole(200, "text/plain; charset=utf-8", text.into());
     response
         .headers_mut()
         .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    Some(response)
+    response
 }
 
-/// Serves the documents for checking tokens of ServiceAccounts: the issuer and the public keys, as OpenID Connect has
-/// them.
-fn key_discovery(registry: &Registry, call: &Call, path: &str) -> Response<Body> {
-    let tokens = &registry.access.tokens;
-    let Some((keys, algorithms)) = tokens.key_set() else {
+/// `/openid/v1/jwks`: the public keys that check tokens of ServiceAccounts, as OpenID Connect has them.
+async fn token_keys(Extension(asked): Extension<Asked>) -> Response<Body> {
+    match asked.server.registry.access.tokens.key_set() {
+        Some((keys, _)) => cached("application/jwk-set+json", &keys),
+        None => encode::not_found_text(),
+    }
+}
+
+/// `/.well-known/openid-configuration`: the issuer of tokens, and where its keys are.
+async fn token_issuer(Extension(asked): Extension<Asked>) -> Response<Body> {
+    let tokens = &asked.server.registry.access.tokens;
+    let Some((_, algorithms)) = tokens.key_set() else {
         return encode::not_found_text();
     };
-    let (value, kind) = match path {
-        "/openid/v1/jwks" => (keys, "application/jwk-set+json"),
-        _ => {
-            let host = call.parts.uri.authority().map(http::uri::Authority::as_str);
-            let base = match host.or(call.header(&header::HOST)) {
-                Some(host) => format!("https://{host}"),
-                None => tokens.issuer().trim_end_matches('/').to_owned(),
-            };
-            let value = json!({
-                "issuer": tokens.issuer(), "jwks_uri": format!("{base}/openid/v1/jwks"),
-                "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-                "id_token_signing_alg_values_supported": algorithms,
-            });
-            (value, "application/json")
-        }
+    let base = match &asked.host {
+        Some(host) => format!("https://{host}"),
+        None => tokens.issuer().trim_end_matches('/').to_owned(),
     };
-    let mut response = encode::respond_whole(200, kind, value.to_string().into());
+    let value = json!({
+        "issuer": tokens.issuer(), "jwks_uri": format!("{base}/openid/v1/jwks"),
+        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": algorithms,
+    });
+    cached("application/json", &value)
+}
+
+/// A document that clients may keep for an hour.
+fn cached(content_type: &'static str, value: &Value) -> Response<Body> {
+    let mut response = encode::respond_whole(200, content_type, value.to_string().into());
     let cached = HeaderValue::from_static("public, max-age=3600");
     response.headers_mut().insert(header::CACHE_CONTROL, cached);
     response
 }
 
-/// `/openapi/v2`, `/openapi/v3` and the documents below it (rule N6).
-fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, path: &str) -> Response<Body> {
-    let builtins: Vec<&ResourceInfo> = scheme
-        .rows()
-        .filter(|row| !row.is_custom())
-        .map(|row| &row.info)
-        .collect();
-    let versions = scheme.custom_rows().filter_map(|row| row.custom_version());
-    let custom: Vec<CustomSchema<'_>> = versions
-        .map(|version| CustomSchema {
-            row: &version.row,
-            schema: &version.open_api,
-        })
-        .collect();
-    let documents = OpenApi {
-        version: scheme.version,
-        builtins: &builtins,
-        custom: &custom,
-    };
-    let accept = call.accept().unwrap_or_default();
-    let if_none_match = call.header(&header::IF_NONE_MATCH).unwrap_or_default();
-    let answer = match path.strip_prefix("/openapi/v3").map(|it| it.trim_start_matches('/')) {
-        None => documents.v2(&accept, if_none_match),
-        Some("") => {
-            let bytes = format!("{}\n", documents.index());
-            return encode::respond_whole(200, "application/json", bytes.into());
-        }
-        Some(path) => documents.answer(Asked {
+/// `/openapi/v2` (rule N6)
+async fn open_api_v2(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Response<Body> {
+    let accept = asked.accept.as_deref().unwrap_or_default();
+    asked.open_api(|documents| documents.v2(accept, if_none_match(&headers)))
+}
+
+/// `/openapi/v3` and the documents below it (rule N6).
+async fn open_api_v3(Extension(asked): Extension<Asked>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    let below = uri.path().strip_prefix("/openapi/v3").unwrap_or_default();
+    asked.open_api(|documents| match below.trim_start_matches('/') {
+        "" => openapi::Answer {
+            status: 200,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: format!("{}\n", documents.index()).into(),
+        },
+        path => documents.answer(openapi::Asked {
             path,
-            hash: call.query.get("hash").unwrap_or_default(),
-            accept: &accept,
-            if_none_match,
-            now: registry.reader.entropy.now(),
+            hash: asked.query.get("hash").unwrap_or_default(),
+            accept: asked.accept.as_deref().unwrap_or_default(),
+            if_none_match: if_none_match(&headers),
+            now: asked.server.registry.reader.entropy.now(),
         }),
-    };
-    let mut response = encode::respond_whole(answer.status, "text/plain; charset=utf-8", answer.body);
-    for (name, value) in answer.headers {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
+    })
+}
+
+impl Asked {
+    /// Answers what `answer` finds in the documents of all served resources.
+    fn open_api(&self, answer: impl FnOnce(&OpenApi<'_>) -> openapi::Answer) -> Response<Body> {
+        let builtins = self.scheme.rows().filter(|row| !row.is_custom());
+        let builtins: Vec<&ResourceInfo> = builtins.map(|row| &row.info).collect();
+        let versions = self.scheme.custom_rows().filter_map(|row| row.custom_version());
+        let custom: Vec<CustomSchema<'_>> = versions
+            .map(|version| CustomSchema {
+                row: &version.row,
+                schema: &version.open_api,
+            })
+            .collect();
+        let answer = answer(&OpenApi {
+            version: self.scheme.version,
+            builtins: &builtins,
+            custom: &custom,
+        });
+        let mut response = encode::respond_whole(answer.status, "text/plain; charset=utf-8", answer.body);
+        for (name, value) in answer.headers {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                response.headers_mut().insert(HeaderName::from_static(name), value);
+            }
         }
+        response
     }
-    response
 }

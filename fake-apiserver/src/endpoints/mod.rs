@@ -125,7 +125,7 @@ impl Endpoints {
         }
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
-            Target::Document => documents::answer(&self.registry, &scheme, &self.metrics, call),
+            Target::Document => documents::answer(self, scheme, call).await,
             Target::Resource(row, info) => {
                 call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::get;
+use crate::ask::{get, send};
 
 #[rstest]
 #[case(".well-known/openid-configuration", "", "getServiceAccountIssuerOpenIDConfiguration")]
@@ -89,4 +89,29 @@ async fn deletes_say_what_they_answer(
         (&operation["description"], &content["schema"]["$ref"]),
         (&json!(text), &answer)
     );
+}
+
+#[rstest]
+#[case::slash_at_the_end("GET", "/version/", 200)]
+#[case::slash_at_the_end_of_a_version("GET", "/apis/apps/v1/", 200)]
+#[case::two_at_the_start("GET", "//version", 404)]
+#[case::two_alone("GET", "//", 404)]
+#[case::escaped("GET", "/%76ersion", 404)]
+#[case::write("POST", "/version", 405)]
+#[case::head("HEAD", "/version", 405)]
+#[case::head_of_a_check("HEAD", "/healthz", 200)]
+#[case::write_to_a_check("POST", "/readyz", 200)]
+#[case::one_check("GET", "/healthz/ping", 200)]
+#[case::no_check("GET", "/healthz/none", 404)]
+#[case::group("GET", "/apis/apps", 200)]
+#[case::write_to_a_group("PUT", "/apis/apps", 405)]
+#[case::no_version("PUT", "/apis/apps/v9", 404)]
+#[case::too_deep("GET", "/apis/apps/v1//x", 404)]
+#[case::index("GET", "/openapi/v3//", 200)]
+#[case::no_openapi("GET", "/openapi/v3x", 404)]
+#[tokio::test]
+async fn documents_are_found_by_the_path_as_it_is_written(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let found = send(&server, method, path, "application/json", &Value::Null).await;
+    assert_eq!(found.0, code, "{}", found.1);
 }
