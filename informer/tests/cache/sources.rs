@@ -1,8 +1,12 @@
 //! Sources of an informer: typed objects, dynamic ones, metadata; all namespaces or some; by selectors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use informer::cache::{ApiListWatch, FakeSource, IndexFn, SharedInformer, SharedInformerFactory, indexes};
+use fake_apiserver::api::selector::LabelSelector;
+use informer::cache::{
+    ApiListWatch, FakeSource, IndexFn, ListWatch as _, SharedInformer, SharedInformerFactory, indexes,
+};
 use informer::{ObjectKey, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, Expression, Selector};
@@ -410,4 +414,41 @@ async fn compressed_objects_are_unchanged() {
             .expect("it has data")["text"],
         "changed"
     );
+}
+
+/// A source that expects an object which the server does not send would hold its key back; one that does not expect an
+/// object which comes would let a key run before its write is seen.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_source_reads_selectors_as_the_server_does(
+    cluster: TestCluster,
+    #[values(
+        "app",
+        "!app",
+        " app = web ",
+        "app==web,tier!=db",
+        "app!=web",
+        "app in (web, api)",
+        "app in (),tier",
+        "app notin (web,),!x/y",
+        "in in (in,notin)",
+        "x.io/y-z=",
+        "app in (web),tier in (db,cache),!none"
+    )]
+    text: &str,
+) {
+    let selector = LabelSelector::parse(text).expect("a selector");
+    let source = ApiListWatch::all::<Pod>(cluster.client(), &()).labels(text);
+    let values = |key: &str| [None, Some(""), Some("web"), Some("db")].map(|value| (key.to_owned(), value));
+    for app in values("app") {
+        for other in ["tier", "in", "x/y", "x.io/y-z"].into_iter().flat_map(values) {
+            let pairs = [&app, &other].into_iter();
+            let labels: BTreeMap<String, String> = pairs
+                .filter_map(|(key, value)| Some((key.clone(), (*value)?.to_owned())))
+                .collect();
+            let expected = selector.matches(|key| labels.get(key).map(String::as_str));
+            let found = source.may_have(&ObjectKey::new("default", "a"), Some(&labels));
+            assert_eq!(found, expected, "{labels:?}");
+        }
+    }
 }
