@@ -380,6 +380,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             return;
         }
         let Self { ids, slots, free, .. } = self;
+        let before = free.len();
         ids.retain(|_, id| {
             let slot = &mut slots[*id as usize];
             let is_idle = slot.ticket == NONE && slot.due.is_none() && !slot.is_processing && !slot.is_limited;
@@ -389,7 +390,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             !is_idle
         });
         // The order in which slots are used again must not depend on the order of the map.
-        free.sort_unstable_by(|a, b| b.cmp(a));
+        free[before..].sort_unstable_by(|a, b| b.cmp(a));
     }
 }
 
