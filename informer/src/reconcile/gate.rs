@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +95,8 @@ impl Caches {
 /// Writes for each key that are not in the caches yet. Bounded by the objects that one reconcile writes and by the keys
 /// with a write that the caches have not seen: the others are swept out.
 pub(crate) struct Gate<R> {
+    /// Set once there is a cache; until then no key has to be looked at, nor its writes.
+    has_caches: AtomicBool,
     /// Guards the caches and the writes.
     state: Mutex<State<R>>,
 }
@@ -130,6 +133,7 @@ pub(super) enum Passage {
 impl<R: Clone + Eq + Hash> Gate<R> {
     pub(crate) fn new(caches: Caches) -> Self {
         Self {
+            has_caches: AtomicBool::new(!caches.0.is_empty()),
             state: Mutex::new(State {
                 caches,
                 keys: HashMap::default(),
@@ -143,6 +147,12 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         let mut state = self.lock();
         state.caches.drop_ended();
         state.caches.add(collection, cache);
+        self.has_caches.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if there is a cache to wait for.
+    pub(super) fn has_caches(&self) -> bool {
+        self.has_caches.load(Ordering::Relaxed)
     }
 
     /// `has_asked` says that the server was asked just now.
@@ -264,7 +274,7 @@ impl<R> fmt::Debug for Gate<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
 

@@ -108,7 +108,8 @@ where
                 None => return self.queue.forget_work(&work),
             },
         };
-        if let Some(gate) = &self.gate {
+        let gate = self.gate.as_ref().filter(|it| it.has_caches());
+        if let Some(gate) = gate {
             let mut passage = gate.look(&work, false);
             if passage == Passage::Ask {
                 gate.ask(&work).await;
@@ -137,7 +138,7 @@ where
                 Some((_, stay)) => stay.keep(self.call(request)).await,
             }
         };
-        let result = match &self.gate {
+        let result = match gate {
             None => call.await,
             Some(gate) => {
                 let (result, writes) = Writes::of(call).await;
