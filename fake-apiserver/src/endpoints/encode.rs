@@ -411,7 +411,7 @@ fn bare(code: u16, body: Body) -> Response<Body> {
 }
 
 /// `Warning` headers, each text once (rule A30).
-fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     let headers = response.headers_mut();
     for (index, text) in warnings.iter().enumerate() {
         if !warnings[..index].contains(text) {

@@ -203,9 +203,10 @@ async fn delete_collection(
     let options = decode::delete_options(row, call)?;
     let page = server
         .registry
-        .delete_collection(row, info, &call.user, &list, &options)
+        .delete_collection(row, info, &call.user, &list, &options, &call.warnings)
         .await?;
-    encode::page(server, call, row, &form, page)
+    let response = encode::page(server, call, row, &form, page)?;
+    Ok(encode::with_warnings(response, &call.warnings.take()))
 }
 
 /// Subresources with a life of their own: scale, binding, eviction and the rest.

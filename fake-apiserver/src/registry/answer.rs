@@ -71,7 +71,7 @@ impl Written {
 impl Answer {
     /// The answer that shows an object which was not stored, in the version asked for.
     pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
-        row.show_as_requested(&mut object);
+        row.show_unstored(&mut object);
         Self::Object(object)
     }
 }

@@ -172,7 +172,9 @@ impl Registry {
         row.drop_disabled(object, None);
         request.warnings.extend(strategy.warnings_before(object));
         self.reader.with_context(request.conditions(""), |context| {
-            strategy.allocate(object, None, &mut errors, context)?;
+            if request.info.subresource.is_empty() {
+                strategy.allocate(object, None, &mut errors, context)?;
+            }
             strategy.prepare_for_create(object, context);
             Ok::<(), Status>(())
         })?;

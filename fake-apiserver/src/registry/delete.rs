@@ -76,6 +76,7 @@ impl Registry {
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
         let key = Key::new(&info.namespace, &info.name);
+        warn_of_orphans(row, options, warnings);
         for _ in 0..TRIES {
             let Some(stored) = self.reader.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
@@ -84,9 +85,6 @@ impl Registry {
             if let Some(user) = user {
                 self.admit_deletion((row, info), &stored, user, options, warnings)
                     .await?;
-            }
-            if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
-                warnings.extend(deletion_warnings(row));
             }
             let Some(done) = self.delete_once(row, &stored, options)? else {
                 continue;
@@ -119,7 +117,9 @@ impl Registry {
         user: &UserInfo,
         list: &ListOptions,
         options: &DeleteOptions,
+        warnings: &Warnings,
     ) -> Result<Page, Status> {
+        warn_of_orphans(row, options, warnings);
         let page = self.reader.list(row, info, list).await?;
         for stored in page.items.iter() {
             let info = RequestInfo {
@@ -456,14 +456,13 @@ fn with_version(mut object: Object, revision: u64) -> Object {
     object
 }
 
-/// A Job's dependents stay unless the client says otherwise, which surprises people (rule B21).
-fn deletion_warnings(row: &Row) -> Vec<String> {
-    match (&*row.info.group, &*row.info.resource) {
-        ("batch", "jobs") => vec![
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
-             them or set propagationPolicy=Orphan to suppress this warning"
-                .to_owned(),
-        ],
-        _ => Vec::new(),
+/// A Job's dependents stay unless the client says otherwise, which surprises people. The request is warned of, whether
+/// or not there is a Job (rule B21; `job/storage.REST.Delete`).
+fn warn_of_orphans(row: &Row, options: &DeleteOptions, warnings: &Warnings) {
+    let is_said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    if !is_said && (&*row.info.group, &*row.info.resource) == ("batch", "jobs") {
+        let text = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                    remove them or set propagationPolicy=Orphan to suppress this warning";
+        warnings.extend([text.to_owned()]);
     }
 }

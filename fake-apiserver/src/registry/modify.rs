@@ -8,7 +8,7 @@ use super::managed_fields;
 use super::request::WriteRequest;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
-use super::update::Change;
+use super::update::{Change, drop_version, may_create};
 use super::{Registry, patch};
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, PatchKind};
@@ -65,7 +65,7 @@ impl Applied<'_> {
                     shown: None,
                 })
             };
-            body::read_patched(row, live, &make, b"", FieldValidation::Ignore)
+            body::read_merged(row, &make)
         } else {
             body::read_applied(row, live, make()?, self.configuration)
         }
@@ -120,7 +120,7 @@ impl Registry {
             return self.change(request, None, &applied).await;
         }
         let missing = || Status::not_found(&row.info.group_resource(), &request.info.name);
-        if !request.info.subresource.is_empty() {
+        if !request.info.subresource.is_empty() && !may_create(request) {
             return Err(missing());
         }
         if !configuration.uid().is_empty() {
@@ -135,7 +135,7 @@ impl Registry {
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.reader.check_namespace(row, object.namespace(), object.name())?;
-        object.metadata_mut().remove("resourceVersion");
+        drop_version(request, &mut object)?;
         row.settle(&mut object);
         self.admit_and_create(request, object).await
     }

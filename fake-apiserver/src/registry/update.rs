@@ -83,13 +83,13 @@ impl Registry {
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.reader.store.get(&row.storage, &key).is_none() {
-            if !row.strategy().facts().allows_create_on_update || !request.info.subresource.is_empty() {
+            if !may_create(request) {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             }
             if !object.uid().is_empty() {
                 return Err(uid_mismatch(request, &key, object.uid(), ""));
             }
-            object.metadata_mut().remove("resourceVersion");
+            drop_version(request, &mut object)?;
             return self.create(request, Decoded { object, warnings }).await;
         }
         let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
@@ -373,11 +373,7 @@ fn set_version(object: &mut Object, revision: u64) {
 /// The optimistic lock (rules A6, A11, C1, C2). Leaves the object without a resourceVersion: storage gives it one.
 fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -> Result<(), Status> {
     let row = request.row;
-    let text = object.meta_str("resourceVersion");
-    let version = match text {
-        "" => 0,
-        text => super::reader::parse_uint(text).map_err(|error| Status::new(500, "", error))?,
-    };
+    let version = version_of(object)?;
     if version == stored.revision || (version == 0 && row.strategy().facts().allows_unconditional_update) {
         return Ok(());
     }
@@ -393,6 +389,31 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
         return Err(Status::invalid(&kind, object.name(), &errors));
     }
     Err(Status::object_modified(&row.info.group_resource(), object.name()))
+}
+
+/// Returns `true` if an update of what is not there creates it. The stores of subresources share that with their
+/// resource's: a Service may be made by a write of its status.
+pub(super) fn may_create(request: &WriteRequest<'_>) -> bool {
+    let may = request.row.strategy().facts().allows_create_on_update;
+    may && matches!(request.info.subresource.as_str(), "" | "status")
+}
+
+/// The version that a body names, 0 for none.
+fn version_of(object: &Object) -> Result<u64, Status> {
+    match object.meta_str("resourceVersion") {
+        "" => Ok(0),
+        text => super::reader::parse_uint(text).map_err(|error| Status::new(500, "", error)),
+    }
+}
+
+/// Takes the version out of what is to be created by an update or apply, which is read, but means nothing. Storage,
+/// which would drop it, is not reached by a dry run.
+pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
+    version_of(object)?;
+    if !request.options.dry_run {
+        object.metadata_mut().remove("resourceVersion");
+    }
+    Ok(())
 }
 
 /// 409 of a PUT that names another object's uid, or that of one which is gone (rule A7).

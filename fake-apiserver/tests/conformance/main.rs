@@ -137,6 +137,7 @@ async fn answers_are_those_recorded(
         "metadata",
         "patch",
         "selectors",
+        "sequences",
         "subresources",
         "table",
         "watch",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Every area there are scenarios of: a file each.
-pub(crate) const AREAS: [&str; 24] = [
+pub(crate) const AREAS: [&str; 25] = [
     "admission",
     "apply",
     "builtin_validation",
@@ -30,6 +30,7 @@ pub(crate) const AREAS: [&str; 24] = [
     "metadata",
     "patch",
     "selectors",
+    "sequences",
     "subresources",
     "table",
     "watch",

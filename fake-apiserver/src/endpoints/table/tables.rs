@@ -103,7 +103,12 @@ impl Tables<'_> {
             let precedence = |it: &&Object| it.get("spec").and_then(|spec| spec.get("matchingPrecedence")?.as_i64());
             items.sort_by_key(precedence);
         }
-        let rows = items.into_iter().map(|it| self.row(it)).collect();
+        let rows: Vec<Value> = items.into_iter().map(|it| self.row(it)).collect();
+        let rows = match self.columns {
+            // Go's default convertor of tables makes no list where there is nothing to list.
+            Columns::Builtin { group, kind } if rows.is_empty() && printers::of(group, kind).is_none() => Value::Null,
+            Columns::Builtin { .. } | Columns::Custom(_) => rows.into(),
+        };
         self.table(partial::list_metadata(metadata), self.column_definitions(), rows)
     }
 
@@ -113,10 +118,10 @@ impl Tables<'_> {
         if !version.is_empty() {
             metadata.insert("resourceVersion".into(), version.into());
         }
-        self.table(Value::Object(metadata), definitions, vec![self.row(object)])
+        self.table(Value::Object(metadata), definitions, vec![self.row(object)].into())
     }
 
-    fn table(&self, metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
+    fn table(&self, metadata: Value, definitions: Value, rows: Value) -> Value {
         json!({
             "kind": "Table",
             "apiVersion": self.version.api_version(),

@@ -5,10 +5,11 @@
 //! [`check_version`], `Strategy::default`, and before validation [`check_kind`]. The result of a patch takes
 //! [`coerce`] and what follows.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::definition::{CustomResource, CustomVersion};
 use super::metadata::json_kind;
+use super::schema::Structural;
 use super::{default, embedded, metadata, number, prune};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -52,6 +53,24 @@ pub(crate) fn coerce(
     resource: &CustomResource,
     version: &CustomVersion,
 ) -> Result<Vec<String>, String> {
+    coerce_with(object, resource, version, default::drop_nulls)
+}
+
+/// The same for the result of an apply, where the nulls stay.
+pub(crate) fn coerce_merged(
+    object: &mut Object,
+    resource: &CustomResource,
+    version: &CustomVersion,
+) -> Result<Vec<String>, String> {
+    coerce_with(object, resource, version, |_, _| {})
+}
+
+fn coerce_with(
+    object: &mut Object,
+    resource: &CustomResource,
+    version: &CustomVersion,
+    treat_nulls: fn(&mut Map<String, Value>, &Structural),
+) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         metadata::decode(metadata, "metadata", &mut unknown)?;
@@ -70,7 +89,7 @@ pub(crate) fn coerce(
     };
     unknown.extend(prune::prune(object, schema));
     if let Some(schema) = schema {
-        default::drop_nulls(object, schema);
+        treat_nulls(object, schema);
         embedded::decode(object, schema, &mut unknown)?;
     }
     Ok(unknown)

@@ -6,6 +6,7 @@ use super::definition::ScalePaths;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
+use crate::registry::types::go_text::{go_text, go_type};
 
 /// Placeholder for replicas that are not set while a Scale is patched.
 const UNSET: i32 = i32::MIN;
@@ -143,6 +144,7 @@ fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String>
         if let Some(value) = found {
             map = match value {
                 Value::Object(map) => map,
+                Value::Null => return Ok(None),
                 other => return Err(accessor_error(&walked, other, "map[string]interface {}")),
             };
         }
@@ -177,15 +179,11 @@ fn text<'a>(object: &'a Object, path: &str) -> Result<Option<&'a str>, String> {
 }
 
 fn accessor_error(path: &str, value: &Value, expected: &str) -> String {
-    let (kind, shown) = match value {
-        Value::Null => ("<nil>", "<nil>".to_owned()),
-        Value::Bool(flag) => ("bool", flag.to_string()),
-        Value::Number(number) if number.is_i64() => ("int64", number.to_string()),
-        Value::Number(number) => ("float64", number.to_string()),
-        Value::String(text) => ("string", text.clone()),
-        Value::Array(_) => ("[]interface {}", value.to_string()),
-        Value::Object(_) => ("map[string]interface {}", value.to_string()),
+    let kind = match value {
+        Value::Null => "<nil>",
+        other => go_type(other),
     };
+    let shown = go_text(value);
     format!("{path} accessor error: {shown} is of the type {kind}, expected {expected}")
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Structural {
     pub(super) kind: Option<JsonType>,
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
+    /// Set if texts have a format other than that of bytes, known to the server or not.
+    pub(super) has_format: bool,
     pub(super) preserves_unknown: bool,
     /// The node is a whole object: `apiVersion`, `kind` and `metadata` are implied.
     pub(super) is_resource: bool,
@@ -187,6 +189,8 @@ impl CustomSchema for Structural {
             Some(JsonType::Boolean) => Form::Boolean,
             Some(JsonType::Integer | JsonType::Number) => Form::Numeric,
             Some(JsonType::Object) => Form::Map,
+            // Any format but that of bytes makes it a scalar of any type (schemaconv's `convertPrimitive`).
+            Some(JsonType::String) if self.has_format => Form::Scalar,
             Some(JsonType::String) => Form::String,
         }
     }
@@ -247,6 +251,7 @@ impl Parser {
             kind: text("type").and_then(JsonType::parse),
             nullable: flag("nullable"),
             int_or_string: flag("x-kubernetes-int-or-string"),
+            has_format: text("format").is_some_and(|it| !matches!(it, "" | "byte")),
             preserves_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             is_resource: flag("x-kubernetes-embedded-resource"),
             is_embedded: flag("x-kubernetes-embedded-resource"),

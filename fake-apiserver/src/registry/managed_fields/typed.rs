@@ -8,7 +8,7 @@ use super::element::Element;
 use super::items::item_element;
 use super::set::FieldSet;
 use crate::api::object::in_order;
-use crate::registry::patch::go_text;
+use crate::registry::types::go_text::go_text;
 use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
 /// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.

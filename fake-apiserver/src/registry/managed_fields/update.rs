@@ -32,14 +32,16 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     reconcile(types.schema, manager.api_version, &mut list);
     let old = live.map_or(no_fields(), |live| &live.0);
     let changes = compare(types.schema, old, &new.0, manager.reset);
-    if changes.has_unknown_item && matches!(types.schema, SchemaRef::Builtin(_)) {
+    if changes.has_unknown_item {
         // `UpdateNoErrors`: nobody is tracked where the object cannot be compared.
         return;
     }
     let changed = !changes.is_empty();
     if changed || has_other_version(&list, manager.api_version) {
         let before = list.len();
-        take_from_owners(types, live, new, manager, &changes, &mut list);
+        if take_from_owners(types, live, new, manager, &changes, &mut list).is_err() {
+            return;
+        }
         if !changes.touched.is_empty() {
             give(&mut list, changes.touched, manager);
         }
@@ -95,6 +97,9 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
         .any(|entry| entries::text(entry, "apiVersion") != api_version)
 }
 
+/// The object does not fit the schema of a version that some entry is in: nobody is tracked then, either.
+struct Unfit;
+
 /// Takes the changed fields out of every entry; entries that become empty go.
 fn take_from_owners(
     types: &Types<'_, '_>,
@@ -103,7 +108,7 @@ fn take_from_owners(
     manager: &Manager<'_>,
     changes: &Changes<'_>,
     list: &mut Vec<Value>,
-) {
+) -> Result<(), Unfit> {
     let mut seen: Vec<String> = Vec::new();
     subtract_changes(list, manager.api_version, changes);
     while let Some(version) = next_version(list, manager.api_version, &seen) {
@@ -112,6 +117,10 @@ fn take_from_owners(
         let converted = (types.other)(old, &version).zip((types.other)(new, &version));
         match converted {
             Some(((schema, old), (_, new))) => {
+                let fits = |object: &Object| super::typed::fits(schema, &object.0);
+                if matches!(schema, SchemaRef::Custom(_)) && !(fits(&old) && fits(&new)) {
+                    return Err(Unfit);
+                }
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
                 subtract_changes(list, &version, &changes);
                 seen.push(version);
@@ -120,6 +129,7 @@ fn take_from_owners(
         }
     }
     list.retain(|entry| !entries::is_empty(entry));
+    Ok(())
 }
 
 /// A version among the entries that is neither the request's nor seen.

@@ -7,11 +7,11 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation
 use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
-use super::go_text::json_type;
 use super::{Patched, cannot_apply};
 use crate::api::field::quote;
 use crate::api::nesting;
 use crate::api::status::Status;
+use crate::registry::types::go_text::json_type;
 
 /// The most operations of a patch (rule A20).
 const MAX_OPERATIONS: usize = 10_000;

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::Patched;
 use super::go_json::{duplicate_fields, parse_with_duplicates};
-use super::go_text::json_type;
 use crate::api::nesting;
 use crate::api::status::Status;
+use crate::registry::types::go_text::json_type;
 
 /// Applies a merge patch.
 pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {

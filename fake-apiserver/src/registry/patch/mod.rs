@@ -4,7 +4,6 @@
 //! the result has yet to be decoded, defaulted and validated.
 
 mod go_json;
-mod go_text;
 mod json;
 mod merge;
 mod shown;
@@ -16,11 +15,10 @@ mod tests;
 
 #[cfg(test)]
 use go_json::parse_json;
-pub(crate) use go_text::go_text;
 pub(crate) use json::{Inapplicable, json_patch, json_patch_or_why};
 pub(crate) use merge::merge_patch;
 pub(crate) use shown::shown_document;
-pub(crate) use strategic::{as_conversion_error, strategic_patch};
+pub(crate) use strategic::strategic_patch;
 
 use serde_json::Value;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::go_text::go_type;
 use super::strategic::{failed, no_merge_key};
 use crate::api::status::Status;
+use crate::registry::types::go_text::go_type;
 
 /// Identity of an item: its merge key, or the scalar it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

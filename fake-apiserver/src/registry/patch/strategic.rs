@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
-use super::go_text::{go_text, go_type, json_type};
 use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
 use super::{Patched, cannot_apply};
 use crate::api::nesting;
 use crate::api::status::Status;
+use crate::registry::types::go_text::{go_text, go_type, json_type};
 use crate::registry::types::schema::{PatchStrategy, SchemaRef};
 
 /// The directive of a map or list item.
@@ -253,7 +253,7 @@ fn element_type(old: &[Value], change: &[Value]) -> Result<&'static str, Status>
     let mut found = None;
     for item in old.iter().chain(change) {
         let this = go_type(item);
-        if item.is_array() {
+        if found.is_none() && item.is_array() {
             return Err(cannot_apply());
         }
         if *found.get_or_insert(this) != this {
@@ -402,33 +402,4 @@ fn put_in_order(
             .collect::<Result<Vec<_>, _>>()
     };
     merge_ordered(merged, &keys(order)?, &keys(server_order)?, merge_key)
-}
-
-/// The error of decoding JSON as the conversion of maps to structs words it, where that is known.
-pub(crate) fn as_conversion_error(error: &str) -> String {
-    let parsed = error
-        .strip_prefix("json: cannot unmarshal ")
-        .and_then(|rest| rest.split_once(" into Go "))
-        .and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?.1)));
-    let Some((found, wanted)) = parsed else {
-        return error.to_owned();
-    };
-    let found = match found {
-        "number" => "int64",
-        "array" => "[]interface {}",
-        "object" => "map[string]interface {}",
-        other => other,
-    };
-    let kind = found
-        .split_once([' ', '['])
-        .map_or(found, |(kind, _)| if kind.is_empty() { "slice" } else { kind });
-    if wanted.starts_with("map[") {
-        format!("cannot restore map from {kind}")
-    } else if wanted.starts_with("[]") {
-        format!("cannot restore slice from {kind}")
-    } else if wanted.contains('.') && wanted.starts_with('v') {
-        format!("cannot restore struct from: {kind}")
-    } else {
-        format!("cannot convert {found} to {wanted}")
-    }
 }

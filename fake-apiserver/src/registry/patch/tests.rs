@@ -3,8 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Patched, go_text, json_patch, merge_patch, parse_json, strategic_patch};
+use super::{Patched, json_patch, merge_patch, parse_json, strategic_patch};
 use crate::api::status::Status;
+use crate::registry::types::go_text::go_text;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 

@@ -116,7 +116,7 @@ pub(crate) fn read_patched(
             (None, Some(shape)) => {
                 let warnings = match is_text {
                     true => read_claimed(row, shape, before, object, text, validation)?,
-                    false => convert(shape, before, object, text, validation)?,
+                    false => convert_tree(shape, before, object, make, text, validation)?,
                 };
                 match row.strategy().conversion_error(object) {
                     Some(why) if is_text => Err(Refusal::Shown(why)),
@@ -144,16 +144,15 @@ pub(crate) fn read_applied(
 ) -> Result<Decoded, Status> {
     if let Some(shape) = row.shape() {
         object.sort();
-        decode::convert_changed(shape, &mut object, before.map(|it| &it.0)).map_err(|why| {
+        let before = before.map(|it| &it.0);
+        let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
+            decode::restore(shape, &mut object)?;
+            decode::convert(shape, &mut object)
+        });
+        converted.map_err(|why| {
             let slash = if row.info.group.is_empty() { "/" } else { "" };
             let kind = format!("{slash}{}, Kind={}", row.api_version, row.info.kind);
             let (namespace, name) = (configuration.namespace(), configuration.name());
-            let decoder = if why.starts_with("illegal base64") {
-                "error decoding from json: "
-            } else {
-                ""
-            };
-            let why = format!("{decoder}{}", patch::as_conversion_error(&why));
             Status::new(
                 500,
                 "",
@@ -170,6 +169,22 @@ pub(crate) fn read_applied(
         object,
         warnings: Vec::new(),
     })
+}
+
+/// The result of applying a configuration to a custom resource. It is not decoded, so nulls of fields that may not be
+/// null are still there to be refused.
+pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, Status> {
+    let mut decoded = read_result(None, make, b"", FieldValidation::Ignore, |object, _, _| {
+        let (Some(version), Some(resource)) = (row.custom_version(), row.custom_resource()) else {
+            return Ok(Vec::new());
+        };
+        custom::check_version(object, version).map_err(Refusal::Whole)?;
+        custom::check_kind(object, version).map_err(Refusal::Whole)?;
+        custom::coerce_merged(object, resource, version).map_err(Refusal::Shown)
+    })?;
+    row.name_kind(&mut decoded.object);
+    row.strategy().default(&mut decoded.object);
+    Ok(decoded)
 }
 
 /// An object that admission has changed: typed, pruned and defaulted again. The error is the decoder's.
@@ -193,9 +208,16 @@ pub(crate) fn read_patched_as(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(Some(shape), make, patch, validation, |object, text, _| {
-        convert(shape, None, object, text, validation)
-    })
+    read_result(
+        Some(shape),
+        make,
+        patch,
+        validation,
+        |object, text, is_text| match is_text {
+            true => convert(shape, None, object, text, validation),
+            false => convert_tree(shape, None, object, make, text, validation),
+        },
+    )
 }
 
 /// The document that a JSON or merge patch has made, as what it says it is.
@@ -224,8 +246,11 @@ fn read_claimed(
             Ok(warnings)
         }
         Claim::Internal => {
+            // The internal type has no fields that JSON could name.
+            let named = object.keys().filter(|it| !matches!(it.as_str(), "kind" | "apiVersion"));
+            let unknown = named.map(|it| format!("unknown field \"{it}\"")).collect();
             object.clear();
-            Ok(Vec::new())
+            Ok(unknown)
         }
         Claim::Other(other, why) => {
             if let Some(other) = other {
@@ -254,6 +279,30 @@ fn convert(
     let before = before.map(|it| &it.0);
     let document = decode::Document::Made { text, before };
     decode::convert_strictly(shape, object, document, validation).map_err(Refusal::Shown)
+}
+
+/// The result of a strategic patch, which the real server never has as text. What the decoder of JSON would refuse may
+/// yet be restored, or is refused in other words.
+fn convert_tree(
+    shape: &'static Shape,
+    before: Option<&Object>,
+    object: &mut Object,
+    make: &MakePatched<'_>,
+    text: &dyn Fn() -> String,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
+    convert(shape, before, object, text, validation).or_else(|_| {
+        if let Ok(Patched {
+            value: Value::Object(map),
+            ..
+        }) = make()
+        {
+            *object = Object(map);
+            object.sort();
+        }
+        decode::restore(shape, object).map_err(Refusal::Shown)?;
+        convert(shape, None, object, text, validation)
+    })
 }
 
 /// The result of a patch as `read` types it, which is told whether the real server has it as text; it answers the
@@ -301,8 +350,6 @@ fn read_result(
     object.sort();
     let mut warnings = read(&mut object, &text, shown.is_none()).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
-        // The result of a strategic patch is never JSON in the real server, and is converted by other words.
-        Refusal::Shown(why) if shown.is_some() => refused(&patch::as_conversion_error(&why)),
         Refusal::Shown(why) => refused(&why),
     })?;
     warnings.splice(0..0, strict_errors);

@@ -264,6 +264,20 @@ impl Row {
         }
     }
 
+    /// Shows an object that a dry run does not store as if it had been stored and read. No conversion webhook is asked
+    /// for that.
+    pub(crate) fn show_unstored(&self, object: &mut Object) {
+        if let Kind::Custom(custom) = &self.kind
+            && !self.is_as_stored
+            && custom.resource.conversion.is_none()
+        {
+            *object = self.stored_form(object).into_owned();
+            decode::restore(object, &custom.resource, &custom.strategy.version);
+        } else {
+            self.show_as_requested(object);
+        }
+    }
+
     /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
     /// the stored version, those of custom resources the one of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {

@@ -4,11 +4,13 @@ mod convert;
 pub(crate) mod protobuf;
 mod scan;
 mod time;
+mod unstructured;
 mod zero;
 
 use serde_json::{Map, Value};
 
 use super::schema::builtin::{Shape, is_unserved, shape_of};
+use crate::api::field::quote;
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -187,7 +189,8 @@ fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Optio
     let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
     if known.is_none() && !is_unserved(group, version, kind) {
         return Err(format!(
-            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{}\"",
+            "no kind {} is registered for version \"{api_version}\" in scheme \"{}\"",
+            quote(kind),
             scheme_of(wanted.group)
         ));
     }
@@ -234,7 +237,8 @@ impl Claim {
                     format!("converting ({package}.{kind}) to ({package}.{to}): unknown conversion")
                 }
                 None => format!(
-                    "no kind \"{kind}\" is registered for the internal version of group \"{}\" in scheme \"{}\"",
+                    "no kind {} is registered for the internal version of group \"{}\" in scheme \"{}\"",
+                    quote(kind),
                     wanted.group,
                     scheme_of(wanted.group)
                 ),
@@ -286,7 +290,10 @@ pub(crate) fn convert_strictly(
         Document::Made { before, .. } => before,
         Document::Sent(_) => None,
     };
-    let unknown = convert::convert(shape, object, before)?;
+    let unknown = convert::convert(shape, object, before).map_err(|misfits| match document {
+        Document::Sent(text) => misfits.first_in(text.raw),
+        Document::Made { .. } => misfits.first(),
+    })?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
         metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
     }
@@ -311,7 +318,7 @@ pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
 
 /// Removes what the type does not know and spells the rest canonically, silently.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<(), String> {
-    convert::convert(shape, object, None).map(|_| ())
+    convert_changed(shape, object, None)
 }
 
 /// The same of an object that was made from another one of the same type.
@@ -320,7 +327,17 @@ pub(crate) fn convert_changed(
     object: &mut Map<String, Value>,
     before: Option<&Map<String, Value>>,
 ) -> Result<(), String> {
-    convert::convert(shape, object, before).map(|_| ())
+    match convert::convert(shape, object, before) {
+        Ok(_) => Ok(()),
+        Err(misfits) => Err(misfits.first()),
+    }
+}
+
+/// Converts numbers of the result of a strategic patch or an apply so that they fit their types, as Go does with what
+/// it takes from a tree of values instead of a text (`runtime.FromUnstructured`); the error is the one it has for a
+/// value that does not fit, which differs from the decoder's.
+pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), String> {
+    unstructured::restore_struct(shape, &mut object.0)
 }
 
 /// Kind and apiVersion of a document, empty where it names none; the error is that of Go's `SimpleMetaFactory`.

@@ -8,6 +8,7 @@ pub(crate) mod schema;
 pub(crate) mod decode;
 pub(crate) mod gated;
 pub(crate) mod print;
+pub(crate) mod go_text;
 pub(crate) mod quantity;
 pub(crate) mod pattern;
 pub(crate) mod endpoint;

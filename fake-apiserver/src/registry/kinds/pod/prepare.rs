@@ -83,7 +83,7 @@ fn default_container_status(container: &mut JsonMap) {
 }
 
 /// Sets the status of a new pod and completes its label selectors.
-pub(super) fn prepare_created(pod: &mut Object) {
+pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     let read = Cursor::root(pod);
     let spec = read.at("spec");
     let mut status = json!({ "phase": "Pending", "qosClass": quality_of_service(&spec) });
@@ -92,7 +92,7 @@ pub(super) fn prepare_created(pod: &mut Object) {
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": null,
-            "lastTransitionTime": null,
+            "lastTransitionTime": now,
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);

@@ -49,8 +49,8 @@ impl Strategy for PodStrategy {
         prepare::default_status(ensure_object(object, "status"));
     }
 
-    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        prepare::prepare_created(object);
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+        prepare::prepare_created(object, &context.entropy.now_seconds());
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use super::scan::Order;
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
 use crate::registry::types::edit::keep_entries;
@@ -18,15 +19,51 @@ const MOST_LEVELS: usize = 200;
 /// The server collects no more strict errors than these.
 const MOST_UNKNOWN: usize = 100;
 
-/// An error that ends decoding at once, as those of types that decode themselves do.
-struct Abort(String);
+/// No more errors than these are compared for their place in the document.
+const MOST_ERRORS: usize = 100;
 
 /// One step to the value at hand.
 #[derive(Clone)]
-enum Step {
+pub(super) enum Step {
+    /// To a field of a struct.
     Field(&'static StructType, &'static Field),
+    /// To the value of a map's key.
     Key(String),
+    /// To an item of a list.
     Index(usize),
+}
+
+/// Values that do not fit their types; there is at least one.
+pub(super) struct Misfits(Vec<Misfit>);
+
+/// A value that does not fit its type.
+struct Misfit {
+    /// The way to it.
+    path: Vec<Step>,
+    /// Go's error.
+    error: String,
+    /// Set for the error of a type that decodes itself, which ends decoding; Go goes on behind the others.
+    ends: bool,
+}
+
+impl Misfits {
+    /// The error of a value whose keys are sorted.
+    pub(super) fn first(self) -> String {
+        self.first_by(|_| ())
+    }
+
+    /// The error of a document with this text, where the order of keys counts.
+    pub(super) fn first_in(self, raw: &[u8]) -> String {
+        match Order::of(raw) {
+            Some(order) if self.0.len() > 1 => self.first_by(|path| order.place(path)),
+            _ => self.first(),
+        }
+    }
+
+    fn first_by<T: Ord>(self, place: impl Fn(&[Step]) -> T) -> String {
+        let first = self.0.into_iter().min_by_key(|it| (!it.ends, place(&it.path)));
+        first.map(|it| it.error).unwrap_or_default()
+    }
 }
 
 #[derive(Default)]
@@ -41,39 +78,46 @@ pub(super) struct Converter<'a> {
     level: usize,
     /// The paths of unknown fields.
     unknown: Vec<String>,
-    /// The first value of a wrong type; decoding goes on behind it.
-    mismatch: Option<String>,
+    /// The values that do not fit.
+    misfits: Vec<Misfit>,
 }
 
 /// Converts an object, which was `before` before a patch. Answers the paths of the unknown fields that were removed, or
-/// Go's error.
+/// the values that do not fit their types.
 pub(super) fn convert(
     shape: &'static Shape,
     object: &mut Map<String, Value>,
     before: Option<&Map<String, Value>>,
-) -> Result<Vec<String>, String> {
-    let Some(structure) = shape.structure() else {
-        return Err(format!("{} is no object", shape.go_type()));
-    };
+) -> Result<Vec<String>, Misfits> {
     let mut it = Converter {
         before,
         ..Converter::default()
     };
-    it.structure(structure, object).map_err(|Abort(error)| error)?;
-    match it.mismatch {
-        Some(error) => Err(error),
-        None => Ok(it.unknown),
+    match shape.structure() {
+        Some(structure) => it.structure(structure, object),
+        None => it.end(format!("{} is no object", shape.go_type())),
     }
+    it.finish()
+}
+
+/// Go's error of a value by itself, of a type that decodes itself.
+pub(super) fn error_of(shape: &'static Shape, value: &Value) -> Option<String> {
+    let mut it = Converter::default();
+    it.value(shape, &mut value.clone());
+    it.finish().err().map(Misfits::first)
 }
 
 impl Converter<'_> {
-    fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) -> Result<(), Abort> {
-        let mut result = Ok(());
+    fn finish(self) -> Result<Vec<String>, Misfits> {
+        match self.misfits.is_empty() {
+            true => Ok(self.unknown),
+            false => Err(Misfits(self.misfits)),
+        }
+    }
+
+    fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) {
         let mut fields = structure.fields_in_order();
         keep_entries(map, |name, value| {
-            if result.is_err() {
-                return true;
-            }
             let Some(field) = fields.find(name) else {
                 self.report_unknown(name);
                 return false;
@@ -84,14 +128,9 @@ impl Converter<'_> {
             self.path.push(Step::Field(structure, field));
             let kept = self.field(field, value);
             self.path.pop();
-            kept.unwrap_or_else(|error| {
-                result = Err(error);
-                true
-            })
+            kept
         });
-        result?;
         add_shown_fields(structure, map);
-        Ok(())
     }
 
     /// Returns `true` if a field of the whole object is what it was before.
@@ -100,23 +139,20 @@ impl Converter<'_> {
     }
 
     /// Converts a field's value; answers whether the field is shown.
-    fn field(&mut self, field: &'static Field, value: &mut Value) -> Result<bool, Abort> {
+    fn field(&mut self, field: &'static Field, value: &mut Value) -> bool {
         if value.is_null() {
             *value = zero_of_field(field);
-            return Ok(is_always_shown(field));
+            return is_always_shown(field);
         }
         let shape = field.shape();
-        self.value(shape, value)?;
+        self.value(shape, value);
         if field.is_pointer() {
-            return Ok(true);
+            return true;
         }
         if field.omits_zero() && value.is_null() {
-            return Ok(false);
+            return false;
         }
-        if !is_empty(shape.kind(), value) {
-            return Ok(true);
-        }
-        Ok(!field.omits_empty() || self.is_told_empty(field))
+        !is_empty(shape.kind(), value) || !field.omits_empty() || self.is_told_empty(field)
     }
 
     /// Returns `true` if rules tell the empty value of the field at hand from an absent one.
@@ -131,58 +167,52 @@ impl Converter<'_> {
         tells_empty(structure.name(), reached, field.name())
     }
 
-    fn value(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+    fn value(&mut self, shape: &'static Shape, value: &mut Value) {
         self.level += 1;
-        let result = if self.level > MOST_LEVELS {
-            Err(Abort("exceeded max depth".to_owned()))
+        if self.level > MOST_LEVELS {
+            self.end("exceeded max depth".to_owned());
         } else {
-            self.value_of_kind(shape, value)
-        };
+            self.value_of_kind(shape, value);
+        }
         self.level -= 1;
-        result
     }
 
-    fn value_of_kind(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+    fn value_of_kind(&mut self, shape: &'static Shape, value: &mut Value) {
         match (shape.kind(), &mut *value) {
-            (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) | (Kind::Raw | Kind::Json, _) => Ok(()),
-            (Kind::Int32 | Kind::Int64, Value::Number(_)) => {
-                self.integer(shape, value);
-                Ok(())
-            }
+            (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) | (Kind::Raw | Kind::Json, _) => {}
+            (Kind::Int32 | Kind::Int64, Value::Number(_)) => self.integer(shape, value),
             (Kind::Float64, Value::Number(number)) => {
                 if let Some(whole) = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9e15) {
                     // Go writes whole numbers without a point.
                     *value = Value::from(whole as i64);
                 }
-                Ok(())
             }
-            (Kind::Bytes, Value::String(_) | Value::Array(_)) => {
-                self.bytes(value);
-                Ok(())
-            }
-            (Kind::Quantity, _) => Self::quantity(value, false),
-            (Kind::IntOrString, Value::String(_)) => Ok(()),
+            (Kind::Bytes, Value::String(_) | Value::Array(_)) => self.bytes(value),
+            (Kind::Quantity, _) => self.quantity(value, false),
+            (Kind::IntOrString, Value::String(_)) => {}
             (Kind::IntOrString, _) => self.int_or_string(value),
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
                 // The type runs a decoder of its own, whose first error is all it tells.
-                let before = self.mismatch.take();
+                let before = self.misfits.len();
                 if self.opaque == 0 {
                     self.opaque_from = self.path.len();
                 }
                 self.opaque += 1;
-                let result = self.schema(shape, value);
+                self.schema(shape, value);
                 self.opaque -= 1;
-                let inner = std::mem::replace(&mut self.mismatch, before);
-                result.and(inner.map_or(Ok(()), |error| Err(Abort(error))))
+                for inner in &mut self.misfits[before..] {
+                    inner.ends = true;
+                }
             }
             (Kind::List(_), Value::Array(items)) => self.list(shape, items),
             (Kind::Map(_), Value::Object(entries)) => self.map(shape, entries),
-            (Kind::Struct(_), Value::Object(map)) => match shape.structure() {
-                Some(structure) => self.structure(structure, map),
-                None => Ok(()),
-            },
+            (Kind::Struct(_), Value::Object(map)) => {
+                if let Some(structure) = shape.structure() {
+                    self.structure(structure, map);
+                }
+            }
             (
                 Kind::String
                 | Kind::Bool
@@ -196,14 +226,13 @@ impl Converter<'_> {
                 _,
             ) => {
                 self.wrong_type(name_of(value), shape.go_type());
-                Ok(())
             }
         }
     }
 
-    fn list(&mut self, shape: &'static Shape, items: &mut [Value]) -> Result<(), Abort> {
+    fn list(&mut self, shape: &'static Shape, items: &mut [Value]) {
         let Some(item_shape) = shape.items() else {
-            return Ok(());
+            return;
         };
         for (at, item) in items.iter_mut().enumerate() {
             if item.is_null() {
@@ -211,16 +240,14 @@ impl Converter<'_> {
                 continue;
             }
             self.path.push(Step::Index(at));
-            let result = self.value(item_shape, item);
+            self.value(item_shape, item);
             self.path.pop();
-            result?;
         }
-        Ok(())
     }
 
-    fn map(&mut self, shape: &'static Shape, entries: &mut Map<String, Value>) -> Result<(), Abort> {
+    fn map(&mut self, shape: &'static Shape, entries: &mut Map<String, Value>) {
         let Some(value_shape) = shape.values() else {
-            return Ok(());
+            return;
         };
         let of_resources = shape.go_type() == "v1.ResourceList";
         // Only what holds fields can have unknown ones, whose paths name the key.
@@ -231,19 +258,17 @@ impl Converter<'_> {
                 continue;
             }
             if of_resources {
-                Self::quantity(value, true)?;
+                self.quantity(value, true);
                 continue;
             }
             if named {
                 self.path.push(Step::Key(key.clone()));
             }
-            let result = self.value(value_shape, value);
+            self.value(value_shape, value);
             if named {
                 self.path.pop();
             }
-            result?;
         }
-        Ok(())
     }
 
     fn integer(&mut self, shape: &'static Shape, value: &Value) {
@@ -263,7 +288,7 @@ impl Converter<'_> {
             Value::String(text) => match canonical_base64(text) {
                 Ok(None) => {}
                 Ok(Some(respelled)) => *text = respelled,
-                Err(offset) => self.note(format!("illegal base64 data at input byte {offset}")),
+                Err(offset) => self.misfit(format!("illegal base64 data at input byte {offset}"), false),
             },
             Value::Array(items) => {
                 let numbers = items.iter().map(|item| match item {
@@ -280,15 +305,15 @@ impl Converter<'_> {
         }
     }
 
-    fn int_or_string(&self, value: &Value) -> Result<(), Abort> {
+    fn int_or_string(&mut self, value: &Value) {
         match value {
-            Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => Ok(()),
-            Value::Number(number) => Err(Abort(self.type_error(&format!("number {number}"), "int32"))),
-            other => Err(Abort(self.type_error(name_of(other), "int32"))),
+            Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => {}
+            Value::Number(number) => self.end(self.type_error(&format!("number {number}"), "int32")),
+            other => self.end(self.type_error(name_of(other), "int32")),
         }
     }
 
-    fn quantity(value: &mut Value, to_milli: bool) -> Result<(), Abort> {
+    fn quantity(&mut self, value: &mut Value, to_milli: bool) {
         let canonical = match &*value {
             Value::String(text) => {
                 let trimmed = text.trim();
@@ -304,45 +329,41 @@ impl Converter<'_> {
             other => quantity::canonical(&other.to_string(), to_milli),
         };
         match canonical {
-            Ok(None) => Ok(()),
-            Ok(Some(spelled)) => {
-                *value = Value::String(spelled);
-                Ok(())
-            }
-            Err(error) => Err(Abort(error.to_owned())),
+            Ok(None) => {}
+            Ok(Some(spelled)) => *value = Value::String(spelled),
+            Err(error) => self.end(error.to_owned()),
         }
     }
 
-    fn time(&self, value: &mut Value, precision: Precision) -> Result<(), Abort> {
+    fn time(&mut self, value: &mut Value, precision: Precision) {
         let Value::String(text) = &*value else {
-            return Err(Abort(self.type_error(name_of(value), "string")));
+            return self.end(self.type_error(name_of(value), "string"));
         };
-        match canonical_time(text, precision).map_err(Abort)? {
-            Canonical::Same => {}
-            Canonical::Other(spelled) => *value = Value::String(spelled),
-            Canonical::Zero => *value = Value::Null,
+        match canonical_time(text, precision) {
+            Ok(Canonical::Same) => {}
+            Ok(Canonical::Other(spelled)) => *value = Value::String(spelled),
+            Ok(Canonical::Zero) => *value = Value::Null,
+            Err(error) => self.end(error),
         }
-        Ok(())
     }
 
     /// A part of a CRD's schema that is a schema or something else.
-    fn schema(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+    fn schema(&mut self, shape: &'static Shape, value: &mut Value) {
         let Some(schema) = shape.alternative() else {
-            return Ok(());
+            return;
         };
         match (shape.kind(), &mut *value) {
             (_, Value::Object(_)) => self.value(schema, value),
-            (Kind::SchemaOrBool(_), Value::Bool(_)) => Ok(()),
-            (Kind::SchemaOrBool(_), _) => Err(Abort("boolean or JSON schema expected".to_owned())),
+            (Kind::SchemaOrBool(_), Value::Bool(_)) => {}
+            (Kind::SchemaOrBool(_), _) => self.end("boolean or JSON schema expected".to_owned()),
             (Kind::SchemaOrArray(_), Value::Array(items)) => {
                 for item in items {
                     if item.is_null() {
                         *item = zero(schema);
                     } else {
-                        self.value(schema, item)?;
+                        self.value(schema, item);
                     }
                 }
-                Ok(())
             }
             (Kind::SchemaOrStrings(_), Value::Array(items)) => {
                 for item in items {
@@ -352,13 +373,9 @@ impl Converter<'_> {
                         other => self.wrong_type(name_of(other), "string"),
                     }
                 }
-                Ok(())
             }
-            _ => {
-                // Go leaves it unset, and writes that as null.
-                *value = Value::Null;
-                Ok(())
-            }
+            // Go leaves it unset, and writes that as null.
+            _ => *value = Value::Null,
         }
     }
 
@@ -381,16 +398,21 @@ impl Converter<'_> {
         self.unknown.push(path);
     }
 
-    /// Keeps the first error that does not end decoding.
-    fn note(&mut self, error: String) {
-        self.mismatch.get_or_insert(error);
+    fn misfit(&mut self, error: String, ends: bool) {
+        if self.misfits.len() < MOST_ERRORS {
+            let path = self.path.clone();
+            self.misfits.push(Misfit { path, error, ends });
+        }
+    }
+
+    /// Notes an error that ends decoding.
+    fn end(&mut self, error: String) {
+        self.misfit(error, true);
     }
 
     /// Notes a value of the wrong type, which does not end decoding.
     fn wrong_type(&mut self, what: &str, wanted: &str) {
-        if self.mismatch.is_none() {
-            self.mismatch = Some(self.type_error(what, wanted));
-        }
+        self.misfit(self.type_error(what, wanted), false);
     }
 
     fn type_error(&self, what: &str, wanted: &str) -> String {

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::Text;
+use super::convert::Step;
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
 /// The server collects no more strict errors than these.
@@ -99,6 +100,41 @@ impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
+}
+
+/// The order of keys in a document.
+pub(super) struct Order(Node);
+
+impl Order {
+    /// Reads it from a JSON text; `None` of bytes that are no JSON.
+    pub(super) fn of(raw: &[u8]) -> Option<Self> {
+        serde_json::from_slice(raw).ok().map(Self)
+    }
+
+    /// Sorts ways to values as the values stand in the document.
+    pub(super) fn place(&self, path: &[Step]) -> Vec<usize> {
+        let mut at = Some(&self.0);
+        let step = |step: &Step| {
+            let place = match (step, at) {
+                (Step::Index(index), _) => *index,
+                (Step::Field(_, field), Some(Node::Map(entries))) => place_of(field.name(), entries),
+                (Step::Key(key), Some(Node::Map(entries))) => place_of(key, entries),
+                (Step::Field(..) | Step::Key(_), _) => 0,
+            };
+            at = match at {
+                Some(Node::Map(entries)) => entries.get(place).map(|(_, node)| node),
+                Some(Node::List(items)) => items.get(place),
+                Some(Node::Scalar) | None => None,
+            };
+            place
+        };
+        path.iter().map(step).collect()
+    }
+}
+
+fn place_of(name: &str, entries: &[(String, Node)]) -> usize {
+    let place = entries.iter().rposition(|(key, _)| key == name);
+    place.unwrap_or(entries.len())
 }
 
 /// A walk through a document that collects strict errors.

@@ -394,11 +394,17 @@ impl Shape {
             Kind::String | Kind::Bytes => Form::String,
             Kind::Bool => Form::Boolean,
             Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
-            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => Form::Scalar,
-            Kind::Raw | Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
-                Form::Any
-            }
+            Kind::Quantity | Kind::Time | Kind::MicroTime => Form::Scalar,
+            // The published schema names no one type.
+            Kind::IntOrString
+            | Kind::Raw
+            | Kind::Json
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrStrings(_) => Form::Any,
             Kind::List(_) => Form::List,
+            // A published schema without properties allows any.
+            Kind::Struct(_) if self.structure().is_some_and(|it| it.fields().is_empty()) => Form::Any,
             Kind::Map(_) | Kind::Struct(_) => Form::Map,
         }
     }

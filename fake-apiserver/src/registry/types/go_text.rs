@@ -65,7 +65,7 @@ fn float_text(float: f64) -> String {
 }
 
 /// The Go type a value is decoded into.
-pub(super) fn go_type(value: &Value) -> &'static str {
+pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",
@@ -78,7 +78,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
 }
 
 /// The word Go's decoder has for a JSON value that does not fit.
-pub(super) fn json_type(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
