@@ -120,9 +120,12 @@ pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) 
         resources.push(describe_resource(row));
         resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
     }
-    Some(json!({
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
-    }))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
+    // The core group, which is older than the type's version, does not name it.
+    if !group.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    Some(list)
 }
 
 fn describe_resource(row: &ResourceInfo) -> Value {
