@@ -206,6 +206,22 @@ async fn stateful_sets_keep_the_most_that_are_away_from_1_37_on(
 }
 
 #[rstest]
+#[case(V1_36, json!({"preventPodSchedulingIfMissing": true}), json!(null))]
+#[case(V1_37, json!({"preventPodSchedulingIfMissing": true}), json!(true))]
+#[case(V1_37, json!({}), json!(false))]
+#[tokio::test]
+async fn drivers_say_whether_they_keep_pods_away_from_1_37_on(
+    #[case] version: KubernetesVersion,
+    #[case] spec: Value,
+    #[case] expected: Value,
+) {
+    let driver = json!({"metadata": {"name": "d.example.com"}, "spec": spec});
+    let (code, made) = post(&server(version), "/apis/storage.k8s.io/v1/csidrivers", driver).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["preventPodSchedulingIfMissing"], expected);
+}
+
+#[rstest]
 #[case(V1_36, 422)]
 #[case(V1_37, 201)]
 #[tokio::test]

@@ -7,11 +7,13 @@ use serde_json::json;
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object};
 
+const PREVENTS_SCHEDULING: &str = "preventPodSchedulingIfMissing";
 const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 /// Shortest life of a token, in seconds.
@@ -21,7 +23,10 @@ const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 
 /// The strategy of CSIDrivers.
 #[derive(Debug)]
-pub(crate) struct CsiDriver;
+pub(crate) struct CsiDriver {
+    /// The version of Kubernetes: from 1.37 on a field behind a gate of 1.36 (`VolumeLimitScaling`) is kept.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for CsiDriver {
     fn facts(&self) -> &Facts {
@@ -41,6 +46,9 @@ impl Strategy for CsiDriver {
         for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
             default_value(spec, field, false);
         }
+        if self.keeps_limit_scaling() {
+            default_value(spec, PREVENTS_SCHEDULING, false);
+        }
         if spec
             .get("volumeLifecycleModes")
             .is_none_or(|it| it.is_null() || *it == json!([]))
@@ -50,7 +58,7 @@ impl Strategy for CsiDriver {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        drop_disabled(object, None);
+        self.drop_disabled(object, None);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -76,7 +84,7 @@ impl Strategy for CsiDriver {
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
-        drop_disabled(object, Some(old));
+        self.drop_disabled(object, Some(old));
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
@@ -102,12 +110,17 @@ impl Strategy for CsiDriver {
     }
 }
 
-/// Drops what is behind gates that are off: VolumeLimitScaling.
-fn drop_disabled(object: &mut Object, old: Option<&Object>) {
-    const FIELD: &str = "preventPodSchedulingIfMissing";
-    let had = old.is_some_and(|old| Cursor::root(old).at("spec").is_set(FIELD));
-    if !had {
-        ensure_object(object, "spec").remove(FIELD);
+impl CsiDriver {
+    fn keeps_limit_scaling(&self) -> bool {
+        self.version >= KubernetesVersion::V1_37
+    }
+
+    /// `dropDisabledFields`
+    fn drop_disabled(&self, object: &mut Object, old: Option<&Object>) {
+        let had = old.is_some_and(|old| Cursor::root(old).at("spec").is_set(PREVENTS_SCHEDULING));
+        if !had && !self.keeps_limit_scaling() {
+            ensure_object(object, "spec").remove(PREVENTS_SCHEDULING);
+        }
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
         (KubernetesVersion::V1_37, "apps") if resource == "statefulsets" => &StatefulSetStrategy {
             version: KubernetesVersion::V1_37,
         },
+        (KubernetesVersion::V1_37, "storage.k8s.io") if resource == "csidrivers" => &csi_driver::CsiDriver {
+            version: KubernetesVersion::V1_37,
+        },
         (KubernetesVersion::V1_36 | KubernetesVersion::V1_37, _) => strategy(group, resource),
     }
 }
@@ -83,7 +86,9 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "storage.k8s.io" => match resource {
             "storageclasses" => &storage_class::StorageClass,
-            "csidrivers" => &csi_driver::CsiDriver,
+            "csidrivers" => &csi_driver::CsiDriver {
+                version: KubernetesVersion::V1_36,
+            },
             "csinodes" => &csi_node::CsiNode,
             "volumeattachments" => &volume::VolumeAttachment,
             "volumeattributesclasses" => &volume::VolumeAttributesClass,
