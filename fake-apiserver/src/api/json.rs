@@ -1,4 +1,6 @@
-//! Errors of JSON syntax, in the words of Go's decoder, which clients see in messages.
+//! Errors of JSON in the words of Go's decoder, which clients see in messages.
+
+use serde_json::Value;
 
 /// The error Go's `encoding/json` reports for `text`; `None` if it is one well-formed JSON value.
 ///
@@ -209,6 +211,18 @@ impl Scan<'_> {
             self.at += 1;
         }
         Ok(())
+    }
+}
+
+/// Returns the name that Go's decoder has in its errors for the type of a JSON value.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

@@ -9,6 +9,7 @@ use super::filters::Call;
 use super::negotiation::{BodyForm, Served, body_form};
 use super::yaml;
 use crate::api::json::syntax_error;
+use crate::api::json::type_name;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
@@ -186,16 +187,4 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
     wrong("orphanDependents", "bool", &Value::is_boolean)?;
     wrong("propagationPolicy", "v1.DeletionPropagation", &Value::is_string)?;
     wrong("dryRun", "[]string", &Value::is_array)
-}
-
-/// Returns Go's name for the type of a JSON value.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

@@ -177,7 +177,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
         other => Err(Status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
              of type map[string]interface {{}}",
-            decode::type_name(&other)
+            crate::api::json::type_name(&other)
         ))),
     }
 }

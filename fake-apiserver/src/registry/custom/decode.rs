@@ -8,10 +8,10 @@
 use serde_json::{Map, Value};
 
 use super::definition::{CustomResource, CustomVersion};
-use super::metadata::json_kind;
 use super::schema::Structural;
 use super::{default, embedded, metadata, number, prune};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::type_name;
 use crate::api::object::Object;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
@@ -26,7 +26,7 @@ pub(crate) fn check_named(object: &Object, raw: &str, version: &CustomVersion) -
         Some(other) => Some(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
              type string",
-            json_kind(other)
+            type_name(other)
         )),
     });
     let why = match problem {

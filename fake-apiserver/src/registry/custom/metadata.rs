@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::api::json::type_name;
 use crate::entropy;
 use crate::registry::types::edit::keep_entries;
 
@@ -94,7 +95,7 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
         *metadata = Value::Object(Map::new());
     }
     let Some(map) = metadata.as_object_mut() else {
-        let found = json_kind(metadata);
+        let found = type_name(metadata);
         return Err(format!(
             "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
         ));
@@ -149,7 +150,7 @@ fn decode_struct(
 fn decode_field(value: &mut Value, field: &Field, place: &Place<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let wrong = |found: &Value, wanted: &str| {
         let (found, at) = (
-            json_kind(found),
+            type_name(found),
             format!("{}.{}{}", place.go_struct, place.path, field.name),
         );
         Err(format!(
@@ -216,7 +217,7 @@ fn decode_field(value: &mut Value, field: &Field, place: &Place<'_>, unknown: &m
 
 fn decode_time(value: &mut Value) -> Result<(), String> {
     let Value::String(text) = value else {
-        let found = json_kind(value);
+        let found = type_name(value);
         return Err(format!("json: cannot unmarshal {found} into Go value of type string"));
     };
     let Ok(time) = text.parse::<Timestamp>() else {
@@ -238,18 +239,6 @@ fn is_empty(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty(),
-    }
-}
-
-/// A JSON value's kind as Go's decoder calls it.
-pub(super) fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::{Patched, cannot_apply};
 use crate::api::field::quote;
+use crate::api::json::type_name;
 use crate::api::nesting;
 use crate::api::status::Status;
-use crate::registry::types::go_text::json_type;
 
 /// The most operations of a patch (rule A20).
 const MAX_OPERATIONS: usize = 10_000;
@@ -116,7 +116,7 @@ type Operation = Map<String, Value>;
 fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
     let misfit =
-        |value: &Value, into: &str| refused(format!("json: cannot unmarshal {} into Go {into}", json_type(value)));
+        |value: &Value, into: &str| refused(format!("json: cannot unmarshal {} into Go {into}", type_name(value)));
     let (items, duplicates) = parse_with_duplicates(body).map_err(refused)?;
     let items = match items {
         Value::Array(items) => items,

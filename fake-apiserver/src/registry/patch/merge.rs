@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::Patched;
 use super::go_json::{duplicate_fields, parse_with_duplicates};
+use crate::api::json::type_name;
 use crate::api::nesting;
 use crate::api::status::Status;
-use crate::registry::types::go_text::json_type;
 
 /// Applies a merge patch.
 pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {
@@ -16,7 +16,7 @@ pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Statu
         Value::Object(patch) => patch,
         Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
         other => {
-            let found = json_type(&other);
+            let found = type_name(&other);
             let text = format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
             return Err(refused(text));
         }

@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
 use super::{Patched, cannot_apply};
+use crate::api::json::type_name;
 use crate::api::nesting;
 use crate::api::status::Status;
-use crate::registry::types::go_text::{go_text, go_type, json_type};
+use crate::registry::types::go_text::{go_text, go_type};
 use crate::registry::types::schema::{PatchStrategy, SchemaRef};
 
 /// The directive of a map or list item.
@@ -26,7 +27,7 @@ pub(crate) fn strategic_patch(document: Value, body: &[u8], schema: SchemaRef<'_
         Value::Object(patch) => patch,
         Value::Null => Map::new(),
         other => {
-            let found = json_type(&other);
+            let found = type_name(&other);
             let text = format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
             return Err(Status::bad_request(text));
         }

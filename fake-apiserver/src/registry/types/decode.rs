@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::schema::builtin::{Shape, is_unserved, shape_of};
 use crate::api::field::quote;
+use crate::api::json::type_name;
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -92,7 +93,7 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
 pub(crate) fn no_object(found: &Value) -> String {
     let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
                   Kind string \"json:\\\"kind,omitempty\\\"\" }";
-    let what = convert::name_of(found);
+    let what = type_name(found);
     format!("{UNREADABLE}json: cannot unmarshal {what} into Go value of type {target}")
 }
 
@@ -346,7 +347,7 @@ fn kind_of(object: &Object) -> Result<(&str, &str), String> {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text.as_str()),
         Some(other) => {
-            let what = convert::name_of(other);
+            let what = type_name(other);
             Err(format!(
                 "{UNREADABLE}json: cannot unmarshal {what} into Go struct field .{name} of type string"
             ))

@@ -76,15 +76,3 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
         Value::Object(_) => "map[string]interface {}",
     }
 }
-
-/// The word Go's decoder has for a JSON value that does not fit.
-pub(crate) fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}

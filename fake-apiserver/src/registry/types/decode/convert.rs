@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::scan::Order;
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
+use crate::api::json::type_name;
 use crate::registry::types::edit::keep_entries;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
@@ -225,7 +226,7 @@ impl Converter<'_> {
                 | Kind::Struct(_),
                 _,
             ) => {
-                self.wrong_type(name_of(value), shape.go_type());
+                self.wrong_type(type_name(value), shape.go_type());
             }
         }
     }
@@ -298,7 +299,7 @@ impl Converter<'_> {
                 match numbers.collect::<Result<Vec<u8>, &Value>>() {
                     Ok(bytes) => *value = Value::String(STANDARD.encode(bytes)),
                     Err(item @ Value::Number(_)) => self.wrong_type(&format!("number {item}"), "uint8"),
-                    Err(item) => self.wrong_type(name_of(item), "uint8"),
+                    Err(item) => self.wrong_type(type_name(item), "uint8"),
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
@@ -309,7 +310,7 @@ impl Converter<'_> {
         match value {
             Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => {}
             Value::Number(number) => self.end(self.type_error(&format!("number {number}"), "int32")),
-            other => self.end(self.type_error(name_of(other), "int32")),
+            other => self.end(self.type_error(type_name(other), "int32")),
         }
     }
 
@@ -337,7 +338,7 @@ impl Converter<'_> {
 
     fn time(&mut self, value: &mut Value, precision: Precision) {
         let Value::String(text) = &*value else {
-            return self.end(self.type_error(name_of(value), "string"));
+            return self.end(self.type_error(type_name(value), "string"));
         };
         match canonical_time(text, precision) {
             Ok(Canonical::Same) => {}
@@ -370,7 +371,7 @@ impl Converter<'_> {
                     match item {
                         Value::String(_) => {}
                         Value::Null => *item = Value::String(String::new()),
-                        other => self.wrong_type(name_of(other), "string"),
+                        other => self.wrong_type(type_name(other), "string"),
                     }
                 }
             }
@@ -443,18 +444,6 @@ fn push_name(path: &mut String, name: &str) {
         path.push('.');
     }
     path.push_str(name);
-}
-
-/// A JSON value's type in Go's errors.
-pub(super) fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Makes what is always written and is empty `null`, as the encoding of the real server's storage does, which knows no

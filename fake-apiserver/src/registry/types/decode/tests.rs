@@ -288,3 +288,36 @@ fn a_document_too_deep_is_refused() {
     let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
     assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));
 }
+
+#[rstest]
+#[case::whole_as_float(json!({"replicas": 2.0}), Ok(json!({"replicas": 2})))]
+#[case::wraps(json!({"replicas": 4_294_967_297_i64}), Ok(json!({"replicas": 1})))]
+#[case::beyond_all(json!({"replicas": 9_223_372_036_854_775_808_u64}), Ok(json!({"replicas": 0})))]
+#[case::fraction(json!({"replicas": 1.5}), Err("cannot convert float64 to int32"))]
+#[case::text_for_number(json!({"replicas": "2"}), Err("unrecognized type: int32"))]
+#[case::number_for_text(json!({"serviceName": 1}), Err("cannot convert int64 to string"))]
+#[case::list_for_text(json!({"serviceName": []}), Err("unrecognized type: string"))]
+#[case::map_for_list(json!({"volumeClaimTemplates": {}}), Err("cannot restore slice from map"))]
+#[case::bool_for_struct(json!({"template": true}), Err("cannot restore struct from: bool"))]
+#[case::struct_fields_in_their_order(
+    json!({"podManagementPolicy": [], "template": 1}),
+    Err("cannot restore struct from: int64")
+)]
+fn trees_are_restored_as_go_does(#[case] spec: Value, #[case] expected: Result<Value, &str>) {
+    let shape = shape_of("apps", "v1", "StatefulSet").expect("StatefulSets are served");
+    let mut set = Object(Map::from_iter([("spec".to_owned(), spec)]));
+    let restored = restore(shape, &mut set).map(|()| set["spec"].clone());
+    assert_eq!(restored, expected.map_err(str::to_owned));
+}
+
+#[rstest]
+#[case(r#"{"spec":{"replicas":"x","paused":1}}"#, "DeploymentSpec.spec.replicas of type int32")]
+#[case(r#"{"spec":{"paused":1,"replicas":"x"}}"#, "DeploymentSpec.spec.paused of type bool")]
+#[case::what_ends_decoding_comes_first(
+    r#"{"spec":{"replicas":"x","strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
+    "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"
+)]
+fn the_first_wrong_type_of_the_document_is_named(#[case] raw: &str, #[case] expected: &str) {
+    let refusal = refusal(wanted("apps", "v1", "Deployment"), raw);
+    assert!(refusal.ends_with(expected), "{refusal}");
+}
