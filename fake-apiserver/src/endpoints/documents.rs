@@ -244,6 +244,8 @@ async fn group_document(Extension(asked): Extension<Asked>, method: Method, uri:
                 path.unwrap_or_default(),
                 discovery::group(&rows, path.unwrap_or_default()),
             ),
+            // The core group has no place here.
+            Some(("", _)) => ("", None),
             Some((group, version)) => (group, discovery::resource_list(&rows, group, version)),
         },
     };

@@ -107,6 +107,7 @@ async fn deletes_say_what_they_answer(
 #[case::write_to_a_group("PUT", "/apis/apps", 405)]
 #[case::no_version("PUT", "/apis/apps/v9", 404)]
 #[case::too_deep("GET", "/apis/apps/v1//x", 404)]
+#[case::core_group_among_the_others("GET", "/apis//v1", 404)]
 #[case::index("GET", "/openapi/v3//", 200)]
 #[case::no_openapi("GET", "/openapi/v3x", 404)]
 #[tokio::test]

@@ -311,7 +311,10 @@ fn trees_are_restored_as_go_does(#[case] spec: Value, #[case] expected: Result<V
 }
 
 #[rstest]
-#[case(r#"{"spec":{"replicas":"x","paused":1}}"#, "DeploymentSpec.spec.replicas of type int32")]
+#[case(
+    r#"{"spec":{"replicas":"x","paused":1}}"#,
+    "DeploymentSpec.spec.replicas of type int32"
+)]
 #[case(r#"{"spec":{"paused":1,"replicas":"x"}}"#, "DeploymentSpec.spec.paused of type bool")]
 #[case::what_ends_decoding_comes_first(
     r#"{"spec":{"replicas":"x","strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
