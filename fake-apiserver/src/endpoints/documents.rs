@@ -244,7 +244,7 @@ async fn group_document(Extension(asked): Extension<Asked>, method: Method, uri:
                 path.unwrap_or_default(),
                 discovery::group(&rows, path.unwrap_or_default()),
             ),
-            // The core group has no place here.
+            // The core group is below `/api` alone.
             Some(("", _)) => ("", None),
             Some((group, version)) => (group, discovery::resource_list(&rows, group, version)),
         },

@@ -171,13 +171,12 @@ impl Registry {
         metadata::begin_lifetime(object, strategy, &self.reader.entropy);
         row.drop_disabled(object, None);
         request.warnings.extend(strategy.warnings_before(object));
-        self.reader.with_context(request.conditions(""), |context| {
-            if request.info.subresource.is_empty() {
+        self.reader
+            .with_context(request.conditions(&request.info.subresource), |context| {
                 strategy.allocate(object, None, &mut errors, context)?;
-            }
-            strategy.prepare_for_create(object, context);
-            Ok::<(), Status>(())
-        })?;
+                strategy.prepare_for_create(object, context);
+                Ok::<(), Status>(())
+            })?;
         refuse(row, object, &errors)?;
         self.validate_new(request, object)
     }

@@ -456,8 +456,8 @@ fn with_version(mut object: Object, revision: u64) -> Object {
     object
 }
 
-/// A Job's dependents stay unless the client says otherwise, which surprises people. The request is warned of, whether
-/// or not there is a Job (rule B21; `job/storage.REST.Delete`).
+/// Warns that a Job's dependents stay unless the client says otherwise, which surprises people. The request alone
+/// decides: the Job need not exist (rule B21; `job/storage.REST.Delete`).
 fn warn_of_orphans(row: &Row, options: &DeleteOptions, warnings: &Warnings) {
     let is_said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if !is_said && (&*row.info.group, &*row.info.resource) == ("batch", "jobs") {

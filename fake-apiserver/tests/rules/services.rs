@@ -153,3 +153,31 @@ async fn statuses_are_checked(#[case] points: Value, #[case] kind: &str, #[case]
     let answer = put(&server, &format!("{SERVICES}/a/status"), &changed).await;
     assert_eq!(causes(&answer), expected, "{}", answer.1);
 }
+
+#[tokio::test]
+async fn a_write_of_its_status_makes_a_service_without_an_address() {
+    let server = ApiServer::start();
+    let sent = service(&json!({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}));
+    let (code, made) = put(&server, &format!("{SERVICES}/a/status"), &sent).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(
+        (&made["spec"]["clusterIP"], &made["spec"]["type"]),
+        (&Value::Null, &json!("ClusterIP"))
+    );
+    assert_eq!(made["status"], json!({"loadBalancer": {}}));
+}
+
+#[rstest]
+#[case::created("/api/v1/namespaces/default/services/a", "x", 500)]
+#[case::its_status("/api/v1/namespaces/default/services/a/status", "x", 500)]
+#[case::any_number("/api/v1/namespaces/default/services/a", "7", 201)]
+#[tokio::test]
+async fn the_version_of_an_update_that_creates_must_be_a_number(
+    #[case] path: &str,
+    #[case] version: &str,
+    #[case] expected: u16,
+) {
+    let sent = service(&json!({"metadata": {"resourceVersion": version}}));
+    let (code, answer) = put(&ApiServer::start(), path, &sent).await;
+    assert_eq!(code, expected, "{answer}");
+}

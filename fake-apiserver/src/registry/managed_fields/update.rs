@@ -97,7 +97,7 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
         .any(|entry| entries::text(entry, "apiVersion") != api_version)
 }
 
-/// The object does not fit the schema of a version that some entry is in: nobody is tracked then, either.
+/// The object does not fit the schema of a version that some entry is in, so managedFields are dropped.
 struct Unfit;
 
 /// Takes the changed fields out of every entry; entries that become empty go.

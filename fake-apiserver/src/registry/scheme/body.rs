@@ -281,8 +281,8 @@ fn convert(
     decode::convert_strictly(shape, object, document, validation).map_err(Refusal::Shown)
 }
 
-/// The result of a strategic patch, which the real server never has as text. What the decoder of JSON would refuse may
-/// yet be restored, or is refused in other words.
+/// Converts the result of a strategic patch, which the real server never has as text. A value that the JSON decoder
+/// refuses may still be converted, or is refused with another message.
 fn convert_tree(
     shape: &'static Shape,
     before: Option<&Object>,

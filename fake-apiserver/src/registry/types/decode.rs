@@ -334,9 +334,8 @@ pub(crate) fn convert_changed(
     }
 }
 
-/// Converts numbers of the result of a strategic patch or an apply so that they fit their types, as Go does with what
-/// it takes from a tree of values instead of a text (`runtime.FromUnstructured`); the error is the one it has for a
-/// value that does not fit, which differs from the decoder's.
+/// Converts the numbers in the result of a strategic patch or an apply to their types, as `runtime.FromUnstructured`
+/// does. Its errors for values that do not fit differ from the JSON decoder's.
 pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), String> {
     unstructured::restore_struct(shape, &mut object.0)
 }

@@ -43,7 +43,7 @@ struct Misfit {
     path: Vec<Step>,
     /// Go's error.
     error: String,
-    /// Set for the error of a type that decodes itself, which ends decoding; Go goes on behind the others.
+    /// Set for errors of types with a decoder of their own, which end decoding; after others Go continues.
     ends: bool,
 }
 
@@ -309,8 +309,8 @@ impl Converter<'_> {
     fn int_or_string(&mut self, value: &Value) {
         match value {
             Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => {}
-            Value::Number(number) => self.end(self.type_error(&format!("number {number}"), "int32")),
-            other => self.end(self.type_error(type_name(other), "int32")),
+            Value::Number(number) => self.wrong_type_ends(&format!("number {number}"), "int32"),
+            other => self.wrong_type_ends(type_name(other), "int32"),
         }
     }
 
@@ -338,7 +338,7 @@ impl Converter<'_> {
 
     fn time(&mut self, value: &mut Value, precision: Precision) {
         let Value::String(text) = &*value else {
-            return self.end(self.type_error(type_name(value), "string"));
+            return self.wrong_type_ends(type_name(value), "string");
         };
         match canonical_time(text, precision) {
             Ok(Canonical::Same) => {}
@@ -413,7 +413,17 @@ impl Converter<'_> {
 
     /// Notes a value of the wrong type, which does not end decoding.
     fn wrong_type(&mut self, what: &str, wanted: &str) {
-        self.misfit(self.type_error(what, wanted), false);
+        // A body may hold millions of them.
+        if self.misfits.len() < MOST_ERRORS {
+            self.misfit(self.type_error(what, wanted), false);
+        }
+    }
+
+    /// Notes a value of the wrong type for a type that decodes itself.
+    fn wrong_type_ends(&mut self, what: &str, wanted: &str) {
+        if self.misfits.len() < MOST_ERRORS {
+            self.end(self.type_error(what, wanted));
+        }
     }
 
     fn type_error(&self, what: &str, wanted: &str) -> String {
