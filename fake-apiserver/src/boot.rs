@@ -10,10 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::builder::{Authorization, Options};
 use crate::entropy::{self, Entropy};
 use crate::registry::authorization;
 use crate::registry::kinds::service::ClusterRange;
+use crate::registry::scheme::enablement::Enablement;
 use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::Kubelet;
@@ -31,9 +33,12 @@ const ADDRESS: &str = "192.0.2.1";
 const PORT: u16 = 6443;
 
 /// Options by which boot worlds differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,
+    /// The built-in resources.
+    version: KubernetesVersion,
+    enablement: Enablement,
     /// The range of the Service `kubernetes`, where there is one.
     kubernetes_service: Option<ClusterRange>,
     /// The second of the start.
@@ -46,6 +51,8 @@ static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
 pub(crate) fn world(options: &Options, start: Timestamp) -> World {
     let kind = Kind {
         rbac: options.authorization == Authorization::Rbac,
+        version: options.version,
+        enablement: options.enablement.clone(),
         kubernetes_service: options.kubernetes_service.then_some(options.cluster_range),
         second: start.as_second(),
     };
@@ -58,7 +65,7 @@ pub(crate) fn world(options: &Options, start: Timestamp) -> World {
         return world;
     }
     // Outside of the lock: two who come at once make the same.
-    let world = make(kind);
+    let world = make(&kind);
     let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
     if worlds.len() >= WORLDS_MAX {
         worlds.clear();
@@ -73,10 +80,13 @@ pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
     let _ = server.load((0..count).map(node));
 }
 
-fn make(kind: Kind) -> World {
+fn make(kind: &Kind) -> World {
     let second = Timestamp::from_second(kind.second).unwrap_or(Timestamp::UNIX_EPOCH);
     let options = |authorization| Options {
         authorization,
+        version: kind.version,
+        enablement: kind.enablement.clone(),
+        kubernetes_service: kind.kubernetes_service.is_some(),
         ..Options::default()
     };
     let plain = options(Authorization::AlwaysAllow);
@@ -89,6 +99,7 @@ fn make(kind: Kind) -> World {
         let _ = server.load(kubernetes_service(range, second));
         let _ = server.load(system_config_maps(second));
         let _ = server.load(COMPONENTS.map(component_status));
+        server.endpoints.registry.register_builtins();
     }
     let world = server.snapshot().0;
     if !kind.rbac && kind.kubernetes_service.is_none() {

@@ -180,8 +180,9 @@ impl ApiServerBuilder {
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
     /// `kubernetes`, as kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where
     /// nothing answers. The ConfigMaps of `kube-system` that publish the server's authorities and the tracking of
-    /// tokens are created, too. Off by default, so that a test that lists Services finds only its own; the command
-    /// `fake-apiserver` turns it on. Nothing recreates the Service when it is deleted.
+    /// tokens are created, too, and the APIServices of what is served are kept, those of CRDs included. Off by default,
+    /// so that a test that lists Services finds only its own; the command `fake-apiserver` turns it on. Nothing
+    /// recreates the Service when it is deleted.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self

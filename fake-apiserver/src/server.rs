@@ -123,6 +123,7 @@ impl ApiServer {
             tokens: options.tokens.clone(),
             rbac,
             admission,
+            keeps_api_services: options.kubernetes_service,
         };
         let registry = Registry::new(world, entropy, setup);
         registry.enable(options.version, options.enablement.clone());

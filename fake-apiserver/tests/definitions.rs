@@ -198,3 +198,81 @@ async fn the_default_of_a_status_is_read_before_anyone_has_written_it(#[case] wr
     let tried = done(&server, "POST", &format!("{WIDGETS}?dryRun=All"), &widget).await;
     assert_eq!(tried["status"], json!({"phase": "Pending"}));
 }
+
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// The names of the APIServices of a group.
+async fn registrations(server: &ApiServer, group: &str) -> Vec<String> {
+    let list = done(server, "GET", API_SERVICES, &Value::Null).await;
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let of_group = items.iter().filter(|it| it["spec"]["group"] == group);
+    of_group
+        .map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
+    let server = ApiServer::builder().kubernetes_service(true).start();
+    let core = done(&server, "GET", &format!("{API_SERVICES}/v1."), &Value::Null).await;
+    assert_eq!(
+        core["spec"],
+        json!({"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1})
+    );
+    assert_eq!(core["metadata"]["labels"][MANAGED], "onstart");
+
+    let versions = [("v1", true, true), ("v2", true, false), ("v3", false, false)];
+    ask(&server, "POST", CRDS, &definition(&versions)).await;
+    assert_eq!(
+        registrations(&server, "example.com").await,
+        ["v1.example.com", "v2.example.com"]
+    );
+    let path = format!("{API_SERVICES}/v1.example.com");
+    let made = done(&server, "GET", &path, &Value::Null).await;
+    assert_eq!(made["metadata"]["labels"], json!({MANAGED: "true"}));
+    assert_eq!(made["metadata"]["managedFields"][0]["manager"], "kube-apiserver");
+    assert_eq!(made["spec"]["groupPriorityMinimum"], 1000);
+    assert_eq!(made["status"]["conditions"][0]["reason"], "Local");
+
+    // What a client changes or deletes is as before, if it is still the server's.
+    ask(
+        &server,
+        "PATCH",
+        &path,
+        &json!({"metadata": {"labels": {"a": "b"}}, "spec": {"versionPriority": 7}}),
+    )
+    .await;
+    let kept = done(&server, "GET", &path, &Value::Null).await;
+    assert_eq!(
+        (&kept["spec"], &kept["metadata"]["labels"]["a"]),
+        (&made["spec"], &json!("b"))
+    );
+    ask(&server, "DELETE", &path, &Value::Null).await;
+    let again = done(&server, "GET", &path, &Value::Null).await;
+    assert_eq!(again["spec"], made["spec"]);
+    assert_ne!(again["metadata"]["uid"], made["metadata"]["uid"]);
+    ask(&server, "DELETE", &format!("{API_SERVICES}/v1.apps"), &Value::Null).await;
+    assert!(
+        registrations(&server, "apps").await.is_empty(),
+        "it is made at the start alone"
+    );
+
+    let other = format!("{API_SERVICES}/v2.example.com");
+    ask(
+        &server,
+        "PATCH",
+        &other,
+        &json!({"metadata": {"labels": {MANAGED: null}}}),
+    )
+    .await;
+    ask(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &Value::Null).await;
+    assert_eq!(registrations(&server, "example.com").await, ["v2.example.com"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_server_has_no_api_services() {
+    let server = ApiServer::start();
+    ask(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    assert!(registrations(&server, "example.com").await.is_empty());
+}

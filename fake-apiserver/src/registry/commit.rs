@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Registry;
 use super::own_loops::OwnLoops;
+use super::registrations::API_SERVICES;
 use super::scheme::{CRDS, Row};
 use super::writer::expiry::EVENTS;
 use crate::api::options::DeleteOptions;
@@ -19,6 +20,7 @@ impl Registry {
         self.authorization.roles_replaced();
         self.admission.invalidate();
         self.definitions.load();
+        self.sync_registrations();
         self.writer.events_replaced();
         self.writer.wake_all();
     }
@@ -43,6 +45,7 @@ impl Registry {
         self.signal(row, &old.key);
         if row.is_custom() {
             self.definitions.instance_removed(&self.deletes());
+            self.sync_registrations();
         }
         Ok(revision)
     }
@@ -75,10 +78,14 @@ impl Registry {
     fn signal(&self, row: &Row, key: &Key) {
         if *row.storage == *CRDS {
             self.definitions.written(&self.deletes());
+            self.sync_registrations();
         }
         self.authorization.roles_written(row, key);
         self.admission.written(row, key);
         let Self { reader, writer, .. } = self;
         OwnLoops { reader, writer }.sync(row, key);
+        if *row.storage == *API_SERVICES {
+            self.sync_registration_of(key);
+        }
     }
 }

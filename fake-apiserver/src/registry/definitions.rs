@@ -11,6 +11,7 @@ use super::custom::crd::{self, Names, UsedNames};
 use super::custom::definition::CustomResource;
 use super::managed_fields::{self, Manager, Types};
 use super::reader::Reader;
+use super::registrations::versions_served;
 use super::scheme::codec;
 use super::scheme::{CRDS, Row, Scheme};
 use super::writer::Writer;
@@ -23,6 +24,8 @@ struct Definition {
     stored: Arc<Stored>,
     group: String,
     names: Names,
+    /// The versions that its spec serves.
+    served: BTreeSet<String>,
     /// Its resource, once it is established or being deleted; the same until the CRD changes.
     resource: Option<Arc<CustomResource>>,
     /// The CRD itself, for as long as there is something to do to it.
@@ -42,6 +45,7 @@ impl Definition {
             stored: Arc::clone(stored),
             group: crd::group(&crd).to_owned(),
             names: Names::accepted(&crd),
+            served: versions_served(&crd),
             resource: same.or_else(|| is_needed.then(parse).flatten()),
             unsettled: (crd.is_terminating() || !crd::is_settled(&crd)).then(|| Arc::new(crd)),
         }
@@ -72,6 +76,8 @@ struct StoredDefinitions {
     served: BTreeMap<Key, Vec<Arc<Row>>>,
     /// Those whose rows may be others now.
     written: BTreeSet<Key>,
+    /// The groups whose CRDs were written, for those who ask.
+    written_groups: BTreeSet<String>,
 }
 
 impl StoredDefinitions {
@@ -109,15 +115,17 @@ impl StoredDefinitions {
     /// Takes note of the present state of a CRD.
     fn set(&mut self, row: &Row, key: &Key, stored: Option<&Arc<Stored>>) {
         let before = self.known.remove(key);
-        if let Some(before) = &before
-            && let Some(used) = self.used.get_mut(&before.group)
-        {
-            used.remove(&before.names);
+        if let Some(before) = &before {
+            self.written_groups.insert(before.group.clone());
+            if let Some(used) = self.used.get_mut(&before.group) {
+                used.remove(&before.names);
+            }
         }
         self.unsettled.remove(key);
         self.written.insert(key.clone());
         let Some(stored) = stored else { return };
         let definition = Definition::read(row, stored, before.as_ref());
+        self.written_groups.insert(definition.group.clone());
         self.used
             .entry(definition.group.clone())
             .or_default()
@@ -199,6 +207,22 @@ impl Definitions {
         let mut definitions = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         definitions.catch_up(&self.reader.store, row);
         definitions
+    }
+
+    /// Takes the groups whose CRDs were written since the last time.
+    pub(super) fn take_written_groups(&self) -> BTreeSet<String> {
+        let taken = self
+            .row()
+            .map(|row| std::mem::take(&mut self.stored(&row).written_groups));
+        taken.unwrap_or_default()
+    }
+
+    /// The versions of a group that the specs of CRDs serve.
+    pub(super) fn served_versions(&self, group: &str) -> BTreeSet<String> {
+        let Some(row) = self.row() else { return BTreeSet::new() };
+        let definitions = self.stored(&row);
+        let of_group = definitions.known.values().filter(|it| it.group == group);
+        of_group.flat_map(|it| it.served.iter().cloned()).collect()
     }
 
     /// Serves the CRDs that are stored.

@@ -30,6 +30,7 @@ pub(crate) mod writer;
 pub(crate) mod answer;
 mod commit;
 mod own_loops;
+mod registrations;
 mod recent;
 pub(crate) mod create;
 pub(crate) mod update;
@@ -78,6 +79,8 @@ pub(crate) struct Setup {
     /// `None`: every user may do everything.
     pub(crate) rbac: Option<Rbac>,
     pub(crate) admission: AdmissionSetup,
+    /// Set if the APIServices of what is served here are kept.
+    pub(crate) keeps_api_services: bool,
 }
 
 /// All state and its rules.
@@ -91,6 +94,8 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// CRDs at work.
     pub(crate) definitions: Definitions,
+    /// Set if the APIServices of what is served here are kept.
+    keeps_api_services: bool,
     /// Time between the mark and the removal of a Pod without a grace period.
     removal_delay: Duration,
     /// The objects written last.
@@ -117,6 +122,7 @@ impl Registry {
             admission: Admission::new(doors(), Arc::clone(&authorization), setup.admission),
             authorization,
             definitions: Definitions::new(doors()),
+            keeps_api_services: setup.keeps_api_services,
             removal_delay: setup.removal_delay,
             recent: Recent::default(),
             pod_streams: OnceLock::new(),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::managed_fields::{self, Manager, Types};
 use super::reader::Reader;
+use super::registrations::API_SERVICES;
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
 use super::writer::Writer;
@@ -16,7 +17,6 @@ use crate::storage::{Key, Range, Stored};
 
 const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
-const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 const SLICES: &str = "discovery.k8s.io/endpointslices";
 /// The field manager of what is applied to FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";

@@ -62,7 +62,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "boot",
-        &["builder", "entropy", "registry", "server", "storage", "workers"],
+        &["api", "builder", "entropy", "registry", "server", "storage", "workers"],
     ),
     ("client", &["api", "serve", "server"]),
     ("client_service", &["api", "serve", "server"]),

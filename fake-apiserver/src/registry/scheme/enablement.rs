@@ -8,7 +8,7 @@ use crate::registry::types::schema::served::all_builtins;
 const OTHER_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
 
 /// The built-in resources that are not served: group, version and plural.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Enablement {
     off: BTreeSet<(&'static str, &'static str, &'static str)>,
 }

@@ -1,0 +1,188 @@
+//! APIServices of the APIs that this server serves itself, as `crdregistration` of `pkg/controlplane/controller` and
+//! the `autoRegisterController` of kube-aggregator keep them: those of built-in groups are made once, at the start;
+//! those of CRDs follow their CRDs, and are made again where a client deletes or changes them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Registry;
+use super::managed_fields::{self, Manager, Types};
+use super::scheme::{Row, codec};
+use super::types::cursor::Cursor;
+use crate::api::object::Object;
+use crate::storage::{Key, Range, Stored};
+
+/// The storage name of APIServices.
+pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
+
+/// The label of the APIServices that the server manages, and its values: made once, and kept.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+const ON_START: &str = "onstart";
+const ALWAYS: &str = "true";
+
+/// `groupPriorityMinimum` and `versionPriority` of the groups of CRDs.
+const OF_CRDS: (u32, u32) = (1_000, 100);
+
+/// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. What is not
+/// listed has no APIService.
+const PRIORITIES: [(&str, &str, u32, u32); 21] = [
+    ("", "v1", 18_000, 1),
+    ("apps", "v1", 17_800, 15),
+    ("events.k8s.io", "v1", 17_750, 15),
+    ("authentication.k8s.io", "v1", 17_700, 15),
+    ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v1", 17_500, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("batch", "v1", 17_400, 15),
+    ("certificates.k8s.io", "v1", 17_300, 15),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("policy", "v1", 17_100, 15),
+    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
+    ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("coordination.k8s.io", "v1", 16_500, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("discovery.k8s.io", "v1", 16_200, 15),
+    ("resource.k8s.io", "v1", 16_200, 21),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+];
+
+impl Registry {
+    /// Makes the APIServices of the built-in groups that are served.
+    pub(crate) fn register_builtins(&self) {
+        let scheme = self.reader.scheme();
+        let served = |group, version| {
+            let mut rows = scheme.rows();
+            rows.any(|row| row.info.group == group && row.info.version == version)
+        };
+        let Some(row) = self.api_services() else { return };
+        for (group, version, of_group, of_version) in PRIORITIES {
+            if served(group, version) {
+                self.create_registration(&row, group, version, (of_group, of_version), ON_START);
+            }
+        }
+    }
+
+    /// Brings the APIServices of the groups whose CRDs were written up to date.
+    pub(super) fn sync_registrations(&self) {
+        let groups = self.definitions.take_written_groups();
+        let Some(row) = self.api_services() else { return };
+        let all = Range::of(None);
+        for group in groups {
+            let mut versions = self.definitions.served_versions(&group);
+            for stored in self.reader.store.snapshot(&row.storage).range(&all) {
+                let Some((version, of)) = stored.key.name().split_once('.') else {
+                    continue;
+                };
+                if of == group {
+                    versions.insert(version.to_owned());
+                }
+            }
+            for version in versions {
+                self.sync_registration(&row, &group, &version);
+            }
+        }
+    }
+
+    /// Brings the APIService of a name up to date after a write to it.
+    pub(super) fn sync_registration_of(&self, key: &Key) {
+        let Some(row) = self.api_services() else { return };
+        if let Some((version, group)) = key.name().split_once('.') {
+            self.sync_registration(&row, group, version);
+        }
+    }
+
+    /// The row of APIServices, where this server keeps some of its own.
+    fn api_services(&self) -> Option<Arc<Row>> {
+        let scheme = self.reader.scheme();
+        let row = scheme.lookup("apiregistration.k8s.io", "v1", "apiservices");
+        row.filter(|_| self.keeps_api_services)
+    }
+
+    fn sync_registration(&self, row: &Row, group: &str, version: &str) {
+        let is_wanted = self.definitions.served_versions(group).contains(version);
+        let key = Key::new("", &format!("{version}.{group}"));
+        let Some(stored) = self.reader.store.get(&row.storage, &key) else {
+            if is_wanted {
+                self.create_registration(row, group, version, OF_CRDS, ALWAYS);
+            }
+            return;
+        };
+        let service = codec::decode(row, &stored);
+        if !service.labels().any(|it| it == (MANAGED, ALWAYS)) {
+            return;
+        }
+        if !is_wanted {
+            // A write that came first looks again itself.
+            let _ = self.remove(row, &stored);
+            return;
+        }
+        let wanted = spec(group, version, OF_CRDS);
+        if service.get("spec") != Some(&wanted) {
+            self.update_registration(row, &stored, &service, wanted);
+        }
+    }
+
+    fn create_registration(&self, row: &Row, group: &str, version: &str, priorities: (u32, u32), managed: &str) {
+        let mut object = Map::new();
+        object.insert("apiVersion".into(), json!(&*row.api_version));
+        object.insert("kind".into(), json!(row.info.kind));
+        let name = format!("{version}.{group}");
+        object.insert("metadata".into(), json!({"name": name, "labels": {MANAGED: managed}}));
+        object.insert("spec".into(), spec(group, version, priorities));
+        let mut object = Object(object);
+        self.own(row, None, &mut object);
+        // A client that came first keeps its own.
+        if self.reader.store.get(&row.storage, &Key::new("", &name)).is_none() {
+            let _ = self.put(row, object);
+        }
+    }
+
+    fn update_registration(&self, row: &Row, stored: &Stored, old: &Object, spec: Value) {
+        let mut next = old.clone();
+        next.insert("spec".into(), spec);
+        self.own(row, Some(old), &mut next);
+        if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
+            let _ = self.replace(row, stored, body);
+        }
+    }
+
+    /// Notes the server as the owner of what it writes.
+    fn own(&self, row: &Row, old: Option<&Object>, next: &mut Object) {
+        let now = self.reader.entropy.now_seconds();
+        let manager = Manager {
+            name: "kube-apiserver",
+            api_version: &row.api_version,
+            subresource: "",
+            time: &now,
+            reset: row.unowned_paths(""),
+        };
+        let types = Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        };
+        managed_fields::track_update(&types, old, next, &manager);
+    }
+}
+
+fn spec(group: &str, version: &str, (of_group, of_version): (u32, u32)) -> Value {
+    let mut spec = json!({"version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version});
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    spec
+}
+
+/// The versions of a CRD that are served, as its spec says.
+pub(super) fn versions_served(crd: &Object) -> BTreeSet<String> {
+    let crd = Cursor::root(crd);
+    let served = crd
+        .items("spec.versions")
+        .filter(|it| it.flag("served") == Some(true))
+        .map(|it| it.text("name").to_owned());
+    served.collect()
+}
