@@ -1,22 +1,28 @@
 //! `ClusterControllerBuilder`: a controller whose keys are of several clusters.
 
 use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::try_join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Resource;
 use kube::core::ClusterResourceScope;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::clusters::{Cluster, ClusterKey, Clusters};
 use super::controller_builder::ControllerBuilder;
 use super::later_watches::LaterWatches;
 use super::manager::Manager;
+use crate::cache::HandlerRegistration;
 use crate::handler::{Event, ToKeys, enqueue};
 use crate::reconcile::{Collection, Reconciler};
 use crate::{Cacheable, Error, ObjectKey};
 
-/// Begins a watch in a cluster.
-type Watch = Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster) -> Result<(), Error> + Send + Sync>;
+/// Begins a watch in a cluster, of which keys wait until it is synced.
+type Watch =
+    Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster, &Arc<Engaged>) -> Result<HandlerRegistration, Error> + Send + Sync>;
 
 /// Options of a controller of several clusters; see [`Clusters::controller`].
 #[must_use = "a builder does nothing until `complete` is called"]
@@ -75,16 +81,15 @@ impl ClusterControllerBuilder {
         K: Cacheable + Resource<DynamicType = ()>,
         K::Scope: 'static,
     {
-        self.watches.push(Box::new(move |watches, cluster| {
+        self.watches.push(Box::new(move |watches, cluster, engaged| {
             let to_keys = InCluster {
                 cluster: Arc::clone(cluster.name()),
+                engaged: Arc::clone(engaged),
                 to_keys: to_keys.clone(),
             };
             let informer = cluster.factory().informer::<K>();
             let collection = Collection::of::<K>(Some(cluster.id()), &());
-            watches
-                .add(Some(collection), &informer, to_keys, |_: &Event<K>| true)
-                .map(drop)
+            watches.add(Some(collection), &informer, to_keys, |_: &Event<K>| true)
         }));
         self
     }
@@ -111,30 +116,107 @@ impl ClusterControllerBuilder {
             return Err(Error::refused(format!("controller of clusters: {fault}")));
         }
         // Watches come with their clusters.
-        let builder = self.builder.source(|_, stop| async move { stop.cancelled().await });
+        let (engage, arrivals) = unbounded_channel();
+        let builder = self
+            .builder
+            .source(|_, stop| async move { _ = stop.run_until_cancelled(let_in(arrivals)).await });
         let (manager, controller) = builder.apart(reconciler)?;
         let later = controller.later_watches();
         manager.add(controller)?;
         let watches = self.watches;
         self.clusters.add(Arc::new(move |cluster: &Cluster| {
-            watches.iter().try_for_each(|watch| watch(&later, cluster))
+            let engaged = Arc::new(Engaged::default());
+            let begun = watches.iter().map(|watch| watch(&later, cluster, &engaged));
+            let arrival = Arrival {
+                watches: begun.collect::<Result<_, _>>()?,
+                engaged,
+                later: later.clone(),
+            };
+            // Nobody receives it once the controller has ended.
+            let _ = engage.send(arrival);
+            Ok(())
         }))
+    }
+}
+
+/// A cluster whose caches sync.
+struct Arrival {
+    watches: Vec<HandlerRegistration>,
+    engaged: Arc<Engaged>,
+    later: LaterWatches<ClusterKey>,
+}
+
+/// Lets the keys of each cluster into the queue once all its caches have synced. A cluster that never syncs delays no
+/// other.
+async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
+    let mut syncing = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(arrival) = arrivals.recv() => syncing.push(async move {
+                let all = arrival.watches.iter().map(HandlerRegistration::synced);
+                // One that ended before has no keys any more.
+                if try_join_all(all).await.is_ok() {
+                    arrival.engaged.let_in(|key| arrival.later.add_key(key));
+                }
+            }),
+            Some(()) = syncing.next() => {}
+            else => return,
+        }
+    }
+}
+
+/// A cluster's keys until all its caches have synced. A reconcile that ran before would read caches that lack objects,
+/// and make them a second time.
+struct Engaged {
+    /// `None` once they have.
+    waiting: Mutex<Option<BTreeSet<ClusterKey>>>,
+}
+
+impl Default for Engaged {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::new(Some(BTreeSet::new())),
+        }
+    }
+}
+
+impl Engaged {
+    /// Takes a key that has to wait; otherwise passes it on.
+    fn pass(&self, key: ClusterKey, push: &mut dyn FnMut(ClusterKey)) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *waiting {
+            Some(keys) => {
+                keys.insert(key);
+            }
+            None => {
+                drop(waiting);
+                push(key);
+            }
+        }
+    }
+
+    /// Passes on all keys that wait, and lets later ones pass.
+    fn let_in(&self, add: impl FnMut(ClusterKey)) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waiting.into_iter().flatten().for_each(add);
     }
 }
 
 /// The keys that another says, in a cluster.
 struct InCluster<M> {
     cluster: Arc<str>,
+    engaged: Arc<Engaged>,
     to_keys: M,
 }
 
 impl<K, M: ToKeys<K>> ToKeys<K, ClusterKey> for InCluster<M> {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ClusterKey)) {
         self.to_keys.keys(event, &mut |key: ObjectKey| {
-            push(ClusterKey {
+            let key = ClusterKey {
                 cluster: Arc::clone(&self.cluster),
                 key,
-            });
+            };
+            self.engaged.pass(key, push);
         });
     }
 }

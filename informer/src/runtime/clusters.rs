@@ -36,8 +36,9 @@ impl fmt::Display for ClusterKey {
 /// same.
 ///
 /// Clusters come and go while the manager runs. A controller of them has keys of [`ClusterKey`], one queue and one
-/// concurrency for all; a cluster that cannot be reached delays no other. What elects the leader is the manager's own
-/// cluster. A key that wrote to a cluster is worked on again once the caches of the controller there have seen it.
+/// concurrency for all; a cluster that cannot be reached delays no other. The keys of a cluster are worked on once all
+/// caches of the controller there have synced. The manager's own cluster elects the leader. A key that wrote to a
+/// cluster is worked on again once the caches of the controller there have seen it.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};

@@ -48,6 +48,22 @@ pub(super) struct Intake<R: RequestKey> {
 }
 
 impl<R: RequestKey> Intake<R> {
+    /// Puts a key into the queue, if it is of this replica. One of a first list has a low priority.
+    pub(super) fn add(&self, key: R, is_replay: bool) {
+        if self.shard.as_ref().is_some_and(|it| !it.takes(&key)) {
+            return;
+        }
+        let is_low = is_replay && self.queue.has_priorities();
+        let priority = if is_low { LOW_PRIORITY } else { 0 };
+        self.queue.add_with(
+            key,
+            AddOptions {
+                priority,
+                ..AddOptions::default()
+            },
+        );
+    }
+
     /// Begins to put keys of an informer's events into the queue.
     pub(super) fn watch<K: Cacheable>(
         &self,
@@ -55,8 +71,7 @@ impl<R: RequestKey> Intake<R> {
         to_keys: impl ToKeys<K, R>,
         predicate: impl Predicate<K>,
     ) -> Result<HandlerRegistration, Error> {
-        let (queue, filters, shard) = (self.queue.clone(), Arc::clone(&self.filters), self.shard.clone());
-        let has_priorities = queue.has_priorities();
+        let (intake, filters) = (self.clone(), Arc::clone(&self.filters));
         let to_keys = Arc::new(to_keys);
         let passes = Arc::new(move |event: &Event<K>| {
             let any = AnyEvent::from(event);
@@ -64,18 +79,7 @@ impl<R: RequestKey> Intake<R> {
         });
         let told = Arc::clone(&to_keys);
         let handler = enqueue::into_keys::<K, _, R>(told, move |enqueued| {
-            if shard.as_ref().is_some_and(|it| !it.takes(&enqueued.key)) {
-                return;
-            }
-            let is_low = enqueued.is_replay && has_priorities;
-            let priority = if is_low { LOW_PRIORITY } else { 0 };
-            queue.add_with(
-                enqueued.key,
-                AddOptions {
-                    priority,
-                    ..AddOptions::default()
-                },
-            );
+            intake.add(enqueued.key, enqueued.is_replay);
         });
         let is_told = Arc::clone(&passes);
         let registration = informer.add_handler(handler.only(move |event: &Event<K>| is_told(event)))?;

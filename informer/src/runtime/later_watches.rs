@@ -126,6 +126,11 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(None, informer, to_keys, predicate)
     }
 
+    /// Puts a key of a first list into the queue.
+    pub(super) fn add_key(&self, key: R) {
+        self.intake.add(key, true);
+    }
+
     /// Watches an informer of a collection, if writes to that can be told.
     pub(super) fn add<K: Cacheable>(
         &self,

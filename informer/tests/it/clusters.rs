@@ -1,14 +1,16 @@
 //! Several clusters under one manager.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ClusterKey, Clusters, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
+use rstest::rstest;
 use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
-use testkit::{TestCluster, faults};
+use testkit::{TestCluster, Verb, faults};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
@@ -106,6 +108,37 @@ async fn a_cluster_that_cannot_be_reached_delays_no_other() {
     west.create(config_map("m")).await;
     west.settle().await;
     assert!(west.exists::<Secret>("m"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false, true)] runs_already: bool) {
+    let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
+    let refused = [Verb::List, Verb::Watch].map(|verb| east.inject(faults::unavailable().on(verb, "secrets")));
+    east.create(config_map("m")).await;
+    west.create(config_map("m")).await;
+    let (manager, clusters, calls) = copier_with(home.client());
+    let run = async move { manager.run(std::future::pending()).await };
+    if runs_already {
+        home.run(run);
+        clusters.engage("east", east.client()).expect("it is new");
+        clusters.engage("west", west.client()).expect("it is new");
+    } else {
+        clusters.engage("east", east.client()).expect("it is new");
+        clusters.engage("west", west.client()).expect("it is new");
+        home.run(run);
+    }
+    west.settle().await;
+    east.advance(Duration::from_secs(5)).await;
+    assert_eq!(
+        take(&calls),
+        ["west/default/m"],
+        "nobody knows yet which Secrets are there"
+    );
+    drop(refused);
+    east.advance(Duration::from_secs(120)).await;
+    assert_eq!(take(&calls), ["east/default/m"]);
+    assert!(east.exists::<Secret>("m"));
 }
 
 #[tokio::test(start_paused = true)]
