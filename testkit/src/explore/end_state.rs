@@ -12,6 +12,7 @@ use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
 use super::times::{machine_since, times_within};
 use super::trace::timeless;
+use super::versions::Versions;
 use crate::work::Work;
 
 /// Most differences that are reported.
@@ -31,6 +32,10 @@ pub(crate) struct EndState {
     keys: Arc<Keys>,
     /// Made when they are first asked for.
     identities: OnceLock<Identities>,
+    /// The server, and the revision at which the run began.
+    history: Option<(ApiServer, u64)>,
+    /// Made when they are first asked for.
+    versions: OnceLock<Versions>,
     /// A garbage collector runs, so that nothing is left that it would take away.
     is_collected: bool,
     deciders: Deciders,
@@ -83,6 +88,7 @@ impl EndState {
             deciders: Deciders::of(server),
             deleted: server.deleted_objects(base),
             others,
+            history: Some((server.clone(), base)),
             ..Self::default()
         };
         for object in objects {
@@ -118,6 +124,14 @@ impl EndState {
     /// Returns the object that a token refers to.
     pub(crate) fn identity(&self, token: &str) -> Option<&Referent> {
         self.identities().get(token)
+    }
+
+    /// Returns the versions that objects had in the run.
+    pub(crate) fn versions(&self) -> &Versions {
+        self.versions.get_or_init(|| match &self.history {
+            Some((server, base)) => Versions::of(server, *base, &self.keys),
+            None => Versions::default(),
+        })
     }
 
     /// The object that has this uid and is not deleted.

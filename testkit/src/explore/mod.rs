@@ -18,6 +18,7 @@ mod watch;
 mod workers;
 mod sameness;
 mod identities;
+mod versions;
 mod derived;
 mod pair;
 mod canonical;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::end_state::{EndState, Kept, Mask};
 use super::identities::{Referent, Which, replace};
 use super::sameness::are_the_same;
+use super::versions::replace_versions;
 use crate::report::shortened;
 
 /// The longest value shown.
@@ -122,6 +123,7 @@ impl<'a> Pair<'a> {
             }
             _ => words(referent),
         };
+        replace_versions(&mut object, &|| state.versions());
         replace(&mut object, state.identities(), &words);
         object
     }

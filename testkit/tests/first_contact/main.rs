@@ -8,3 +8,4 @@ mod runtimes;
 mod shards;
 mod story;
 mod verdict;
+mod versions;
