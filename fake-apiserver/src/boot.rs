@@ -4,6 +4,8 @@
 //! They are the same for every server that starts at the same second, uids included, under any seed; so they are made
 //! once a process and shared until a server writes to them.
 
+mod flow_control;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::api::object::Object;
 use crate::builder::{Authorization, Options};
 use crate::entropy::{self, Entropy};
 use crate::registry::authorization;
@@ -26,6 +29,9 @@ const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
 /// Boot worlds that a process keeps; one more and all are forgotten.
 const WORLDS_MAX: usize = 16;
+
+/// The manager of what the server writes itself.
+const SERVER: &str = "kube-apiserver";
 
 /// Endpoint of the Service `kubernetes`: an address of documentation (RFC 5737), at which nothing answers, and the
 /// default port of kube-apiserver.
@@ -92,13 +98,15 @@ fn make(kind: &Kind) -> World {
     let plain = options(Authorization::AlwaysAllow);
     let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);
     // The names are valid and free: nothing has been stored before.
-    let _ = server.load(["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace));
-    let _ = server.load(PRIORITY_CLASSES.map(|class| priority_class(class, second)));
+    let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace);
+    put_own(&server, SERVER, namespaces);
+    put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
     if let Some(range) = kind.kubernetes_service {
         let _ = server.load([service_cidr(range, second)]);
         let _ = server.load(kubernetes_service(range, second));
         let _ = server.load(system_config_maps(second));
         let _ = server.load(COMPONENTS.map(component_status));
+        put_own(&server, flow_control::MANAGER, flow_control::objects());
         server.endpoints.registry.register_builtins();
     }
     let world = server.snapshot().0;
@@ -106,18 +114,31 @@ fn make(kind: &Kind) -> World {
         return world;
     }
     // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
-    let _ = server.load(authorization::bootstrap_objects());
+    put_own(&server, SERVER, authorization::bootstrap_objects());
     let (world, entropy) = (server.snapshot().0, server.endpoints.registry.reader.entropy.fork());
     let server = ApiServer::assemble(world, entropy, options(Authorization::Rbac), Kubelet::new);
     server.endpoints.registry.authorization.aggregate_roles();
     server.snapshot().0
 }
 
+/// Stores objects that a part of the server writes and owns.
+fn put_own(server: &ApiServer, manager: &str, objects: impl IntoIterator<Item = Value>) {
+    let registry = &server.endpoints.registry;
+    let scheme = registry.reader.scheme();
+    for object in objects {
+        let Value::Object(object) = object else { continue };
+        let object = Object(object);
+        if let Some(row) = scheme.lookup_kind(object.api_version(), object.kind()) {
+            // The names are valid and free.
+            let _ = registry.put_own(&row, object, manager);
+        }
+    }
+}
+
 fn namespace(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
     })
 }
 
@@ -135,21 +156,17 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-fn priority_class((name, value, whom): (&str, i64, &str), now: Timestamp) -> Value {
-    let fields = json!({"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}});
-    let owned = owned("scheduling.k8s.io/v1", now, &fields);
+fn priority_class((name, value, whom): (&str, i64, &str)) -> Value {
     json!({
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-        "metadata": {"name": name, "generation": 1, "managedFields": owned}, "value": value,
-        "description": format!("Used for system critical {whom}"),
-        "preemptionPolicy": "PreemptLowerPriority",
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
+        "description": format!("Used for system critical {whom}"), "preemptionPolicy": "PreemptLowerPriority",
     })
 }
 
 /// `managedFields` of what the server has written of itself.
 fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
     json!([{
-        "manager": "kube-apiserver", "operation": "Update", "apiVersion": api_version,
+        "manager": SERVER, "operation": "Update", "apiVersion": api_version,
         "time": entropy::seconds(now), "fieldsType": "FieldsV1", "fieldsV1": fields,
     }])
 }
@@ -216,12 +233,21 @@ fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
         "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
         "lastTransitionTime": entropy::seconds(now),
     });
+    let of_status = json!({"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": {
+        ".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:status": {}, "f:type": {},
+    }}}});
+    let applied = json!({
+        "manager": "kubernetes-service-cidr-controller", "operation": "Apply", "apiVersion": "networking.k8s.io/v1",
+        "time": entropy::seconds(now), "fieldsType": "FieldsV1", "fieldsV1": of_status, "subresource": "status",
+    });
+    let mut managed = owned("networking.k8s.io/v1", now, &json!({"f:spec": {"f:cidrs": {}}}));
+    managed
+        .as_array_mut()
+        .into_iter()
+        .for_each(|it| it.insert(0, applied.clone()));
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-        "metadata": {
-            "name": "kubernetes", "generation": 1, "finalizers": ["networking.k8s.io/service-cidr-finalizer"],
-            "managedFields": owned("networking.k8s.io/v1", now, &json!({"f:spec": {"f:cidrs": {}}})),
-        },
+        "metadata": {"name": "kubernetes", "managedFields": managed},
         "spec": {"cidrs": [range.to_string()]}, "status": {"conditions": [ready]},
     })
 }
@@ -351,6 +377,11 @@ mod tests {
     /// Written back unchanged, none of the objects changes: defaults, checks and owners are those of the server.
     #[rstest::rstest]
     #[case("/api/v1/namespaces/default/services/kubernetes")]
+    #[case("/api/v1/namespaces/default")]
+    #[case("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")]
+    #[case("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/system-node-high")]
+    #[case("/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/system")]
+    #[case("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:node")]
     #[case("/api/v1/namespaces/default/endpoints/kubernetes")]
     #[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")]
     #[case("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")]
@@ -360,6 +391,8 @@ mod tests {
         let server = ApiServer::builder().kubernetes_service(true).start();
         let before = server.call(http::Request::get(path).body("").unwrap()).await;
         assert_eq!(before.status(), 200);
+        let object: Value = serde_json::from_slice(before.body()).unwrap();
+        assert!(!object["metadata"]["managedFields"].is_null(), "{object}");
         let request = http::Request::put(path)
             .header("content-type", "application/json")
             .body(before.body().clone())

@@ -583,3 +583,24 @@ async fn the_names_of_a_crd_are_accepted_in_the_name_of_the_server() {
         (&json!("kube-apiserver"), &json!("Update"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn priority_classes_of_the_system_stay() {
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
+    let (code, answer) = send(&server(), "DELETE", path, &Value::Null).await;
+    let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: \
+        this is a system priority class and cannot be deleted";
+    assert_eq!((code, answer["message"].as_str()), (403, Some(why)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_checked_before_its_limits() {
+    let server = server();
+    let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
+    let ranges = "/api/v1/namespaces/default/limitranges";
+    assert_eq!(send(&server, "POST", ranges, &range).await.0, 201);
+    let pod = |image: &str| json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    assert_eq!(send(&server, "POST", pods, &pod("")).await.0, 422);
+    assert_eq!(send(&server, "POST", pods, &pod("i")).await.0, 403);
+}

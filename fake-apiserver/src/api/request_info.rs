@@ -128,7 +128,8 @@ impl<'a> ResourcePath<'a> {
             && !matches!(below, "status" | "finalize")
         {
             (namespace, rest) = (name, below);
-            if namespace.is_empty() {
+            // Without a name it is a collection across namespaces.
+            if namespace.is_empty() && rest.contains('/') {
                 return None;
             }
         }
@@ -160,6 +161,7 @@ mod tests {
     #[case("/api/v1/namespaces/a/pods/b/status", "|v1|a|pods|b|status")]
     #[case("/api/v1/namespaces", "|v1||namespaces||")]
     #[case("/api/v1/namespaces/a", "|v1||namespaces|a|")]
+    #[case("/api/v1/namespaces//pods", "|v1||pods||")]
     #[case("/api/v1/namespaces/a/finalize", "|v1||namespaces|a|finalize")]
     #[case("/apis/apps/v1/namespaces/a/deployments", "apps|v1|a|deployments||")]
     #[case("/apis/apps/v1/watch/deployments", "apps|v1||deployments||")]
@@ -175,7 +177,7 @@ mod tests {
     #[case("/apis/apps")]
     #[case("/apis/apps/v1")]
     #[case("/healthz")]
-    #[case("/apis/apps/v1/namespaces//pods")]
+    #[case("/apis/apps/v1/namespaces//pods/a")]
     #[case("")]
     fn other_paths_do_not(#[case] path: &str) {
         assert_eq!(ResourcePath::parse(path), None);

@@ -368,8 +368,11 @@ pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
         "/apis",
         "/apis/",
         "/metrics",
+        "/.well-known/openid-configuration",
+        "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/",
+        "/openid/v1/jwks",
         "/version",
     ]
     .map(str::to_owned)
@@ -391,13 +394,51 @@ pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
     json!({ "paths": paths })
 }
 
+/// The hooks of kube-apiserver's start, which are checks of every health endpoint, in their order.
+const HOOKS: [&str; 30] = [
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    "poststarthook/storage-readiness",
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+];
+
 /// The checks behind a health endpoint; all of them always pass.
-fn checks(endpoint: &str) -> &'static [&'static str] {
-    match endpoint {
-        "healthz" | "livez" => &["ping", "log", "etcd"],
-        "readyz" => &["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"],
-        _ => &[],
-    }
+fn checks(endpoint: &str) -> Vec<&'static str> {
+    let (first, last): (&[&str], &[&str]) = match endpoint {
+        "healthz" | "livez" => (&["ping", "log", "loopback-serving-certificate", "etcd"], &[]),
+        "readyz" => (
+            &["ping", "log", "etcd", "etcd-readiness", "informer-sync"],
+            &["shutdown"],
+        ),
+        _ => return Vec::new(),
+    };
+    [first, &HOOKS, last].concat()
 }
 
 /// The answer of `/healthz`, `/livez`, `/readyz` and of single checks below them, in plain text; `None` is a 404
@@ -416,7 +457,7 @@ pub(crate) fn health(path: &str, verbose: bool, exclude: &[String]) -> Option<St
         return Some("ok".to_owned());
     }
     let mut out = String::new();
-    for check in checks {
+    for check in &checks {
         let excluded = exclude.iter().any(|it| it == check);
         let verdict = if excluded { "excluded: ok" } else { "ok" };
         out.push_str(&format!("[+]{check} {verdict}\n"));

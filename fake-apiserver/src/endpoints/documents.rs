@@ -1,6 +1,8 @@
 //! Documents served without reading objects: discovery, OpenAPI, version, health and the list of paths. They are the
 //! routes of a router, which a request for a resource never reaches.
 
+mod ordered;
+
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
@@ -23,6 +25,10 @@ use crate::api::options::Query;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::registry::scheme::Scheme;
+use ordered::Ordered;
+
+/// The media type of a set of keys.
+const KEY_SET: &str = "application/jwk-set+json";
 
 /// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
@@ -30,19 +36,18 @@ const SERVER_ADDRESS: &str = "127.0.0.1:443";
 /// The documents. They are the same for all servers, so a request brings its own along, as [`Asked`].
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let mut routes = Router::new()
-        .route("/", only_get(paths))
+        .route("/", any(paths))
         .route("/version", only_get(version))
         .route("/api", only_get(core_versions))
-        .route("/apis", only_get(groups))
+        .route("/apis", any(groups))
         .route("/api/{version}", any(group_document))
         .route("/apis/{group}", any(group_document))
         .route("/apis/{group}/{version}", any(group_document))
         .route("/openapi/v2", any(open_api_v2))
         .route("/openapi/v3", any(open_api_v3))
-        .route("/openapi/v3/", any(open_api_v3))
         .route("/openapi/v3/{*path}", any(open_api_v3))
-        .route("/openid/v1/jwks", any(token_keys))
-        .route("/.well-known/openid-configuration", any(token_issuer))
+        .route("/openid/v1/jwks", only_get(token_keys))
+        .route("/.well-known/openid-configuration", only_get(token_issuer))
         .route("/metrics", any(metrics_page))
         .fallback(unknown);
     for endpoint in ["/healthz", "/livez", "/readyz"] {
@@ -91,17 +96,13 @@ impl IntoResponse for Refused {
 /// The answer of a handler.
 type Answer = Result<Response<Body>, Refused>;
 
-/// Answers a path that names no resource. One slash at its end means nothing.
+/// Answers a path that names no resource.
 pub(crate) async fn answer(
     server: &Arc<Endpoints>,
     scheme: Arc<Scheme>,
     call: &Call,
 ) -> Result<Response<Body>, Status> {
-    let path = match call.parts.uri.path() {
-        "" | "/" => "/",
-        "//" => "//",
-        path => path.strip_suffix('/').unwrap_or(path),
-    };
+    let path = without_slashes(call.parts.uri.path());
     let Ok(uri) = Uri::try_from(path) else {
         return Ok(encode::not_found_text());
     };
@@ -128,6 +129,21 @@ pub(crate) async fn answer(
     match response.extensions_mut().remove::<Refused>() {
         Some(Refused(status)) => Err(status),
         None => Ok(response),
+    }
+}
+
+/// Slashes at the end mean nothing to documents of discovery, one means nothing to few others.
+fn without_slashes(path: &str) -> &str {
+    let trimmed = path.trim_end_matches('/');
+    match path {
+        "" | "/" => "/",
+        "/api/" | "/apis/" | "/version/" | "/openid/v1/jwks/" | "/.well-known/openid-configuration/" => trimmed,
+        _ if path.starts_with("/api/") || path.starts_with("/apis/") => match trimmed {
+            // Below `/apis` there is something, or nothing.
+            "/api" | "/apis" => "//",
+            _ => trimmed,
+        },
+        _ => path,
     }
 }
 
@@ -190,9 +206,11 @@ impl Asked {
                 None => return Err(negotiation::no_protobuf().into()),
             },
             Discovery::Plain(Encoding::Json) if document.is_indented || self.wants_pretty => {
-                serde_json::to_vec_pretty(&value).unwrap_or_default().into()
+                serde_json::to_vec_pretty(&Ordered::new(&value))
+                    .unwrap_or_default()
+                    .into()
             }
-            Discovery::Plain(Encoding::Json) => format!("{value}\n").into(),
+            Discovery::Plain(Encoding::Json) => line(&value),
         };
         Ok(encode::respond_whole(200, form.content_type(), bytes))
     }
@@ -252,7 +270,9 @@ async fn group_document(Extension(asked): Extension<Asked>, method: Method, uri:
     let Some(value) = value else {
         return unknown(Extension(asked), uri).await;
     };
-    if method != Method::GET {
+    // The documents of groups are the aggregator's, which does not look at the method.
+    let is_version = uri.path().starts_with("/api/") || uri.path().matches('/').count() > 2;
+    if is_version && method != Method::GET {
         return Err(Refused(Status::method_not_allowed()));
     }
     let document = Document {
@@ -276,7 +296,7 @@ fn served(scheme: &Scheme, group: &str) -> Served {
 
 /// The aggregated document, which clients keep by its ETag (rule N2).
 fn aggregated_document(headers: &HeaderMap, rows: &[&ResourceInfo], core: bool) -> Response<Body> {
-    let bytes: Bytes = format!("{}\n", discovery::aggregated(rows, core)).into();
+    let bytes = line(&discovery::aggregated(rows, core));
     let etag = discovery::etag(&bytes);
     let unchanged = if_none_match(headers) == etag;
     let mut response = if unchanged {
@@ -291,6 +311,13 @@ fn aggregated_document(headers: &HeaderMap, rows: &[&ResourceInfo], core: bool) 
         headers.insert(header::ETAG, etag);
     }
     response
+}
+
+/// A document in one line, with a line feed.
+fn line(value: &Value) -> Bytes {
+    let mut bytes = serde_json::to_vec(&Ordered::new(value)).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes.into()
 }
 
 /// `If-None-Match`; empty if it is absent or no text.
@@ -314,19 +341,21 @@ async fn health(Extension(asked): Extension<Asked>, uri: Uri) -> Response<Body> 
 }
 
 /// `/openid/v1/jwks`: the public keys that check tokens of ServiceAccounts, as OpenID Connect has them.
-async fn token_keys(Extension(asked): Extension<Asked>) -> Response<Body> {
-    match asked.server.registry.access.tokens.key_set() {
-        Some((keys, _)) => cached("application/jwk-set+json", &keys),
-        None => encode::not_found_text(),
-    }
+async fn token_keys(Extension(asked): Extension<Asked>) -> Answer {
+    let Some((keys, _)) = asked.server.registry.access.tokens.key_set() else {
+        return Ok(encode::not_found_text());
+    };
+    negotiation::check_document(asked.accept.as_deref(), KEY_SET)?;
+    Ok(cached(KEY_SET, &keys))
 }
 
 /// `/.well-known/openid-configuration`: the issuer of tokens, and where its keys are.
-async fn token_issuer(Extension(asked): Extension<Asked>) -> Response<Body> {
+async fn token_issuer(Extension(asked): Extension<Asked>) -> Answer {
     let tokens = &asked.server.registry.access.tokens;
     let Some((_, algorithms)) = tokens.key_set() else {
-        return encode::not_found_text();
+        return Ok(encode::not_found_text());
     };
+    negotiation::check_document(asked.accept.as_deref(), "application/json")?;
     let base = match &asked.host {
         Some(host) => format!("https://{host}"),
         None => tokens.issuer().trim_end_matches('/').to_owned(),
@@ -336,12 +365,13 @@ async fn token_issuer(Extension(asked): Extension<Asked>) -> Response<Body> {
         "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": algorithms,
     });
-    cached("application/json", &value)
+    Ok(cached("application/json", &value))
 }
 
 /// A document that clients may keep for an hour.
 fn cached(content_type: &'static str, value: &Value) -> Response<Body> {
-    let mut response = encode::respond_whole(200, content_type, value.to_string().into());
+    let text = serde_json::to_vec(&Ordered::new(value)).unwrap_or_default();
+    let mut response = encode::respond_whole(200, content_type, text.into());
     let cached = HeaderValue::from_static("public, max-age=3600");
     response.headers_mut().insert(header::CACHE_CONTROL, cached);
     response
@@ -356,8 +386,8 @@ async fn open_api_v2(Extension(asked): Extension<Asked>, headers: HeaderMap) -> 
 /// `/openapi/v3` and the documents below it (rule N6).
 async fn open_api_v3(Extension(asked): Extension<Asked>, uri: Uri, headers: HeaderMap) -> Response<Body> {
     let below = uri.path().strip_prefix("/openapi/v3").unwrap_or_default();
-    asked.open_api(|documents| match below.trim_start_matches('/') {
-        "" => openapi::Answer {
+    asked.open_api(|documents| match below.strip_prefix('/').unwrap_or_default() {
+        "" if below.is_empty() => openapi::Answer {
             status: 200,
             headers: vec![("content-type", "application/json".to_owned())],
             body: format!("{}\n", documents.index()).into(),
@@ -398,3 +428,6 @@ impl Asked {
         response
     }
 }
+
+#[cfg(test)]
+mod tests;

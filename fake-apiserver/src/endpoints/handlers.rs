@@ -224,6 +224,10 @@ async fn other_subresource(
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
+    // Of the subresources with a storage of their own, `scale` alone converts its objects to Tables.
+    if info.subresource != "scale" && !subresources::is_connection(&info.subresource) {
+        form.refuse_table()?;
+    }
     let mut sent = decode::Sent::default();
     match (info.verb, patch) {
         (Verb::Create | Verb::Update, _) if !subresources::is_connection(&info.subresource) => {

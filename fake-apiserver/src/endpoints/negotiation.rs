@@ -132,6 +132,16 @@ impl Encoding {
     }
 }
 
+impl Answer {
+    /// Refuses a Table where there is none of what is answered.
+    pub(crate) fn refuse_table(&self) -> Result<(), Status> {
+        match self.view {
+            View::Table(_) => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
+            View::Whole | View::Metadata(_) | View::MetadataList(_) => Ok(()),
+        }
+    }
+}
+
 impl ErrorForm {
     /// The `Content-Type` of an answer.
     pub(crate) fn content_type(self) -> &'static str {
@@ -315,6 +325,22 @@ pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<P
     }
     let accepted = PATCHES.iter().map(|(name, _)| *name).filter(|it| known(it).is_some());
     Err(Status::unsupported_media_type(&accepted.collect::<Vec<_>>()))
+}
+
+/// Checks that a client takes the only form of a document.
+pub(crate) fn check_document(accept: Option<&str>, media_type: &str) -> Result<(), Status> {
+    let accept = accept.unwrap_or_default();
+    let takes = |clause: &str| {
+        let named = clause.split_once(';').map_or(clause, |(it, _)| it).trim_matches(' ');
+        named == media_type || named == "*/*"
+    };
+    match accept.is_empty() || accept.split(',').any(takes) {
+        true => Ok(()),
+        false => {
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {media_type}");
+            Err(router_refusal(406, "NotAcceptable", message))
+        }
+    }
 }
 
 /// The router's look at `Accept`: a type as written, or `*/*`; no other wildcard, and parameters count for nothing.

@@ -236,3 +236,18 @@ fn m3_metadata_of_the_wrong_shape() {
     assert_eq!(name, "*unstructured.UnstructuredList");
     assert_eq!(view.check(false, String::new), Ok(()));
 }
+
+#[rstest]
+#[case("", true)]
+#[case("application/json", false)]
+#[case("application/jwk-set+json", true)]
+#[case("application/json, */*", true)]
+#[case("application/*", false)]
+fn a_document_of_one_form_is_refused_to_those_who_take_another(#[case] accept: &str, #[case] is_taken: bool) {
+    let answered = check_document(Some(accept), "application/jwk-set+json");
+    let text = "406: Not Acceptable\n\nAvailable representations: application/jwk-set+json";
+    assert_eq!(
+        answered.map_err(|status| status.message),
+        if is_taken { Ok(()) } else { Err(text.to_owned()) }
+    );
+}

@@ -12,10 +12,14 @@ use super::managed_fields::{self, Manager, Types};
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
 use crate::api::object::Object;
+use crate::api::status::Status;
 use crate::storage::{Key, Range, Stored};
 
 /// The storage name of APIServices.
 pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
+
+/// The manager of what the server writes itself.
+const SERVER: &str = "kube-apiserver";
 
 /// The label of the APIServices that the server manages, and its values: made once, and kept.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
@@ -134,28 +138,31 @@ impl Registry {
         let name = format!("{version}.{group}");
         object.insert("metadata".into(), json!({"name": name, "labels": {MANAGED: managed}}));
         object.insert("spec".into(), spec(group, version, priorities));
-        let mut object = Object(object);
-        self.own(row, None, &mut object);
         // A client that came first keeps its own.
         if self.reader.store.get(&row.storage, &Key::new("", &name)).is_none() {
-            let _ = self.put(row, object);
+            let _ = self.put_own(row, Object(object), SERVER);
         }
     }
 
     fn update_registration(&self, row: &Row, stored: &Stored, old: &Object, spec: Value) {
         let mut next = old.clone();
         next.insert("spec".into(), spec);
-        self.own(row, Some(old), &mut next);
+        self.own(row, Some(old), &mut next, SERVER);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
             let _ = self.replace(row, stored, body);
         }
     }
 
-    /// Notes the server as the owner of what it writes.
-    fn own(&self, row: &Row, old: Option<&Object>, next: &mut Object) {
+    /// Stores an object that a part of the server has written; the part owns its fields.
+    pub(crate) fn put_own(&self, row: &Row, mut object: Object, manager: &str) -> Result<(), Status> {
+        self.own(row, None, &mut object, manager);
+        self.put(row, object)
+    }
+
+    fn own(&self, row: &Row, old: Option<&Object>, next: &mut Object, name: &str) {
         let now = self.reader.entropy.now_seconds();
         let manager = Manager {
-            name: "kube-apiserver",
+            name,
             api_version: &row.api_version,
             subresource: "",
             time: &now,

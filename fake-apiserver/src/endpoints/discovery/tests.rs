@@ -199,10 +199,20 @@ fn n3_aggregated_core() {
 #[case("/healthz", false, &[], Some("ok"))]
 #[case("/livez/ping", true, &[], Some("ok"))]
 #[case("/livez/nope", false, &[], None)]
-#[case("/livez", true, &[], Some("[+]ping ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n"))]
-#[case("/livez", true, &["ping"], Some("[+]ping excluded: ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n"))]
-#[case("/healthz", true, &["nope"], Some("[+]ping ok\n[+]log ok\n[+]etcd ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nhealthz check passed\n"))]
 fn n10_health(#[case] path: &str, #[case] verbose: bool, #[case] exclude: &[&str], #[case] expected: Option<&str>) {
     let exclude: Vec<String> = exclude.iter().map(|it| (*it).to_owned()).collect();
     assert_eq!(health(path, verbose, &exclude).as_deref(), expected);
+}
+
+#[rstest]
+#[case("/livez", &[], "[+]ping ok\n[+]log ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n", "livez check passed\n")]
+#[case("/livez", &["ping"], "[+]ping excluded: ok\n[+]log ok\n", "livez check passed\n")]
+#[case("/healthz", &["nope"], "[+]ping ok\n",
+    "warn: some health checks cannot be excluded: no matches for \"nope\"\nhealthz check passed\n")]
+#[case("/readyz", &[], "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]etcd-readiness ok\n", "[+]shutdown ok\nreadyz check passed\n")]
+fn n10_health_lists_its_checks(#[case] path: &str, #[case] exclude: &[&str], #[case] start: &str, #[case] end: &str) {
+    let exclude: Vec<String> = exclude.iter().map(|it| (*it).to_owned()).collect();
+    let text = health(path, true, &exclude).unwrap_or_default();
+    assert!(text.starts_with(start) && text.ends_with(end), "{text}");
+    assert!(text.contains("[+]poststarthook/rbac/bootstrap-roles ok\n"), "{text}");
 }

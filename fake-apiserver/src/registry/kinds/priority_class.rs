@@ -63,6 +63,11 @@ impl Strategy for PriorityClass {
             .check_unchanged(&old.at("preemptionPolicy"), errors);
     }
 
+    fn forbids_deletion(&self, object: &Object) -> Option<String> {
+        let is_of_system = SYSTEM.iter().any(|(name, _)| *name == object.name());
+        is_of_system.then(|| "this is a system priority class and cannot be deleted".to_owned())
+    }
+
     fn raises_generation(&self, _object: &Object, _old: &Object) -> bool {
         false
     }

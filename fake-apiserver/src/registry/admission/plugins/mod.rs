@@ -41,7 +41,6 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
     if (group, resource, operation) == ("", "pods", Operation::Create) {
         limit_ranger::set_defaults(&admission.reader, object);
-        limit_ranger::check(&admission.reader, resource, object).or_else(|why| refused(object, why))?;
         if admission.setup.plugins.service_account {
             service_account::admit(&admission.reader, object).or_else(|why| refused(object, why))?;
         }
