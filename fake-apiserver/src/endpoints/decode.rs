@@ -80,8 +80,13 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     }
 }
 
-/// The body of POST or PUT as an object of the row's kind.
-pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Result<Decoded, Status> {
+/// The body of POST or PUT as an object of the row's kind. `before` is what a PUT is to replace, where that is at hand.
+pub(crate) fn object(
+    row: &Row,
+    call: &Call,
+    before: Option<&Object>,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
     let Sent {
         object,
         text,
@@ -99,7 +104,7 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {error}"
         )));
     }
-    let mut decoded = body::read(row, object, text, validation)?;
+    let mut decoded = body::read(row, object, text, before, validation)?;
     if validation != FieldValidation::Ignore {
         decoded.warnings.splice(0..0, yaml_warnings);
     }

@@ -126,7 +126,12 @@ async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     let creates = info.verb == Verb::Create;
     let kind = if creates { WriteKind::Create } else { WriteKind::Update };
     let options = WriteOptions::parse(&call.query, kind)?;
-    let decoded = decode::object(row, call, options.field_validation)?;
+    let before = match creates {
+        true => None,
+        false => server.registry.replaced(row, info),
+    };
+    let decoded = decode::object(row, call, before.as_deref(), options.field_validation)?;
+    drop(before);
     let request = write_request(call, row, info, &options);
     let written = if creates {
         server.registry.create(&request, decoded).await?
@@ -265,7 +270,7 @@ async fn other_subresource(
 async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
-    let decoded = decode::object(row, call, options.field_validation)?;
+    let decoded = decode::object(row, call, None, options.field_validation)?;
     let request = write_request(call, row, info, &options);
     let written = match (&*row.info.group, &*row.info.resource) {
         ("", "bindings") => server.registry.bind_named(&request, decoded).await?,

@@ -21,7 +21,7 @@ pub(super) struct Recent(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     /// The latest last.
-    objects: VecDeque<(Arc<Stored>, Object)>,
+    objects: VecDeque<(Arc<Stored>, Arc<Object>)>,
     bytes: usize,
 }
 
@@ -44,7 +44,7 @@ impl Recent {
         object.sort();
         let mut kept = self.lock();
         kept.bytes += bytes;
-        kept.objects.push_back((Arc::clone(stored), object));
+        kept.objects.push_back((Arc::clone(stored), Arc::new(object)));
         let mut gone = Vec::new();
         while kept.objects.len() > OBJECTS_MAX || kept.bytes > BYTES_MAX {
             let Some((stored, object)) = kept.objects.pop_front() else {
@@ -58,17 +58,31 @@ impl Recent {
 
     /// A stored object in the version of `row`, which is not kept any longer: it is about to be changed.
     pub(super) fn take(&self, row: &Row, stored: &Arc<Stored>) -> Object {
-        self.find(row, stored).unwrap_or_else(|| codec::decode(row, stored))
+        match self.lock().remove(row, stored) {
+            Some(object) => Arc::unwrap_or_clone(object),
+            None => codec::decode(row, stored),
+        }
     }
 
-    fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<Object> {
-        if !row.is_as_stored {
-            return None;
-        }
-        let mut kept = self.lock();
-        let at = kept.objects.iter().rposition(|(it, _)| Arc::ptr_eq(it, stored))?;
-        let (stored, object) = kept.objects.remove(at)?;
-        kept.bytes -= stored.body.bytes.len();
+    /// The same object, if it is kept, which it stays.
+    pub(super) fn peek(&self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
+        let kept = self.lock();
+        let at = kept.find(row, stored)?;
+        kept.objects.get(at).map(|(_, object)| Arc::clone(object))
+    }
+}
+
+impl Kept {
+    fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<usize> {
+        let mut kept = self.objects.iter();
+        kept.rposition(|(it, _)| Arc::ptr_eq(it, stored))
+            .filter(|_| row.is_as_stored)
+    }
+
+    fn remove(&mut self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
+        let at = self.find(row, stored)?;
+        let (stored, object) = self.objects.remove(at)?;
+        self.bytes -= stored.body.bytes.len();
         Some(object)
     }
 }
@@ -123,12 +137,12 @@ mod tests {
         for stored in &all {
             recent.keep(&row, stored, object.clone());
         }
-        let found = |at: usize| recent.find(&row, &all[at]).is_some();
+        let found = |at: usize| recent.lock().remove(&row, &all[at]).is_some();
         assert_eq!(
             [found(0), found(1), found(1), found(OBJECTS_MAX)],
             [false, true, false, true]
         );
         // An object that was written since is another one, though it looks the same.
-        assert!(recent.find(&row, &stored(&row, &object, 2)).is_none());
+        assert!(recent.lock().remove(&row, &stored(&row, &object, 2)).is_none());
     }
 }

@@ -17,6 +17,7 @@ use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
+use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
@@ -95,6 +96,13 @@ impl Registry {
         let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
         let body = Mutex::new(Some(Decoded { object, warnings }));
         self.change(request, uid.as_deref(), &Replace { request, body }).await
+    }
+
+    /// The object that a PUT is to replace, if it has been written lately.
+    pub(crate) fn replaced(&self, row: &Row, info: &RequestInfo) -> Option<Arc<Object>> {
+        let key = Key::new(&info.namespace, &info.name);
+        let stored = self.reader.store.get(&row.storage, &key)?;
+        self.recent.peek(row, &stored)
     }
 
     /// Replaces the object that a request names by the result of `change`, retrying on concurrent writes.
@@ -249,7 +257,7 @@ impl Registry {
     /// manifest, which has never been stored, gets what a new object gets.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
-        let Decoded { mut object, .. } = body::read(row, object, Text::default(), FieldValidation::Ignore)?;
+        let Decoded { mut object, .. } = body::read(row, object, Text::default(), None, FieldValidation::Ignore)?;
         row.settle(&mut object);
         row.to_storage(&mut object);
         if is_manifest {

@@ -24,11 +24,13 @@ pub(crate) struct Decoded {
 }
 
 /// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for what a parsed value no longer
-/// shows: repeated fields and the order of the others.
+/// shows: repeated fields and the order of the others. `before` is the stored object which it is to replace, where that
+/// is at hand.
 pub(crate) fn read(
     row: &Row,
     mut object: Object,
     text: Text<'_>,
+    before: Option<&Object>,
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
     let warnings = match row.custom_version() {
@@ -41,7 +43,7 @@ pub(crate) fn read(
                 kind: &info.kind,
                 shape: row.shape(),
             };
-            let warnings = decode::decode(wanted, &mut object, text, validation)?;
+            let warnings = decode::decode(wanted, &mut object, text, before, validation)?;
             if let Some(why) = row.strategy().conversion_error(&object) {
                 let (kind, version) = (&info.kind, &info.version);
                 return Err(Status::bad_request(format!(
@@ -277,8 +279,8 @@ fn convert(
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
     let before = before.map(|it| &it.0);
-    let document = decode::Document::Made { text, before };
-    decode::convert_strictly(shape, object, document, validation).map_err(Refusal::Shown)
+    let document = decode::Document::Made { text };
+    decode::convert_strictly(shape, object, before, document, validation).map_err(Refusal::Shown)
 }
 
 /// Converts the result of a strategic patch, which the real server never has as text. A value that the JSON decoder

@@ -90,7 +90,7 @@ impl SubresourceRequest<'_> {
 
     /// The body as a built-in object of a kind that is not the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
-        let warnings = decode::decode(wanted, &mut object, self.text, options.field_validation)?;
+        let warnings = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
         Ok(Decoded { object, warnings })
     }
 }
@@ -129,7 +129,7 @@ impl Registry {
             Some(kind) => self.patch(&write, kind, request.text.raw).await,
             None => {
                 let object = request.object.clone();
-                let decoded = body::read(request.row, object, request.text, options.field_validation)?;
+                let decoded = body::read(request.row, object, request.text, None, options.field_validation)?;
                 self.update(&write, decoded).await
             }
         }

@@ -134,12 +134,14 @@ fn scheme_of(group: &str) -> &'static str {
 
 /// Decodes the body of a create or update into a built-in kind; the result names that kind.
 ///
-/// `text` is the JSON it was parsed from, for duplicate keys and for the order of errors.
+/// `text` is the JSON it was parsed from, for duplicate keys and for the order of errors; `before` is the stored object
+/// of that kind which it is to replace, where that is at hand.
 /// Answers the warnings (rule L1).
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
     text: Text<'_>,
+    before: Option<&Object>,
     strictness: FieldValidation,
 ) -> Result<Vec<String>, Status> {
     let (kind, api_version) = kind_of(object).map_err(|why| unrecognized(&why, text.raw, wanted.kind))?;
@@ -166,7 +168,9 @@ pub(crate) fn decode(
             wanted.api_version()
         )));
     };
-    let errors = convert_strictly(shape, object, Document::Sent(text), strictness).map_err(|error| refuse(&error))?;
+    let before = before.map(|it| &it.0);
+    let converted = convert_strictly(shape, object, before, Document::Sent(text), strictness);
+    let errors = converted.map_err(|error| refuse(&error))?;
     if strictness == FieldValidation::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
@@ -267,17 +271,17 @@ pub(crate) enum Document<'a> {
     Made {
         /// Prints it.
         text: &'a dyn Fn() -> String,
-        /// The object it was made from, if that is of the same type.
-        before: Option<&'a Map<String, Value>>,
     },
 }
 
-/// Converts an object of a known type, such as a patched one. Answers its strict errors in words
+/// Converts an object of a known type, such as a patched one. Of `before`, which it is made from or replaces and which
+/// is of the same type, it takes the fields that are the same as converted already. Answers its strict errors in words
 /// (`unknown field "spec.x"`), which the caller makes warnings or a refusal; none if `strictness` ignores them.
 /// The error is Go's.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map<String, Value>,
+    before: Option<&Map<String, Value>>,
     document: Document<'_>,
     strictness: FieldValidation,
 ) -> Result<Vec<String>, String> {
@@ -287,10 +291,6 @@ pub(crate) fn convert_strictly(
         .and_then(|it| it.get("managedFields"))
         .and_then(Value::as_array);
     let forgets_owners = owners.is_some_and(Vec::is_empty);
-    let before = match document {
-        Document::Made { before, .. } => before,
-        Document::Sent(_) => None,
-    };
     let unknown = convert::convert(shape, object, before).map_err(|misfits| match document {
         Document::Sent(text) => misfits.first_in(text.raw),
         Document::Made { .. } => misfits.first(),
