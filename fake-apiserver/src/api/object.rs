@@ -1,6 +1,7 @@
 //! `Object`: a JSON object with typed access to its metadata.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
@@ -36,6 +37,7 @@ pub(crate) fn in_order(map: &Map<String, Value>) -> InOrder<'_> {
 }
 
 /// The fields of a map, from [`in_order`].
+#[derive(Debug)]
 pub(crate) enum InOrder<'a> {
     AsTheyAre(serde_json::map::Iter<'a>),
     Sorted(std::vec::IntoIter<(&'a String, &'a Value)>),
@@ -49,6 +51,22 @@ impl<'a> Iterator for InOrder<'a> {
             Self::AsTheyAre(fields) => fields.next(),
             Self::Sorted(fields) => fields.next(),
         }
+    }
+}
+
+/// The fields of a map beside a walk through another one, as whose fields they are asked for in order.
+#[derive(Debug)]
+pub(crate) struct Beside<'a>(Peekable<InOrder<'a>>);
+
+impl<'a> Beside<'a> {
+    pub(crate) fn new(map: &'a Map<String, Value>) -> Self {
+        Self(in_order(map).peekable())
+    }
+
+    /// The value of a field. Names are asked for in their order.
+    pub(crate) fn get(&mut self, name: &str) -> Option<&'a Value> {
+        while self.0.next_if(|(it, _)| it.as_str() < name).is_some() {}
+        self.0.next_if(|(it, _)| *it == name).map(|(_, value)| value)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::api::status::Status;
 const QUOTED_BODY_MAX: usize = 30;
 
 /// Checks that the body says what kind it is; `raw` is the body as sent (rule A15).
-pub(crate) fn check_named(object: &Object, raw: &str, version: &CustomVersion) -> Result<(), Status> {
+pub(crate) fn check_named(object: &Object, raw: &[u8], version: &CustomVersion) -> Result<(), Status> {
     let problem = ["kind", "apiVersion"].iter().find_map(|key| match object.get(*key) {
         None | Some(Value::Null | Value::String(_)) => None,
         Some(other) => Some(format!(
@@ -29,6 +29,10 @@ pub(crate) fn check_named(object: &Object, raw: &str, version: &CustomVersion) -
             type_name(other)
         )),
     });
+    if problem.is_none() && !object.kind().is_empty() {
+        return Ok(());
+    }
+    let raw = &*String::from_utf8_lossy(raw);
     let why = match problem {
         Some(problem) => problem,
         None if object.kind().is_empty() => format!("Object 'Kind' is missing in '{raw}'"),
@@ -256,7 +260,7 @@ mod tests {
         let mut nameless = object(json!({}));
         nameless.remove("kind");
         let raw = "{\"apiVersion\": \"example.com/v1\", \"spec\": {}}";
-        let error = check_named(&nameless, raw, version).expect_err("no kind");
+        let error = check_named(&nameless, raw.as_bytes(), version).expect_err("no kind");
         let start = "{\"apiVersion\": \"example.com/v1\"";
         assert_eq!(
             error.message,

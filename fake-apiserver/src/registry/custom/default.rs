@@ -2,13 +2,15 @@
 
 use serde_json::{Map, Value};
 
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use crate::registry::types::edit::keep_entries;
 
 /// Removes nulls of fields that are neither nullable nor have a default. Nulls in lists stay, and fail validation.
 pub(super) fn drop_nulls(map: &mut Map<String, Value>, node: &Structural) {
+    let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {
-        let Some(child) = node.child(name) else {
+        let Some(child) = fields.child(name) else {
             return true;
         };
         if value.is_null() {
@@ -36,7 +38,7 @@ pub(super) fn fill(map: &mut Map<String, Value>, node: &Structural) {
     if !node.below.defaults {
         return;
     }
-    for (name, child) in &node.properties {
+    for (name, child) in node.properties.iter() {
         let Some(default) = &child.default else { continue };
         match map.get_mut(name) {
             Some(value) if value.is_null() && !child.nullable => *value = default.clone(),
@@ -46,8 +48,9 @@ pub(super) fn fill(map: &mut Map<String, Value>, node: &Structural) {
             }
         }
     }
+    let mut fields = FieldsInOrder::of(node);
     for (name, value) in map.iter_mut() {
-        let (child, is_additional) = match (node.properties.get(name), &node.additional) {
+        let (child, is_additional) = match (fields.declared(name), &node.additional) {
             (Some(child), _) => (child, false),
             (None, Additional::Schema(child)) => (&**child, true),
             (None, Additional::Unset | Additional::Bool(_)) => continue,

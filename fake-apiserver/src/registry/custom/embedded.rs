@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use super::path::Path;
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -28,15 +29,14 @@ fn decode_map(
     path: &Path<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
+    let mut fields = FieldsInOrder::of(node);
     for (name, value) in map.iter_mut() {
         let path = path.field(name);
         if node.is_embedded {
             decode_implied(name, value, &path, unknown)?;
         }
-        match (node.properties.get(name), &node.additional) {
-            (Some(child), _) => decode_value(value, child, &path, unknown)?,
-            (None, Additional::Schema(child)) => decode_value(value, child, &path, unknown)?,
-            (None, Additional::Unset | Additional::Bool(_)) => {}
+        if let Some(child) = fields.child(name) {
+            decode_value(value, child, &path, unknown)?;
         }
     }
     Ok(())
@@ -110,8 +110,9 @@ pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, error
 }
 
 fn validate_map(map: &Map<String, Value>, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut fields = FieldsInOrder::of(node);
     for (name, value) in map {
-        match (node.properties.get(name), &node.additional) {
+        match (fields.declared(name), &node.additional) {
             (Some(child), _) => validate(value, child, &path.child(name), errors),
             (None, Additional::Schema(child)) => validate(value, child, &path.key(name), errors),
             (None, Additional::Unset | Additional::Bool(_)) => {}

@@ -17,6 +17,7 @@ mod formats;
 mod metadata;
 mod number;
 mod path;
+mod properties;
 mod prune;
 mod rules;
 mod unique;

@@ -65,11 +65,11 @@ pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number)
     if let Some(least) = checks.minimum {
         let native = range.check_bound("Minimum boundary", least, &mut found);
         let exclusive = checks.exclusive_minimum;
-        let (fits, bound) = match integer(number).filter(|_| native) {
-            Some(it) => compare(&it, &(least as i64), exclusive, (least as i64).to_string()),
-            None => compare(&real, &least, exclusive, go_float(least)),
+        let broken = match integer(number).filter(|_| native) {
+            Some(it) => (!is_above(&it, &(least as i64), exclusive)).then(|| (least as i64).to_string()),
+            None => (!is_above(&real, &least, exclusive)).then(|| go_float(least)),
         };
-        if !fits {
+        if let Some(bound) = broken {
             let than = if exclusive { "than" } else { "than or equal to" };
             found.push(Problem::Bound(format!("should be greater {than} {bound}")));
         }
@@ -77,11 +77,11 @@ pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number)
     if let Some(most) = checks.maximum {
         let native = range.check_bound("Maximum boundary", most, &mut found);
         let exclusive = checks.exclusive_maximum;
-        let (fits, bound) = match integer(number).filter(|_| native) {
-            Some(it) => compare(&(most as i64), &it, exclusive, (most as i64).to_string()),
-            None => compare(&most, &real, exclusive, go_float(most)),
+        let broken = match integer(number).filter(|_| native) {
+            Some(it) => (!is_above(&(most as i64), &it, exclusive)).then(|| (most as i64).to_string()),
+            None => (!is_above(&most, &real, exclusive)).then(|| go_float(most)),
         };
-        if !fits {
+        if let Some(bound) = broken {
             let than = if exclusive { "than" } else { "than or equal to" };
             found.push(Problem::Bound(format!("should be less {than} {bound}")));
         }
@@ -89,19 +89,18 @@ pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number)
     found
 }
 
-fn compare<T: PartialOrd>(larger: &T, smaller: &T, exclusive: bool, bound: String) -> (bool, String) {
-    let fits = larger > smaller || (!exclusive && larger == smaller);
-    (fits, bound)
+fn is_above<T: PartialOrd>(larger: &T, smaller: &T, exclusive: bool) -> bool {
+    larger > smaller || (!exclusive && larger == smaller)
 }
 
 fn check_multiple(factor: f64, whole: Option<i64>, real: f64, found: &mut Vec<Problem>) {
     let whole_factor = factor as i64;
-    let (positive, shown) = match whole {
-        Some(_) => (whole_factor > 0, whole_factor.to_string()),
-        None => (factor > 0.0, go_float(factor)),
+    let shown = || match whole {
+        Some(_) => whole_factor.to_string(),
+        None => go_float(factor),
     };
-    if !positive {
-        return found.push(Problem::Factor(shown));
+    if !whole.map_or(factor > 0.0, |_| whole_factor > 0) {
+        return found.push(Problem::Factor(shown()));
     }
     let is_multiple = match whole {
         Some(it) => it % whole_factor == 0,
@@ -109,7 +108,7 @@ fn check_multiple(factor: f64, whole: Option<i64>, real: f64, found: &mut Vec<Pr
         None => is_whole(real / factor),
     };
     if !is_multiple {
-        found.push(Problem::Bound(format!("should be a multiple of {shown}")));
+        found.push(Problem::Bound(format!("should be a multiple of {}", shown())));
     }
 }
 

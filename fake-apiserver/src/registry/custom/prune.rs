@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::path::Path;
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural, is_meta_field};
 use crate::registry::types::edit::keep_entries;
 
@@ -56,11 +57,12 @@ fn prune_fields(
     path: &Path<'_>,
     removed: &mut Vec<String>,
 ) {
+    let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {
         if node.is_resource && is_meta_field(name) {
             return true;
         }
-        match (node.properties.get(name), &node.additional) {
+        match (fields.declared(name), &node.additional) {
             (Some(child), _) => walk(value, Some(child), false, &path.field(name), removed),
             (None, Additional::Schema(child)) => walk(value, Some(child), false, &path.field(name), removed),
             (None, Additional::Bool(_)) => walk(value, None, false, &path.field(name), removed),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::engine::{Compiled, Operands, evaluate};
 use super::path::Path;
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use super::validate::{View, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
@@ -305,17 +306,22 @@ impl Run<'_> {
         match value {
             View::Object(map) => {
                 let old = stored.old.filter(|_| !node.is_atomic_map);
+                let mut fields = FieldsInOrder::of(node);
                 for (name, value) in map {
+                    let (child, path) = match (fields.declared(name), &node.additional) {
+                        (Some(child), _) => (child, path.field(name)),
+                        (None, Additional::Schema(child)) => (&**child, path.key(name)),
+                        (None, Additional::Unset | Additional::Bool(_)) => continue,
+                    };
+                    if !child.below.rules {
+                        continue;
+                    }
                     let stored = Stored {
                         old: old.and_then(|it| it.get(name)).map(View::from),
                         same: stored.same.and_then(|it| it.get(name)).map(View::from),
                         around,
                     };
-                    match (node.properties.get(name), &node.additional) {
-                        (Some(child), _) => self.walk(child, value.into(), stored, &path.field(name)),
-                        (None, Additional::Schema(child)) => self.walk(child, value.into(), stored, &path.key(name)),
-                        (None, Additional::Unset | Additional::Bool(_)) => {}
-                    }
+                    self.walk(child, value.into(), stored, &path);
                 }
             }
             View::Array(list) => {

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value};
 
 use super::formats::Format;
+use super::properties::Properties;
 use super::rules::Rule;
 use crate::registry::types::pattern::Pattern;
 use crate::registry::types::schema::builtin::object_meta;
@@ -28,7 +29,7 @@ pub(crate) struct Structural {
     /// The node has `x-kubernetes-embedded-resource` (the root has not, though it is a resource).
     pub(super) is_embedded: bool,
     pub(super) default: Option<Value>,
-    pub(super) properties: BTreeMap<String, Structural>,
+    pub(super) properties: Properties,
     pub(super) additional: Additional,
     pub(super) items: Option<Box<Structural>>,
     pub(super) list: ListKind,
@@ -142,15 +143,6 @@ impl Structural {
         Parser::default().node(schema)
     }
 
-    /// The schema of a field that is declared, or that all other fields share.
-    pub(super) fn child(&self, name: &str) -> Option<&Structural> {
-        match (self.properties.get(name), &self.additional) {
-            (Some(node), _) => Some(node),
-            (None, Additional::Schema(node)) => Some(node),
-            (None, Additional::Unset | Additional::Bool(_)) => None,
-        }
-    }
-
     /// A node that says nothing but that anything goes is what apply calls a deduced type.
     fn as_schema(&self) -> SchemaRef<'_> {
         if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
@@ -162,12 +154,12 @@ impl Structural {
 }
 
 impl CustomSchema for Structural {
-    fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
+    fn field_from(&self, next: &mut usize, name: &str) -> Option<SchemaRef<'_>> {
         if self.is_resource && is_meta_field(name) {
             let meta = (name == "metadata").then(object_meta).flatten();
             return Some(meta.map_or(SchemaRef::Deduced, SchemaRef::Builtin));
         }
-        match (self.properties.get(name), &self.additional) {
+        match (self.properties.find_from(next, name), &self.additional) {
             (Some(node), _) => Some(node.as_schema()),
             (None, Additional::Schema(node)) => Some(node.as_schema()),
             (None, Additional::Bool(true)) => Some(SchemaRef::Deduced),
@@ -176,7 +168,7 @@ impl CustomSchema for Structural {
     }
 
     fn declares(&self, name: &str) -> bool {
-        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
+        self.properties.get(name).is_some() || (self.is_resource && is_meta_field(name))
     }
 
     fn form(&self) -> Form {
@@ -350,7 +342,13 @@ impl Below {
             Additional::Schema(it) => Some(&**it),
             Additional::Unset | Additional::Bool(_) => None,
         };
-        for child in node.properties.values().chain(node.items.as_deref()).chain(additional) {
+        for child in node
+            .properties
+            .iter()
+            .map(|(_, it)| it)
+            .chain(node.items.as_deref())
+            .chain(additional)
+        {
             all.defaults |= child.below.defaults;
             all.embedded |= child.below.embedded;
             all.unique_lists |= child.below.unique_lists;

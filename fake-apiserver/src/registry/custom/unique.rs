@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::path::Path;
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
 use crate::api::field::{FieldErrors, FieldPath};
 
@@ -17,8 +18,9 @@ fn check_map(map: &Map<String, Value>, node: &Structural, path: &Path<'_>, error
     if !node.below.unique_lists {
         return;
     }
+    let mut fields = FieldsInOrder::of(node);
     for (name, value) in map {
-        match (node.properties.get(name), &node.additional) {
+        match (fields.declared(name), &node.additional) {
             (Some(child), _) => check(value, child, &path.field(name), errors),
             (None, Additional::Schema(child)) => check(value, child, &path.key(name), errors),
             (None, Additional::Unset | Additional::Bool(_)) => {}

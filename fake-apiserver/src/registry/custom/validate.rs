@@ -6,8 +6,10 @@ use serde_json::{Map, Number, Value};
 
 use super::number::{Problem, integer, is_whole, problems};
 use super::path::Path;
+use super::properties::FieldsInOrder;
 use super::schema::{Additional, JsonType, ListKind, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::object::{Beside, in_order};
 
 /// Checks `value`, which lies at `base`, against `schema`. Of an update, `old` is the stored value: what was wrong
 /// already and has not changed is let through.
@@ -416,8 +418,14 @@ fn check_object(
     if let Some(most) = checks.max_properties.filter(|most| map.len() as u64 > *most) {
         out.too_many(path, map.len(), most, "properties");
     }
-    for (name, value) in map {
-        let child = match (node.properties.get(name), &node.additional) {
+    let mut fields = FieldsInOrder::of(node);
+    let old_map = match old {
+        Some(View::Object(old)) => Some(old),
+        Some(View::Null | View::Bool(_) | View::Number(_) | View::String(_) | View::Array(_)) | None => None,
+    };
+    let mut old_fields = old_map.map(Beside::new);
+    for (name, value) in in_order(map) {
+        let child = match (fields.declared(name), &node.additional) {
             (Some(child), _) => child,
             (None, Additional::Schema(child)) => child,
             (None, Additional::Bool(false)) => {
@@ -428,7 +436,10 @@ fn check_object(
             (None, Additional::Unset | Additional::Bool(true)) => continue,
         };
         let is_type_meta = path.is_root() && matches!(name.as_str(), "kind" | "apiVersion");
-        let old_value = old.filter(|_| !is_type_meta).and_then(|old| old.get(name));
+        let old_value = old_fields
+            .as_mut()
+            .and_then(|old| old.get(name))
+            .filter(|_| !is_type_meta);
         check(child, value.into(), old_value.map(View::from), &path.field(name), out);
     }
     for name in &checks.required {
@@ -482,10 +493,12 @@ pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: V
 pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
     match (value, old) {
         (View::Object(map), View::Object(old_map)) => {
+            let mut fields = FieldsInOrder::of(node);
+            let mut both = in_order(map).zip(in_order(old_map));
             map.len() == old_map.len()
-                && map.iter().all(|(name, value)| {
-                    let child = node.child(name).zip(old_map.get(name));
-                    child.is_some_and(|(child, old)| is_unchanged(child, value.into(), old.into()))
+                && both.all(|((name, value), (old_name, old))| {
+                    let child = fields.child(name).filter(|_| name == old_name);
+                    child.is_some_and(|child| is_unchanged(child, value.into(), old.into()))
                 })
         }
         (View::Array(list), View::Array(old_list)) => match (&node.list, node.items.as_deref()) {

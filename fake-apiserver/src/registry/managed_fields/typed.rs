@@ -25,9 +25,9 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
 /// Returns `true` if the values of an object have the types of the current schema. Repeated keys of lists and unknown
 /// fields are accepted here: other layers check them.
 pub(super) fn fits(schema: SchemaRef<'_>, object: &Map<String, Value>) -> bool {
-    object
-        .iter()
-        .all(|(name, value)| schema.field(name).is_none_or(|field| value_fits(field, value)))
+    let mut fields = schema.walk();
+    let mut entries = object.iter();
+    entries.all(|(name, value)| fields.field(name).is_none_or(|field| value_fits(field, value)))
 }
 
 fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {

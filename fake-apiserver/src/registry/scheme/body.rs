@@ -65,7 +65,7 @@ fn read_custom(
     text: Text<'_>,
     validation: FieldValidation,
 ) -> Result<Vec<String>, Status> {
-    custom::check_named(object, &String::from_utf8_lossy(text.raw), version)?;
+    custom::check_named(object, text.raw, version)?;
     let unknown = coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
     let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
     let mut warnings: Vec<String> = decode::duplicate_fields(text).iter().map(quoted).collect();

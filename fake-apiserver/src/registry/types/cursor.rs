@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use crate::api::field::FieldPath;
+use crate::api::object::{Beside, in_order};
 
 /// A JSON object.
 pub(crate) type JsonMap = Map<String, Value>;
@@ -231,17 +232,10 @@ impl<'a> Cursor<'a> {
     /// Returns `true` if both objects have the same fields and entries, except those named.
     pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
         let covers = |one: &Cursor<'_>, other: &Cursor<'_>, is_same: &dyn Fn(&Value, &Value) -> bool| {
-            let mut entries = one
-                .map("")
-                .into_iter()
-                .flatten()
+            let mut beside = Beside::new(other.map_or_empty(""));
+            let mut entries = in_order(one.map_or_empty(""))
                 .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
-            entries.all(|(key, value)| {
-                other
-                    .map("")
-                    .and_then(|it| it.get(key))
-                    .is_some_and(|it| is_same(value, it))
-            })
+            entries.all(|(key, value)| beside.get(key).is_some_and(|it| is_same(value, it)))
         };
         // What both have is compared once.
         covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())

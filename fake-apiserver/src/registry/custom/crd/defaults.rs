@@ -29,7 +29,7 @@ fn walk(node: &Structural, raw: Node<'_>, path: &FieldPath, in_metadata: bool, e
     if let (Some(items), Some(raw)) = (&node.items, raw.schema("items")) {
         walk(items, raw, &path.child("items"), in_metadata, errors);
     }
-    for (name, property) in &node.properties {
+    for (name, property) in node.properties.iter() {
         let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
         if let Some(raw) = raw.property(name) {
             walk(property, raw, &path.child("properties").key(name), in_metadata, errors);

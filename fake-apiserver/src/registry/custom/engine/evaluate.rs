@@ -11,8 +11,9 @@ use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
 use serde_json::{Map, Value};
 
+use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, Verdict};
-use super::super::schema::{JsonType, ListKind, Structural, implied};
+use super::super::schema::{Additional, JsonType, ListKind, Structural, implied};
 use super::super::validate::View;
 use crate::registry::cel::eval::{self, Failure, Meter};
 use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};
@@ -190,16 +191,17 @@ fn map_to_cel(map: &Map<String, Value>, node: Option<&Structural>, sorts: bool) 
     let mut insert = |name: String, value: CelValue| {
         fields.insert(Key::String(Arc::new(name)), value);
     };
+    let mut declared = node.map(FieldsInOrder::of);
     for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
-        let Some(node) = node else {
+        let (Some(node), Some(declared)) = (node, &mut declared) else {
             insert(name.clone(), to_cel(value.into(), None, sorts));
             continue;
         };
         let implied = implied(name).filter(|_| node.is_resource);
-        match (implied.or_else(|| node.properties.get(name)), node.child(name)) {
+        match (implied.or_else(|| declared.declared(name)), &node.additional) {
             (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), sorts)),
-            (None, Some(child)) => insert(name.clone(), to_cel(value.into(), Some(child), sorts)),
-            (None, None) => {}
+            (None, Additional::Schema(child)) => insert(name.clone(), to_cel(value.into(), Some(child), sorts)),
+            (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }
     CelValue::Map(CelMap { map: Arc::new(fields) })

@@ -7,7 +7,12 @@ use super::{Form, ListType, SchemaRef};
 /// The type of a value as a CRD's structural schema gives it.
 pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
     /// The type of a field or an entry; `None` if there can be no such field.
-    fn field(&self, name: &str) -> Option<SchemaRef<'_>>;
+    fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
+        self.field_from(&mut 0, name)
+    }
+
+    /// The same in a walk through names in their order. `next` is the place in the walk, 0 at its beginning.
+    fn field_from(&self, next: &mut usize, name: &str) -> Option<SchemaRef<'_>>;
 
     /// Returns `true` if `name` is a field the schema declares, rather than an entry of a map.
     fn declares(&self, name: &str) -> bool;

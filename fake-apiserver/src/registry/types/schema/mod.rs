@@ -106,7 +106,8 @@ impl<'a> SchemaRef<'a> {
                 Some(structure) => FieldWalk::Struct(structure.fields_in_order()),
                 None => FieldWalk::Named(self),
             },
-            SchemaRef::Custom(_) | SchemaRef::Deduced => FieldWalk::Named(self),
+            SchemaRef::Custom(node) => FieldWalk::Custom(node, 0),
+            SchemaRef::Deduced => FieldWalk::Named(self),
         }
     }
 

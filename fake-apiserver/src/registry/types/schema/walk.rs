@@ -1,12 +1,14 @@
 //! `FieldWalk`: the fields of a type beside those of an object.
 
-use super::{SchemaRef, Unset, builtin};
+use super::{CustomSchema, SchemaRef, Unset, builtin};
 
 /// The fields of a type for a walk beside an object, both in the order of their names.
 #[derive(Debug)]
 pub(crate) enum FieldWalk<'a> {
     /// Of a generated struct, whose fields are walked along.
     Struct(builtin::FieldsInOrder),
+    /// Of a node of a CRD's schema, with the place in its fields.
+    Custom(&'a dyn CustomSchema, usize),
     /// Of anything else, which is asked by name.
     Named(SchemaRef<'a>),
 }
@@ -16,6 +18,7 @@ impl<'a> FieldWalk<'a> {
     pub(crate) fn field(&mut self, name: &str) -> Option<SchemaRef<'a>> {
         match self {
             FieldWalk::Struct(fields) => fields.find(name).map(|it| SchemaRef::Builtin(it.shape())),
+            FieldWalk::Custom(node, next) => node.field_from(next, name),
             FieldWalk::Named(schema) => schema.field(name),
         }
     }
@@ -27,6 +30,7 @@ impl<'a> FieldWalk<'a> {
                 Some(field) => (Some(SchemaRef::Builtin(field.shape())), field.unset()),
                 None => (None, Unset::Absent),
             },
+            FieldWalk::Custom(..) => (self.field(name), Unset::Absent),
             FieldWalk::Named(schema) => (schema.field(name), schema.unset(name)),
         }
     }
@@ -36,6 +40,7 @@ impl<'a> FieldWalk<'a> {
         let field = self.field(name);
         let declared = match self {
             FieldWalk::Struct(_) => field.is_some(),
+            FieldWalk::Custom(node, _) => node.declares(name),
             FieldWalk::Named(schema) => schema.declares(name),
         };
         (field, declared)
