@@ -1,8 +1,9 @@
-//! helm, the official Python client, kopf and `@kubernetes/client-node` against the command.
+//! helm, the official Python client, kopf and `@kubernetes/client-node` against the command, and what other languages
+//! have in the place of Go's envtest.
 //!
 //! Opt-in, because they are fetched from package registries: `DRYDOCK_CLIENTS=1`. Without it the test says that it is
 //! skipped. `clients/run` sets them up in the target folder and runs them; `../clients/test` does so with this project's own
-//! packages for Python, Go and JavaScript.
+//! packages for Python, Go and JavaScript, `starters/run` with kube-api-test and jenvtest for Java and envtest for Rust.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +16,11 @@ fn clients_of_other_languages() {
 #[test]
 fn packages_for_other_languages() {
     run("packages_for_other_languages", "clients/test", "packages");
+}
+
+#[test]
+fn starters_of_control_planes() {
+    run("starters_of_control_planes", "tests/starters/run", "starters");
 }
 
 /// Runs a script with the program and a folder of this name.

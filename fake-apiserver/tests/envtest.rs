@@ -127,7 +127,11 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
         &format!("--listen-client-urls=http://{address}"),
         &format!("--advertise-client-urls=http://{address}"),
         "--listen-peer-urls=http://localhost:0",
-        &format!("--data-dir={}", data.display()),
+        "-data-dir",
+        &data.display().to_string(),
+        &format!("-wal-dir={}", data.display()),
+        "--initial-cluster",
+        "default=http://localhost:0",
         "--unsafe-no-fsync=true",
     ]));
     let mut stream = loop {

@@ -2,6 +2,7 @@
 //!
 //! The API server keeps its objects itself, so nothing is stored here and etcd's protocol is not spoken.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,9 +39,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     listen_peer_urls: Vec<String>,
 
+    /// URLs advertised to other members, which do not exist
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    initial_advertise_peer_urls: Vec<String>,
+
+    /// The members, of which this is the only one
+    #[arg(long, value_name = "NAMES=URLS", value_delimiter = ',')]
+    initial_cluster: Vec<String>,
+
     /// The data folder; nothing is written into it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
+
+    /// The folder of the write-ahead log; nothing is written into it
+    #[arg(long, value_name = "DIR")]
+    wal_dir: Option<String>,
 
     /// The name of the member
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -53,6 +66,15 @@ pub(crate) struct Args {
     /// Log level; nothing is logged
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
+}
+
+/// Reads the arguments. A flag has one hyphen or two, as Go's package `flag` reads them; some starters write
+/// `-data-dir`.
+pub(crate) fn parse(args: Vec<OsString>) -> Args {
+    Args::parse_from(args.into_iter().map(|arg| match arg.to_str() {
+        Some(text) if text.len() > 2 && text.starts_with('-') && !text.starts_with("--") => format!("-{text}").into(),
+        Some(_) | None => arg,
+    }))
 }
 
 /// The address of a URL of plain HTTP.

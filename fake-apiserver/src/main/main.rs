@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             Ok(args) => kube_apiserver::run(args),
             Err(unknown) => unknown.exit(),
         },
-        Personality::Etcd => etcd::run(&etcd::Args::parse_from(args)),
+        Personality::Etcd => etcd::run(&etcd::parse(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

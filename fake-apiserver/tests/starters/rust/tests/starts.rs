@@ -1,0 +1,19 @@
+//! The smallest test with the crate `envtest`, which starts the programs of `KUBEBUILDER_ASSETS`.
+
+use envtest::{BinaryAssetsSettings, Environment};
+
+#[tokio::test]
+async fn a_control_plane_starts_and_answers() {
+    let environment = Environment {
+        binary_assets_settings: BinaryAssetsSettings {
+            download_binary_assets: false,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let server = environment.create().await.expect("it starts");
+    let client = server.client().expect("the kubeconfig is right");
+    let version = client.apiserver_version().await.expect("it answers");
+    assert_eq!(version.major, "1");
+    server.destroy().await.expect("it ends");
+}
