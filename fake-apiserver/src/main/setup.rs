@@ -97,10 +97,11 @@ impl Setup {
             write_kubeconfig(file, &serving, token)?;
         }
         if let Some(token) = token {
-            report(format_args!(
-                "control API at {}/_fake, bearer token {token}",
-                serving.url()
-            ));
+            let url = serving.url();
+            report(format_args!("control API at {url}/_fake, bearer token {token}"));
+            // What follows `#` is not sent: no server, log or other page sees the token.
+            let shown = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC);
+            report(format_args!("its page: {url}/_fake/#token={shown}"));
         }
         tell(format_args!("listening on {}", serving.url()));
 

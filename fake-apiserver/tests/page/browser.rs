@@ -431,6 +431,25 @@ async fn text_of_clients_is_never_html() {
 }
 
 #[tokio::test]
+async fn a_link_brings_the_token_and_the_address_loses_it() {
+    let Some((server, mut tab)) = open(&["--authorization", "rbac", "--control-token", "s3/cr=t"]).await else {
+        return;
+    };
+    tab.until(&format!("{}.open", id("token-dialog"))).await;
+    tab.go_to(&format!("{}/_fake/?again#token=s3%2Fcr%3Dt", server.url))
+        .await;
+    tab.until("location.hash === ''").await;
+    tab.until("sessionStorage.getItem('fake-apiserver-token') === 's3/cr=t'")
+        .await;
+    tab.until(&format!(
+        "!{}.open && {}.textContent !== 'not admitted'",
+        id("token-dialog"),
+        id("link")
+    ))
+    .await;
+}
+
+#[tokio::test]
 async fn the_page_asks_for_the_token_and_keeps_it_for_the_tab() {
     let args = [
         "--authorization",
