@@ -214,6 +214,13 @@ impl Scan<'_> {
     }
 }
 
+/// JSON with what HTML would take for markup escaped, as Go's `encoding/json` writes it.
+pub(crate) fn escape_html(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
 /// Returns the name that Go's decoder has in its errors for the type of a JSON value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {

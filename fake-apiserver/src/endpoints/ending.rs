@@ -27,6 +27,9 @@ type Handled = std::thread::Result<Result<Response<Body>, Status>>;
 pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Handled) -> Response<Body> {
     let now = server.registry.reader.entropy.now();
     let mut record = call.record.take();
+    if let Some(record) = &mut record {
+        record.annotated(&call.remarks.annotations);
+    }
     let mut response = match handled {
         Ok(Ok(response)) => show(record.as_deref_mut(), call, response).await,
         Ok(Err(status)) => {
@@ -48,6 +51,9 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
         record.has_code((!is_broken).then_some(response.status().as_u16()));
         if call.is_long_running {
             record.begins(now);
+        }
+        if call.deprecation.is_some() && call.is_admitted {
+            record.deprecated();
         }
     }
     match labels(call, &response).filter(|_| !is_broken) {

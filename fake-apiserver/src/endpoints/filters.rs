@@ -25,7 +25,7 @@ use crate::api::status::Status;
 use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
 use crate::faults::Seen;
-use crate::registry::request::Warnings;
+use crate::registry::request::Remarks;
 
 /// The largest body (rule A20).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -49,8 +49,8 @@ pub(crate) struct Call {
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
-    /// Warnings for the client.
-    pub(crate) warnings: Warnings,
+    /// Remarks of its handling: warnings for the client, annotations of its audit event.
+    pub(crate) remarks: Remarks,
     /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub(crate) client: Arc<str>,
     /// The verdicts of the faults that struck it.
@@ -85,7 +85,7 @@ impl Call {
         Self {
             is_long_running: is_long_running(&parts.method, parts.uri.path(), &query),
             client,
-            warnings: Warnings::default(),
+            remarks: Remarks::default(),
             struck: Vec::new(),
             is_admitted: false,
             seat: None,

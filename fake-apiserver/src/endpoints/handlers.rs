@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     let answered = handle_verb(server, call, row, info).await;
-    answered.map_err(|status| status.warned(call.warnings.take()))
+    answered.map_err(|status| status.warned(call.remarks.warnings.take()))
 }
 
 async fn handle_verb(
@@ -116,7 +116,7 @@ fn write_request<'a>(
         options,
         user_agent: call.user_agent(),
         user: &call.user,
-        warnings: &call.warnings,
+        remarks: &call.remarks,
     }
 }
 
@@ -174,7 +174,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     }
     match validation {
         FieldValidation::Ignore => {}
-        FieldValidation::Warn | FieldValidation::Strict => call.warnings.extend(parsed.duplicates),
+        FieldValidation::Warn | FieldValidation::Strict => call.remarks.warnings.extend(parsed.duplicates),
     }
     match parsed.value {
         Value::Object(map) => Ok(Object(map)),
@@ -192,7 +192,7 @@ async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let options = decode::delete_options(row, call)?;
     let written = server
         .registry
-        .delete(row, info, &call.user, &options, &call.warnings)
+        .delete(row, info, &call.user, &options, &call.remarks)
         .await?;
     answer(server, call, row, &form, written)
 }
@@ -208,10 +208,10 @@ async fn delete_collection(
     let options = decode::delete_options(row, call)?;
     let page = server
         .registry
-        .delete_collection(row, info, &call.user, &list, &options, &call.warnings)
+        .delete_collection(row, info, &call.user, &list, &options, &call.remarks)
         .await?;
     let response = encode::page(server, call, row, &form, page)?;
-    Ok(encode::with_warnings(response, &call.warnings.take()))
+    Ok(encode::with_warnings(response, &call.remarks.warnings.take()))
 }
 
 /// Subresources with a life of their own: scale, binding, eviction and the rest.
@@ -255,7 +255,7 @@ async fn other_subresource(
             raw: &sent.text,
             repeats_key: sent.repeats_key,
         },
-        warnings: &call.warnings,
+        remarks: &call.remarks,
         user_agent: call.user_agent(),
         user: &call.user,
     };
@@ -302,6 +302,6 @@ fn answer(
         form,
         written.code,
         written.answer,
-        &call.warnings.take(),
+        &call.remarks.warnings.take(),
     )
 }

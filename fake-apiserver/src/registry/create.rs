@@ -23,13 +23,13 @@ impl Registry {
     /// client's `Status`.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: body::Decoded) -> Result<Written, Status> {
         let body::Decoded { mut object, warnings } = decoded;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
         self.reader.check_namespace(row, object.namespace(), object.name())?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
-        request.warnings.extend(repeated);
+        request.remarks.warnings.extend(repeated);
 
         // Fields that only the server sets have no owner.
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -57,7 +57,7 @@ impl Registry {
     /// Brings an object that admission may have changed to the form of all others.
     pub(super) fn complete_admitted(&self, request: &WriteRequest<'_>, object: &mut Object) {
         let repeated = metadata::dedupe_owner_references(object, true);
-        request.warnings.extend(repeated);
+        request.remarks.warnings.extend(repeated);
         // The object is settled already, and the server's own plugins write nothing empty.
         if self.admission.may_be_changed(request.row) {
             request.row.settle(object);
@@ -77,7 +77,7 @@ impl Registry {
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
         // Only a valid object is warned of.
-        request.warnings.extend(strategy.warnings(&object, None));
+        request.remarks.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
         self.admission
             .check_write(request, Operation::Create, &mut object, None)
@@ -170,7 +170,7 @@ impl Registry {
         }
         metadata::begin_lifetime(object, strategy, &self.reader.entropy);
         row.drop_disabled(object, None);
-        request.warnings.extend(strategy.warnings_before(object));
+        request.remarks.warnings.extend(strategy.warnings_before(object));
         self.reader
             .with_context(request.conditions(&request.info.subresource), |context| {
                 strategy.allocate(object, None, &mut errors, context)?;

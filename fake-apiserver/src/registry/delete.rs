@@ -10,7 +10,7 @@ use super::admission::attributes::Attributes;
 use super::answer::{Answer, SuccessDetails, SuccessStatus, Written};
 use super::kinds::facts::{FirstDelete, Propagation};
 use super::reader::verbs::Page;
-use super::request::Warnings;
+use super::request::{Remarks, Warnings};
 use super::scheme::Row;
 use super::scheme::codec;
 use crate::api::object::Object;
@@ -60,9 +60,9 @@ impl Registry {
         info: &RequestInfo,
         user: &UserInfo,
         options: &DeleteOptions,
-        warnings: &Warnings,
+        remarks: &Remarks,
     ) -> Result<Written, Status> {
-        self.delete_as(row, info, Some(user), options, warnings).await
+        self.delete_as(row, info, Some(user), options, remarks).await
     }
 
     /// Deletes an object; without a user admission does not run, as in an eviction, which has been admitted itself.
@@ -72,18 +72,18 @@ impl Registry {
         info: &RequestInfo,
         user: Option<&UserInfo>,
         options: &DeleteOptions,
-        warnings: &Warnings,
+        remarks: &Remarks,
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
         let key = Key::new(&info.namespace, &info.name);
-        warn_of_orphans(row, options, warnings);
+        warn_of_orphans(row, options, &remarks.warnings);
         for _ in 0..TRIES {
             let Some(stored) = self.reader.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
             };
             self.reader.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(user) = user {
-                self.admit_deletion((row, info), &stored, user, options, warnings)
+                self.admit_deletion((row, info), &stored, user, options, remarks)
                     .await?;
             }
             let Some(done) = self.delete_once(row, &stored, options)? else {
@@ -117,9 +117,9 @@ impl Registry {
         user: &UserInfo,
         list: &ListOptions,
         options: &DeleteOptions,
-        warnings: &Warnings,
+        remarks: &Remarks,
     ) -> Result<Page, Status> {
-        warn_of_orphans(row, options, warnings);
+        warn_of_orphans(row, options, &remarks.warnings);
         let page = self.reader.list(row, info, list).await?;
         for stored in page.items.iter() {
             let info = RequestInfo {
@@ -127,9 +127,8 @@ impl Registry {
                 name: stored.key.name().to_owned(),
                 ..info.clone()
             };
-            let warnings = Warnings::default();
-            match self.delete(row, &info, user, options, &warnings).await {
-                Err(status) if status.code != 404 => return Err(status.warned(warnings.take())),
+            match self.delete(row, &info, user, options, remarks).await {
+                Err(status) if status.code != 404 => return Err(status),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -143,7 +142,7 @@ impl Registry {
         stored: &Stored,
         user: &UserInfo,
         options: &DeleteOptions,
-        warnings: &Warnings,
+        remarks: &Remarks,
     ) -> Result<(), Status> {
         if !self.admission.may_refuse_deletion(row) {
             return Ok(());
@@ -157,7 +156,7 @@ impl Registry {
         {
             return Ok(());
         }
-        let mut attributes = Attributes::of_delete((row, info), user, options, old, warnings);
+        let mut attributes = Attributes::of_delete((row, info), user, options, old, remarks);
         self.admission.admit(&mut attributes).await?;
         self.admission.check_admitted(&attributes).await
     }

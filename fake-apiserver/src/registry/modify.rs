@@ -131,7 +131,7 @@ impl Registry {
             return Err(Status::conflict(&row.info.group_resource(), &request.info.name, why));
         }
         let Decoded { mut object, warnings } = applied.merge(None)?;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.reader.check_namespace(row, object.namespace(), object.name())?;

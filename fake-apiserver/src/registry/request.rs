@@ -1,5 +1,6 @@
-//! The request of a write and its warnings, as all rooms see them.
+//! The request of a write and the remarks on it, as all rooms see them.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::managed_fields::{self, Manager, Types};
@@ -21,8 +22,15 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) user_agent: &'a str,
     /// User of the write.
     pub(crate) user: &'a UserInfo,
-    /// Records the warnings for the client.
-    pub(crate) warnings: &'a Warnings,
+    /// Records the remarks on the request.
+    pub(crate) remarks: &'a Remarks,
+}
+
+/// Remarks on one request: warnings for its client, and annotations of its audit event.
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    pub(crate) warnings: Warnings,
+    pub(crate) annotations: Annotations,
 }
 
 /// Warnings for the client of one request, which it gets whether the request succeeds or fails (rule A30).
@@ -41,6 +49,54 @@ impl Warnings {
     /// Takes the warnings recorded so far, in their order.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Annotations of the audit event of one request. The first value of a key stays, as `addAuditAnnotationLocked` of
+/// k8s.io/apiserver has it.
+#[derive(Debug, Default)]
+pub(crate) struct Annotations(Option<Mutex<BTreeMap<String, Annotation>>>);
+
+/// The value of an annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Annotation {
+    pub(crate) value: String,
+    /// Set if only events that show bodies have it.
+    pub(crate) is_of_body: bool,
+}
+
+impl Annotations {
+    /// Annotations that are kept, since the request has an audit event. Those by default are not.
+    pub(crate) fn kept() -> Self {
+        Self(Some(Mutex::default()))
+    }
+
+    /// Adds an annotation, whose value is made only where annotations are kept.
+    pub(crate) fn add(&self, key: impl Into<String>, value: impl FnOnce() -> String) {
+        self.insert(key, false, value);
+    }
+
+    /// Adds an annotation that shows a part of a body.
+    pub(crate) fn add_of_body(&self, key: impl Into<String>, value: impl FnOnce() -> String) {
+        self.insert(key, true, value);
+    }
+
+    fn insert(&self, key: impl Into<String>, is_of_body: bool, value: impl FnOnce() -> String) {
+        if let Some(kept) = &self.0 {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.entry(key.into()).or_insert_with(|| Annotation {
+                value: value(),
+                is_of_body,
+            });
+        }
+    }
+
+    /// Takes the annotations recorded so far.
+    pub(crate) fn take(&self) -> BTreeMap<String, Annotation> {
+        let kept = self.0.as_ref();
+        kept.map_or_else(BTreeMap::new, |kept| {
+            std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner))
+        })
     }
 }
 

@@ -77,7 +77,7 @@ impl Registry {
     /// PUT of a decoded body (rules C1 to C6).
     pub(crate) async fn update(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded { mut object, warnings } = decoded;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         let warnings = Vec::new();
         let row = request.row;
         metadata::check_name(&object, &request.info.name)?;
@@ -139,7 +139,7 @@ impl Registry {
     ) -> Result<Option<Written>, Status> {
         let old = self.recent.take(request.row, stored);
         let Decoded { object, warnings } = change.next(&old)?;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         self.finish_change(request, stored, old, object, change).await
     }
 
@@ -157,7 +157,7 @@ impl Registry {
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
-        request.warnings.extend(repeated);
+        request.remarks.warnings.extend(repeated);
         if !change.is_tracked() {
             let now = self.reader.entropy.now_seconds();
             let name = request.manager_name();
@@ -174,11 +174,14 @@ impl Registry {
         row.to_storage(&mut old);
         self.authorization.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
-        request.warnings.extend(match request.info.subresource.as_str() {
-            "" => strategy.warnings(&object, Some(&old)),
-            "status" => strategy.status_warnings(&object),
-            _ => Vec::new(),
-        });
+        request
+            .remarks
+            .warnings
+            .extend(match request.info.subresource.as_str() {
+                "" => strategy.warnings(&object, Some(&old)),
+                "status" => strategy.status_warnings(&object),
+                _ => Vec::new(),
+            });
         if change.is_admitted() {
             self.check_change(request, change, &mut object, &mut old).await?;
         }

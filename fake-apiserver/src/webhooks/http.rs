@@ -1,5 +1,6 @@
 //! One request over a connection of its own.
 
+use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 
@@ -54,7 +55,10 @@ async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
 #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS nothing is sent"))]
 async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Request<Body>) -> Result<Reply, String> {
     let shown = |error: hyper::Error| {
-        if error.is_incomplete_message() {
+        // A peer that closes the connection without taking leave of TLS is no other end to Go.
+        let cause = error.source().and_then(|it| it.downcast_ref::<io::Error>());
+        let is_cut = cause.is_some_and(|it| it.kind() == io::ErrorKind::UnexpectedEof);
+        if error.is_incomplete_message() || is_cut {
             "EOF".to_owned()
         } else {
             error.to_string()

@@ -78,7 +78,7 @@ async fn p4_answers_that_are_none(
 #[case::type_without_patch("Mutating", json!({"patchType": "JSONPatch"}), "webhook returned response.patchType but not")]
 #[case::empty_type("Mutating", json!({"patchType": "", "patch": "W10="}), "webhook returned invalid response.patchType")]
 #[case::no_base64("Mutating", json!({"patchType": "JSONPatch", "patch": "!"}), "illegal base64 data")]
-#[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W10="}), "unsupported patch type \"Magic\"")]
+#[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
 #[case::validating_patch("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
 #[tokio::test(start_paused = true)]
 async fn p2_responses_that_contradict_themselves(#[case] kind: &str, #[case] response: Value, #[case] message: &str) {

@@ -277,3 +277,31 @@ async fn p9_a_claim_grows_where_its_class_allows_it(
         Some(why) => assert_eq!(answer.failure(), (403, why.as_str())),
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn p9_templates_are_warned_of_by_the_enforced_level_and_new_images_are_judged() {
+    let server = ApiServer::start();
+    let level = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+    let spec = json!({"hostNetwork": true, "containers": [{"name": "a", "image": "b"}]});
+    let pods = "/api/v1/namespaces/default/pods";
+    made(&post(&server, pods, json!({"metadata": {"name": "p"}, "spec": spec})).await);
+    ask(&server, Method::PATCH, "/api/v1/namespaces/default", level("baseline")).await;
+    let template = json!({"metadata": {"name": "t"}, "template": {"spec": spec}});
+    let answer = post(&server, "/api/v1/namespaces/default/podtemplates", template).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let warning = "299 - \"would violate PodSecurity \\\"baseline:latest\\\": host namespaces (hostNetwork=true)\"";
+    assert_eq!(answer.warnings, [warning]);
+    let pod = format!("{pods}/p");
+    let labelled = ask(
+        &server,
+        Method::PATCH,
+        &pod,
+        json!({"metadata": {"labels": {"a": "b"}}}),
+    )
+    .await;
+    assert_eq!(labelled.code, 200, "{}", labelled.body);
+    let image = json!({"spec": {"containers": [{"name": "a", "image": "c"}]}});
+    let changed = ask(&server, Method::PATCH, &pod, image).await;
+    let why = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
+    assert_eq!(changed.failure(), (403, why));
+}

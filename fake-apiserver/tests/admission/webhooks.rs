@@ -19,6 +19,7 @@ fn server(asked: &Asked) -> ApiServer {
             "/warn" => json!({"warnings": ["first", "second"]}),
             "/a" => data("a"),
             "/b" => data("b"),
+            "/same" => patch(json!([{"op": "add", "path": "/metadata/name", "value": "a"}])),
             "/bad" => patch(json!([{"op": "replace", "path": "/nothing/here", "value": 1}])),
             _ => json!({}),
         };
@@ -61,6 +62,27 @@ async fn p1_a_webhook_is_asked_again_when_a_later_one_changed_something() {
     let answer = post(&server, MAPS, map("a")).await;
     assert_eq!(answer.body["data"]["order"], "aba");
     assert_eq!(paths(&asked), ["/a", "/b", "/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_the_first_patch_of_a_request_with_new_owners_is_a_change() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let again = || json!({"reinvocationPolicy": "IfNeeded"});
+    let hooks = [
+        ("a.example.com", "/x", again()),
+        ("b.example.com", "/same", again()),
+        ("c.example.com", "/same", json!({})),
+    ];
+    configure(&server, "Mutating", "m", &hooks).await;
+    let mut owned = map("a");
+    owned["data"] = json!({"k": "v"});
+    post(&server, MAPS, owned).await;
+    assert_eq!(paths(&asked), ["/x", "/same", "/same", "/x"]);
+    asked.lock().expect("not poisoned").clear();
+    let unchanged = json!({"metadata": {"name": "a"}});
+    ask(&server, Method::PATCH, &format!("{MAPS}/a"), unchanged).await;
+    assert_eq!(paths(&asked), ["/x", "/same", "/same"]);
 }
 
 #[rstest]

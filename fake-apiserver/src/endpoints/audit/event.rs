@@ -1,5 +1,6 @@
 //! `Event`: an event of `audit.k8s.io/v1`, its fields in the order of Go's struct.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -38,7 +39,7 @@ pub(super) struct Event {
     pub(super) request_received_timestamp: String,
     pub(super) stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) annotations: BTreeMap<&'static str, String>,
+    pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

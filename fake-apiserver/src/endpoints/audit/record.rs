@@ -11,7 +11,9 @@ use super::Audit;
 use super::event::{Event, ObjectReference, ResponseStatus, User};
 use super::policy::{Extent, Level, Stage};
 use crate::api::arrival::Arrival;
+use crate::api::json::escape_html;
 use crate::api::object::Object;
+use crate::api::options::FieldValidation;
 use crate::api::rbac::Attributes;
 use crate::api::request_info::ResourcePath;
 use crate::api::status::Status;
@@ -19,6 +21,7 @@ use crate::api::user::UserInfo;
 use crate::endpoints::Endpoints;
 use crate::endpoints::filters::Call;
 use crate::endpoints::{decode, yaml};
+use crate::registry::request::Annotations;
 use crate::registry::scheme::Row;
 
 /// The longest `User-Agent` of an event; more is cut off.
@@ -46,6 +49,7 @@ pub(crate) fn begin(server: &Endpoints, call: &mut Call, path: &str, request: &A
     {
         record.emit(Stage::RequestReceived, server.registry.reader.entropy.now());
         call.record = Some(Box::new(record));
+        call.remarks.annotations = Annotations::kept();
     }
 }
 
@@ -79,15 +83,18 @@ pub(crate) fn sent(call: &mut Call, row: &Row) {
             record.patched(patch);
         }
     } else if !call.body.is_empty()
-        && let Ok(decode::Sent { mut object, .. }) = decode::sent(row, call)
+        && let Ok(mut object) = body_of(&record, call, row)
     {
         let is_delete = call.parts.method == Method::DELETE;
-        let kind = if is_delete {
-            "DeleteOptions"
-        } else {
-            row.info.kind.as_ref()
+        let subresource = call.info.as_ref().map_or("", |it| &it.subresource);
+        let own = row.info.subresources.iter().find(|it| it.name == subresource);
+        let (kind, api_version) = match own {
+            _ if is_delete => ("DeleteOptions", row.api_version.to_string()),
+            Some(it) if !it.group.is_empty() => (&*it.kind, format!("{}/{}", it.group, it.version)),
+            Some(it) => (&*it.kind, it.version.to_string()),
+            None => (&*row.info.kind, row.api_version.to_string()),
         };
-        for (name, value) in [("kind", kind), ("apiVersion", &*row.api_version)] {
+        for (name, value) in [("kind", kind), ("apiVersion", &*api_version)] {
             if object.get(name).is_none() {
                 object.insert(name.into(), value.into());
             }
@@ -95,6 +102,16 @@ pub(crate) fn sent(call: &mut Call, row: &Row) {
         record.sent(object);
     }
     call.record = Some(record);
+}
+
+/// The body as an object; with defaults where the event shows it, as `LogRequestObject` does.
+fn body_of(record: &Record, call: &Call, row: &Row) -> Result<Object, Status> {
+    let is_of_row = matches!(call.parts.method, Method::POST | Method::PUT)
+        && call.info.as_ref().is_some_and(|it| it.subresource.is_empty());
+    if is_of_row && record.extent.level >= Level::Request {
+        return decode::object(row, call, None, FieldValidation::Ignore).map(|it| it.object);
+    }
+    decode::sent(row, call).map(|it| it.object)
 }
 
 impl Record {
@@ -150,8 +167,23 @@ impl Record {
     pub(crate) fn authorized(&mut self, is_allowed: bool, reason: &str) {
         let decision = if is_allowed { "allow" } else { "forbid" };
         let annotations = &mut self.event.annotations;
-        annotations.insert("authorization.k8s.io/decision", decision.to_owned());
-        annotations.insert("authorization.k8s.io/reason", reason.to_owned());
+        annotations.insert("authorization.k8s.io/decision".into(), decision.to_owned());
+        annotations.insert("authorization.k8s.io/reason".into(), reason.to_owned());
+    }
+
+    /// The annotations that were made while the request was handled, those of bodies if the event shows them.
+    pub(crate) fn annotated(&mut self, annotations: &Annotations) {
+        for (key, annotation) in annotations.take() {
+            if !annotation.is_of_body || self.extent.level >= Level::Request {
+                self.event.annotations.entry(key.into()).or_insert(annotation.value);
+            }
+        }
+    }
+
+    /// The API that was asked is deprecated. After `MonitorRequest` of k8s.io/apiserver.
+    pub(crate) fn deprecated(&mut self) {
+        let annotations = &mut self.event.annotations;
+        annotations.insert("k8s.io/deprecated".into(), "true".to_owned());
     }
 
     /// The object of the body, which also completes the reference to the object.
@@ -269,7 +301,8 @@ impl Record {
         }
         self.event.stage = stage.as_str();
         self.event.stage_timestamp = micro_time(now);
-        if let Ok(mut line) = serde_json::to_string(&self.event) {
+        if let Ok(line) = serde_json::to_string(&self.event) {
+            let mut line = escape_html(&line);
             line.push('\n');
             (self.sink)(&line);
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::columns::{CUSTOM_AGE, NAME};
 use super::duration;
 use super::jsonpath::JsonPath;
+use crate::api::json::escape_html;
 use crate::api::object::Object;
 
 /// One entry of `additionalPrinterColumns`.
@@ -133,12 +134,7 @@ fn print(value: &Value) -> String {
             Some(float) if it.is_f64() => print_float(float),
             _ => it.to_string(),
         },
-        // Go escapes what HTML would take for markup.
-        Value::Array(_) | Value::Object(_) => value
-            .to_string()
-            .replace('<', "\\u003c")
-            .replace('>', "\\u003e")
-            .replace('&', "\\u0026"),
+        Value::Array(_) | Value::Object(_) => escape_html(&value.to_string()),
     }
 }
 

@@ -8,8 +8,9 @@ use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::api::user::UserInfo;
-use crate::registry::request::{Warnings, WriteRequest};
+use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::Row;
+use crate::registry::types::names;
 
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
-    /// Records the warnings for the client.
-    pub(crate) warnings: &'a Warnings,
+    /// Records the remarks on the request.
+    pub(crate) remarks: &'a Remarks,
 }
 
 /// The kind of a row's objects.
@@ -102,7 +103,7 @@ impl<'a> Attributes<'a> {
             options,
             object: Some(object),
             old,
-            warnings: request.warnings,
+            remarks: request.remarks,
         }
     }
 
@@ -130,7 +131,7 @@ impl<'a> Attributes<'a> {
         user: &'a UserInfo,
         options: &'a DeleteOptions,
         old: Object,
-        warnings: &'a Warnings,
+        remarks: &'a Remarks,
     ) -> Self {
         let name = match info.verb {
             Verb::DeleteCollection => String::new(),
@@ -150,7 +151,14 @@ impl<'a> Attributes<'a> {
             options: Options::Delete(options),
             object: None,
             old: Some(old),
-            warnings,
+            remarks,
+        }
+    }
+
+    /// Adds an annotation to the audit event of the request, unless its key is malformed (`checkKeyFormat`).
+    pub(crate) fn annotate(&self, key: String, value: impl FnOnce() -> String) {
+        if is_annotation_key(&key) {
+            self.remarks.annotations.add(key, value);
         }
     }
 
@@ -206,6 +214,10 @@ impl<'a> Attributes<'a> {
     pub(crate) fn is_about(&self, group: &str, resource: &str) -> bool {
         self.row.info.group == group && self.row.info.resource == resource
     }
+}
+
+fn is_annotation_key(key: &str) -> bool {
+    key.contains('/') && names::is_qualified_name(key)
 }
 
 /// The namespace of a request; a Namespace is in itself.

@@ -39,7 +39,7 @@ impl Admission {
             self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true)
                 .await?;
         }
-        attributes.warnings.extend(owners.check(attributes));
+        attributes.remarks.warnings.extend(owners.check(attributes));
         Ok(())
     }
 
@@ -51,7 +51,7 @@ impl Admission {
 
     async fn mutate_by_hook(&self, hook: &Hook, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
-        attributes.warnings.extend(answer.warnings);
+        attributes.remarks.warnings.extend(answer.warnings);
         if let Some(denial) = answer.denied {
             return Err(status::denied(&hook.name, denial));
         }
@@ -76,7 +76,7 @@ impl Admission {
         if !is_exempt(attributes.row) {
             for hook in &setup.hooks.validating {
                 let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
-                attributes.warnings.extend(answer.warnings);
+                attributes.remarks.warnings.extend(answer.warnings);
                 if let Some(denial) = answer.denied {
                     return Err(status::denied(&hook.name, denial));
                 }

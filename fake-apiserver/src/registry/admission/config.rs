@@ -27,6 +27,8 @@ pub(super) struct Configured {
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) name: String,
+    /// The name of the configuration it stands in.
+    pub(super) configuration: String,
     pub(super) endpoint: Endpoint,
     pub(super) matches: Match,
     /// `failurePolicy: Ignore`
@@ -41,10 +43,11 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    fn parse(webhook: &Cursor<'_>) -> Self {
+    fn parse(configuration: &str, webhook: &Cursor<'_>) -> Self {
         let seconds = webhook.integer("timeoutSeconds").unwrap_or(TIMEOUT_SECONDS);
         Self {
             name: webhook.text("name").to_owned(),
+            configuration: configuration.to_owned(),
             endpoint: Endpoint::parse(webhook),
             matches: Match::of_webhook(webhook),
             ignores_failure: webhook.text("failurePolicy") == "Ignore",
@@ -61,8 +64,11 @@ impl Admission {
     pub(super) fn read_configuration(&self) -> Configured {
         let webhooks = |resource: &str| -> Vec<Webhook> {
             let configurations = self.reader.stored_objects(GROUP, resource);
-            let all = configurations.iter().flat_map(|it| Cursor::root(it).maps("webhooks"));
-            all.map(|webhook| Webhook::parse(&Cursor::root(webhook))).collect()
+            let all = configurations
+                .iter()
+                .flat_map(|it| Cursor::root(it).maps("webhooks").map(|webhook| (it.name(), webhook)));
+            all.map(|(name, webhook)| Webhook::parse(name, &Cursor::root(webhook)))
+                .collect()
         };
         Configured {
             mutating: webhooks("mutatingwebhookconfigurations"),

@@ -4,7 +4,8 @@
 //!
 //! In the order in which to read them: `attributes` is what a request is for admission, `chain` the order, `plugins`
 //! the server's own, `hooks` closures, `config` what configuration objects say, `matching` which requests they mean,
-//! `review` what a webhook is asked and answers, `policies` admission by expressions.
+//! `review` what a webhook is asked and answers, `annotations` what its call leaves in the audit event, `policies`
+//! admission by expressions.
 
 pub(crate) mod attributes;
 mod chain;
@@ -13,6 +14,7 @@ pub(crate) mod hooks;
 mod config;
 mod matching;
 mod review;
+mod annotations;
 mod webhooks;
 mod status;
 mod result;

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
+use super::attributes::Attributes;
 use super::config::Webhook;
 use crate::api::admission::{AdmissionRequest, Denial};
 use crate::api::field::quote;
@@ -19,6 +20,18 @@ pub(super) struct Answer {
     pub(super) patch: Vec<u8>,
     pub(super) patch_type: Option<String>,
     pub(super) warnings: Vec<String>,
+    /// Annotations for the audit event.
+    pub(super) annotations: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// Hands over its warnings, and its annotations below the webhook's name.
+    pub(super) fn remark(&mut self, webhook: &Webhook, attributes: &Attributes<'_>) {
+        attributes.remarks.warnings.extend(std::mem::take(&mut self.warnings));
+        for (key, value) in std::mem::take(&mut self.annotations) {
+            attributes.annotate(format!("{}/{key}", webhook.name), || value);
+        }
+    }
 }
 
 /// Asks a webhook. The error is what follows `failed calling webhook "w": `.
@@ -90,7 +103,13 @@ fn read(review: &Map<String, Value>, version: ReviewVersion, uid: &str, is_mutat
         .flatten()
         .filter_map(Value::as_str)
         .map(str::to_owned);
+    let annotations = response.get("auditAnnotations").and_then(Value::as_object);
+    let annotations = annotations
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
     Ok(Answer {
+        annotations: annotations.collect(),
         denied: (response.get("allowed") != Some(&Value::Bool(true))).then(|| denial(response.get("status"))),
         patch,
         patch_type,

@@ -10,7 +10,7 @@ use super::Admission;
 use super::attributes::{Attributes, kind_of, resource_of};
 use super::config::Webhook;
 use super::matching::Matched;
-use super::{result, review, status};
+use super::{annotations, result, review, status};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -27,6 +27,8 @@ pub(super) struct Reinvocation {
     pub(super) is_needed: bool,
     /// The object as the webhooks left it.
     left: Option<Object>,
+    /// Set once a patch has been applied, and the result read.
+    is_read_back: bool,
 }
 
 impl Reinvocation {
@@ -56,10 +58,18 @@ impl Admission {
             let Some(matched) = self.is_meant(webhook, attributes)? else {
                 continue;
             };
-            let changed = self.mutate_by(webhook, attributes, &matched).await;
+            let place = format!("round_{}_index_{index}", u8::from(is_second));
+            let changed = match check_dry_run(webhook, attributes) {
+                Ok(()) => self.mutate_by(webhook, attributes, &matched, &place, known).await,
+                Err(status) => Err(Failure::Refused(status)),
+            };
+            annotations::mutation(attributes, webhook, &place, matches!(changed, Ok(true)));
             let changed = match changed {
                 Ok(changed) => changed,
-                Err(Failure::Call(_)) if webhook.ignores_failure => continue,
+                Err(Failure::Call(_)) if webhook.ignores_failure => {
+                    annotations::failed_open(attributes, "mutation", webhook, &place);
+                    continue;
+                }
                 Err(failure) => return Err(failure.into_status(&webhook.name)),
             };
             if changed {
@@ -73,23 +83,25 @@ impl Admission {
         Ok(())
     }
 
-    /// Asks one webhook; answers whether it changed the object.
+    /// Asks one webhook; answers whether it changed the object. `place` names the call in annotations.
     async fn mutate_by(
         &self,
         webhook: &Webhook,
         attributes: &mut Attributes<'_>,
         matched: &Matched,
+        place: &str,
+        known: &mut Reinvocation,
     ) -> Result<bool, Failure> {
         let request = self.review_of(attributes, matched).await.map_err(Failure::Refused)?;
         let transport = &self.setup.transport;
-        let answer = review::ask(&**transport, webhook, &request, true)
+        let mut answer = review::ask(&**transport, webhook, &request, true)
             .await
             .map_err(Failure::Call)?;
-        attributes.warnings.extend(answer.warnings);
+        answer.remark(webhook, attributes);
         if let Some(denial) = answer.denied {
             return Err(Failure::Refused(status::denied(&webhook.name, denial)));
         }
-        if answer.patch.is_empty() {
+        if is_empty_patch(&answer.patch) {
             return Ok(false);
         }
         if answer.patch_type.as_deref() != Some("JSONPatch") {
@@ -104,16 +116,22 @@ impl Admission {
         }
         let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
         let patched = json_patch_or_why(request.object.clone(), &answer.patch).map_err(internal)?;
+        // Go's managers of fields have times of the full clock until they are read back for the first time, which is
+        // then a change.
+        let is_first = !std::mem::replace(&mut known.is_read_back, true);
+        let loses_time = is_first && has_new_owners(attributes);
         if patched == request.object {
-            return Ok(false);
+            annotations::patch(attributes, webhook, place, &answer.patch);
+            return Ok(loses_time);
         }
         let next = self
             .read_back(attributes, matched, patched)
             .await
             .map_err(Failure::Refused)?;
+        annotations::patch(attributes, webhook, place, &answer.patch);
         let changed = attributes.object.as_ref() != Some(&next);
         attributes.object = Some(next);
-        Ok(changed)
+        Ok(changed || loses_time)
     }
 
     /// A changed object in the version that matched, as one in the version of the request.
@@ -143,6 +161,7 @@ impl Admission {
         let mut meant = Vec::new();
         for webhook in webhooks {
             if let Some(matched) = self.is_meant(webhook, attributes)? {
+                check_dry_run(webhook, attributes)?;
                 meant.push((webhook, self.review_of(attributes, &matched).await?));
             }
         }
@@ -151,13 +170,17 @@ impl Admission {
             .iter()
             .map(|(webhook, request)| review::ask(&**transport, webhook, request, false));
         let mut refused = None;
-        for ((webhook, _), answer) in meant.iter().zip(join_all(calls).await) {
+        for (index, ((webhook, _), answer)) in meant.iter().zip(join_all(calls).await).enumerate() {
             let failure = match answer {
-                Ok(answer) => {
-                    attributes.warnings.extend(answer.warnings);
+                Ok(mut answer) => {
+                    answer.remark(webhook, attributes);
                     answer.denied.map(|denial| status::denied(&webhook.name, denial))
                 }
-                Err(_) if webhook.ignores_failure => None,
+                Err(_) if webhook.ignores_failure => {
+                    let place = format!("round_0_index_{index}");
+                    annotations::failed_open(attributes, "validating", webhook, &place);
+                    None
+                }
                 Err(why) => Some(status::call_failed(&webhook.name, &why)),
             };
             refused = refused.or(failure);
@@ -172,10 +195,6 @@ impl Admission {
         };
         if !self.meets_conditions(&webhook.matches.conditions, webhook.ignores_failure, attributes)? {
             return Ok(None);
-        }
-        if attributes.dry_run && !webhook.allows_dry_run {
-            let why = format!("admission webhook \"{}\" does not support dry run", webhook.name);
-            return Err(Status::bad_request(why));
         }
         Ok(Some(matched))
     }
@@ -203,6 +222,27 @@ impl Admission {
         }
         Ok(request)
     }
+}
+
+/// Returns `true` for a patch without steps.
+fn is_empty_patch(patch: &[u8]) -> bool {
+    patch.is_empty() || patch.iter().filter(|it| !it.is_ascii_whitespace()).eq(b"[]")
+}
+
+/// Returns `true` if the request itself changed who owns which field.
+fn has_new_owners(attributes: &Attributes<'_>) -> bool {
+    let owners = |object: Option<&Object>| object?.metadata()?.get("managedFields").cloned();
+    let now = owners(attributes.object.as_ref());
+    now.is_some() && now != owners(attributes.old.as_ref())
+}
+
+/// Refuses a dry run that a webhook with side effects would have to be called for.
+fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), Status> {
+    if attributes.dry_run && !webhook.allows_dry_run {
+        let why = format!("admission webhook \"{}\" does not support dry run", webhook.name);
+        return Err(Status::bad_request(why));
+    }
+    Ok(())
 }
 
 /// Reason for which a webhook did not let a request pass.

@@ -151,6 +151,16 @@ impl Outcome {
         }
     }
 
+    /// Returns `true` for `null`.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.0, CelValue::Null)
+    }
+
+    /// The name of the value's type.
+    pub(crate) fn type_name(&self) -> String {
+        self.0.type_of().to_string()
+    }
+
     /// The value as JSON; else why it cannot be.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
         // What is shared in the value is not in JSON.

@@ -12,7 +12,7 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::answer::Written;
 use crate::registry::kinds::metadata;
-use crate::registry::request::{Warnings, WriteRequest};
+use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
@@ -40,7 +40,7 @@ impl Registry {
             object: mut binding,
             warnings,
         } = decoded;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         // Unlike the subresource it takes no preconditions.
         for field in ["uid", "resourceVersion"] {
@@ -75,10 +75,10 @@ impl Registry {
         let binding = self.admission.check_posted(write, binding).await?;
         let now = self.reader.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
-        // The client has not sent the Pod, and gets no warnings about it.
-        let warnings = Warnings::default();
+        // The client has not sent the Pod, and gets no remarks on it.
+        let remarks = Remarks::default();
         let of_pod = WriteRequest {
-            warnings: &warnings,
+            remarks: &remarks,
             ..*write
         };
         self.change(

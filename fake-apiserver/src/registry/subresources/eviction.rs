@@ -12,7 +12,7 @@ use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::Registry;
 use crate::registry::answer::Written;
-use crate::registry::request::{Warnings, WriteRequest};
+use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::decode::Wanted;
@@ -35,7 +35,7 @@ impl Registry {
             object: eviction,
             warnings,
         } = read(request, &write_options)?;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         if eviction.name() != request.info.name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
@@ -66,9 +66,9 @@ impl Registry {
             )
             .await?;
         }
-        // The client has not sent the deletion, and gets no warnings about it.
-        let warnings = Warnings::default();
-        self.delete_as(request.row, request.info, None, &options, &warnings)
+        // The client has not sent the deletion, and gets no remarks on it.
+        let remarks = Remarks::default();
+        self.delete_as(request.row, request.info, None, &options, &remarks)
             .await?;
         Ok(created())
     }
@@ -118,7 +118,7 @@ impl Registry {
     /// Changes the status of an object on the server's own account.
     async fn change_status(&self, row: &Row, info: &RequestInfo, change: &dyn Change) -> Result<(), Status> {
         let options = WriteOptions::default();
-        let warnings = Warnings::default();
+        let remarks = Remarks::default();
         let info = RequestInfo {
             subresource: "status".into(),
             ..info.clone()
@@ -129,7 +129,7 @@ impl Registry {
             options: &options,
             user_agent: "",
             user: UserInfo::api_server(),
-            warnings: &warnings,
+            remarks: &remarks,
         };
         self.change(&write, None, change).await.map(|_| ())
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::Registry;
 use super::answer::{Answer, SuccessStatus, Written};
-use super::request::{Warnings, WriteRequest};
+use super::request::{Remarks, WriteRequest};
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::types::decode;
@@ -37,8 +37,8 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) object: Object,
     /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
     pub(crate) text: decode::Text<'a>,
-    /// Records the warnings for the client.
-    pub(crate) warnings: &'a Warnings,
+    /// Records the remarks on the request.
+    pub(crate) remarks: &'a Remarks,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
     /// User that sent the request.
@@ -84,7 +84,7 @@ impl SubresourceRequest<'_> {
             options,
             user_agent: self.user_agent,
             user: self.user,
-            warnings: self.warnings,
+            remarks: self.remarks,
         }
     }
 

@@ -22,7 +22,7 @@ impl Registry {
     pub(crate) fn review(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let row = request.row;
         let Decoded { mut object, warnings } = decoded;
-        request.warnings.extend(warnings);
+        request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let resource = &*row.info.resource;
         if row.info.group == "authorization.k8s.io" && resource != "selfsubjectrulesreviews" {

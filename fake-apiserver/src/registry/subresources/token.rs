@@ -21,6 +21,9 @@ const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
 
+/// The annotation of the audit event that names the token.
+const CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
+
 /// Default lifetime of a token.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 /// The shortest and the longest life of a token.
@@ -43,7 +46,7 @@ impl Registry {
             shape,
         };
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
-        request.warnings.extend(std::mem::take(&mut decoded.warnings));
+        request.remarks.warnings.extend(std::mem::take(&mut decoded.warnings));
         check_name(&decoded.object, &request.info.name)?;
         let stored = self.reader.get(request.row, request.info, "").await?;
         let account = self.reader.decode(request.row, &stored);
@@ -78,6 +81,9 @@ impl Registry {
             }
             false => self.claims(asked, &account, &bound, end),
         };
+        request.remarks.annotations.add(CREDENTIAL, || {
+            format!("JTI={}", claims["jti"].as_str().unwrap_or_default())
+        });
         let token = self.access.tokens.sign(&claims).map_err(Status::internal)?;
         asked.insert(
             "status".into(),

@@ -1,6 +1,8 @@
 //! `PodSecurity`: the levels that the labels of a namespace demand of its Pods. Versions of a level are not
 //! distinguished: every version is judged as the latest.
 
+use std::fmt;
+
 use super::pod_security_checks::{Level, violations};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -12,6 +14,10 @@ use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 const LABEL: &str = "pod-security.kubernetes.io/";
+
+/// Annotations of the audit event.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
 /// Returns the path of a kind's pod spec; that of everything but Pods is of a template.
 fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
@@ -31,17 +37,56 @@ pub(super) fn concerns(group: &str, resource: &str) -> bool {
     spec_path(group, resource).is_some() || (group.is_empty() && resource == "namespaces")
 }
 
-/// A level and its version, as messages name it.
-fn level(label: impl Fn(&str) -> String, mode: &str) -> (Level, String) {
-    let level = Level::parse(&label(&format!("{LABEL}{mode}"))).unwrap_or(Level::Privileged);
-    let version = match label(&format!("{LABEL}{mode}-version")) {
-        version if version.is_empty() => "latest".to_owned(),
-        version => version,
-    };
-    (level, format!("{}:{version}", level.as_str()))
+/// A level with its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Demand {
+    level: Level,
+    version: String,
 }
 
-/// Refuses or warns of what the namespace's labels do not allow.
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.level.as_str(), self.version)
+    }
+}
+
+/// Demands of a namespace, after `PolicyToEvaluate` of k8s.io/pod-security-admission.
+#[derive(Debug)]
+struct Demands {
+    enforce: Demand,
+    audit: Demand,
+    warn: Demand,
+}
+
+impl Demands {
+    fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> Self {
+        // A level that cannot be read is the strictest where it is enforced, else the weakest.
+        let demand = |mode: &str, wrong: Level| {
+            let level = label(&format!("{LABEL}{mode}"));
+            let version = label(&format!("{LABEL}{mode}-version"));
+            Demand {
+                level: level.map_or(Level::Privileged, |it| Level::parse(it).unwrap_or(wrong)),
+                version: version.unwrap_or("latest").to_owned(),
+            }
+        };
+        let enforce = demand("enforce", Level::Restricted);
+        let mut warn = demand("warn", Level::Privileged);
+        let is_enforced = label(&format!("{LABEL}enforce")).is_some_and(|it| Level::parse(it).is_some());
+        if is_enforced && label(&format!("{LABEL}warn")).is_none() && enforce.level > warn.level {
+            warn.level = enforce.level;
+            if label(&format!("{LABEL}warn-version")).is_none() {
+                warn.version.clone_from(&enforce.version);
+            }
+        }
+        Self {
+            enforce,
+            audit: demand("audit", Level::Privileged),
+            warn,
+        }
+    }
+}
+
+/// Refuses, warns of or notes what the namespace's labels do not allow.
 pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
@@ -53,14 +98,16 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
     let Some(path) = spec_path(&info.group, &info.resource) else {
         return Ok(());
     };
+    let is_pod = path == "spec";
     let is_checked = match (attributes.operation, attributes.subresource) {
-        (Operation::Create, "") | (Operation::Update, "ephemeralcontainers") => true,
+        (Operation::Create, "") => true,
+        (Operation::Update, "" | "ephemeralcontainers") if is_pod => {
+            let old = attributes.old.as_ref();
+            old.is_none_or(|old| is_significant(&Cursor::root(object), &Cursor::root(old)))
+        }
         (Operation::Update, "") => {
-            path != "spec"
-                && attributes
-                    .old
-                    .as_ref()
-                    .is_none_or(|old| !Cursor::root(old).same(&Cursor::root(object), path))
+            let old = attributes.old.as_ref();
+            old.is_none_or(|old| !Cursor::root(old).same(&Cursor::root(object), path))
         }
         _ => false,
     };
@@ -69,25 +116,47 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
     let (true, Some(namespace), Some(spec)) = (is_checked, namespace, object.present(path)) else {
         return Ok(());
     };
-    let label = |key: &str| namespace.label(key).unwrap_or_default().to_owned();
-    let said = |level: Level| -> Option<String> {
-        let found: Vec<String> = violations(&spec, level).iter().map(ToString::to_string).collect();
-        (!found.is_empty()).then(|| found.join(", "))
+    let demands = Demands::of(|key| namespace.label(key));
+    let said = |demand: &Demand| -> Option<String> {
+        let found = violations(&spec, demand.level);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        (!found.is_empty()).then(|| format!("violate PodSecurity \"{demand}\": {}", found.join(", ")))
     };
-    let (enforced, shown) = level(label, "enforce");
-    if path == "spec"
-        && let Some(found) = said(enforced)
-    {
-        let why = format!("violates PodSecurity \"{shown}\": {found}");
+    let annotations = &attributes.remarks.annotations;
+    let refused = said(&demands.enforce).filter(|_| is_pod);
+    if is_pod {
+        annotations.add(ENFORCED, || demands.enforce.to_string());
+    }
+    if let Some(found) = said(&demands.audit) {
+        annotations.add(VIOLATIONS, || format!("would {found}"));
+    }
+    if let Some(found) = refused {
+        let why = found.replacen("violate", "violates", 1);
         return Err(Status::forbidden(&info.group_resource(), attributes.shown_name(), why));
     }
-    let (warned, shown) = level(label, "warn");
-    if let Some(found) = said(warned) {
-        attributes
-            .warnings
-            .add(format!("would violate PodSecurity \"{shown}\": {found}"));
+    if let Some(found) = said(&demands.warn) {
+        attributes.remarks.warnings.add(format!("would {found}"));
     }
     Ok(())
+}
+
+/// Returns `true` for an update of a Pod that is judged anew: of an image, or with another container
+/// (`isSignificantPodUpdate`).
+fn is_significant(pod: &Cursor<'_>, old: &Cursor<'_>) -> bool {
+    let images = |pod: &Cursor<'_>, list: &str| -> Vec<String> {
+        let spec = pod.at("spec");
+        spec.items(list).map(|it| it.text("image").to_owned()).collect()
+    };
+    let ephemeral = |pod: &Cursor<'_>| -> Vec<(String, String)> {
+        let spec = pod.at("spec");
+        let named = |it: Cursor<'_>| (it.text("name").to_owned(), it.text("image").to_owned());
+        spec.items("ephemeralContainers").map(named).collect()
+    };
+    let before = ephemeral(old);
+    ["containers", "initContainers"]
+        .into_iter()
+        .any(|list| images(pod, list) != images(old, list))
+        || ephemeral(pod).iter().any(|it| !before.contains(it))
 }
 
 /// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
@@ -112,14 +181,17 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
         return Err(Status::invalid(&attributes.group_kind(), object.name(), &errors));
     }
     let Some(old) = &attributes.old else { return Ok(()) };
-    let (before, _) = level(|key| label_of(old, key), "enforce");
-    let (now, shown) = level(|key| label_of(object, key), "enforce");
-    if now <= before {
+    let demanded = |object: &Object| {
+        let demands = Demands::of(|key| object.labels().find(|(it, _)| *it == key).map(|(_, value)| value));
+        demands.enforce
+    };
+    let (before, demand) = (demanded(old), demanded(object));
+    if demand.level <= before.level {
         return Ok(());
     }
     let mut found = Vec::new();
     for pod in reader.objects_in("", "pods", object.name()) {
-        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), now)
+        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), demand.level)
             .iter()
             .map(|it| it.reason)
             .collect();
@@ -130,8 +202,8 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
     if found.is_empty() {
         return Ok(());
     }
-    attributes.warnings.add(format!(
-        "existing pods in namespace \"{}\" violate the new PodSecurity enforce level \"{shown}\"",
+    attributes.remarks.warnings.add(format!(
+        "existing pods in namespace \"{}\" violate the new PodSecurity enforce level \"{demand}\"",
         object.name()
     ));
     while let Some((reasons, first)) = found.first().cloned() {
@@ -141,7 +213,7 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
             1 => " (and 1 other pod)".to_owned(),
             more => format!(" (and {more} other pods)"),
         };
-        attributes.warnings.add(format!("{first}{others}: {reasons}"));
+        attributes.remarks.warnings.add(format!("{first}{others}: {reasons}"));
         found.retain(|(it, _)| *it != reasons);
     }
     Ok(())

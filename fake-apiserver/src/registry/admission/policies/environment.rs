@@ -67,6 +67,11 @@ impl Environment {
         self.budget.get()
     }
 
+    /// Gives the expressions from here on the whole budget.
+    pub(super) fn restore_budget(&self) {
+        self.set_budget(Some(BUDGET));
+    }
+
     pub(super) fn set_budget(&self, budget: Option<u64>) {
         self.budget.set(budget);
     }

@@ -1,9 +1,13 @@
 //! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding, and there for each
-//! of its parameters. Audit annotations are not written, for there is no audit log.
+//! of its parameters.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 use serde_json::Value;
 
 use super::super::Admission;
+use super::super::annotations;
 use super::super::attributes::Attributes;
 use super::super::matching::{Match, conditions};
 use super::environment::{Environment, OUT_OF_BUDGET, holds};
@@ -17,6 +21,9 @@ use crate::registry::types::cursor::Cursor;
 /// The longest message a `messageExpression` may make, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
+/// The longest value of an audit annotation, in bytes; more is cut off.
+const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
+
 /// One policy with its bindings.
 #[derive(Debug)]
 pub(super) struct Policy {
@@ -25,6 +32,7 @@ pub(super) struct Policy {
     conditions: Vec<(String, String)>,
     variables: Vec<(String, Program)>,
     validations: Vec<Validation>,
+    annotations: Vec<Annotation>,
     ignores_failure: bool,
     params: Option<ParamKind>,
     bindings: Vec<Binding>,
@@ -37,6 +45,15 @@ struct Binding {
     spec: serde_json::Map<String, Value>,
     denies: bool,
     warns: bool,
+    audits: bool,
+}
+
+/// An annotation for the audit event.
+#[derive(Debug)]
+struct Annotation {
+    key: String,
+    expression: String,
+    program: Result<Program, String>,
 }
 
 #[derive(Debug)]
@@ -48,11 +65,19 @@ struct Validation {
     reason: String,
 }
 
-/// A validation that did not hold.
+/// A validation that did not hold, or could not be made.
+#[derive(Default)]
 struct Failed {
     message: String,
     reason: String,
+    /// Place among the validations.
+    index: usize,
+    /// Set if the request is refused by any binding, as for an error in the configuration.
+    denies: bool,
 }
+
+/// Annotations of a policy: the values of each key, under all its bindings.
+type Collected = BTreeMap<String, Vec<String>>;
 
 /// Reads `field` of a spec as pairs of a name and a program; a program that cannot be parsed fails when it is used.
 pub(super) fn variables(spec: &Cursor<'_>) -> Vec<(String, Program)> {
@@ -81,6 +106,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
                     matches: binding_match(&spec),
                     denies: has("Deny"),
                     warns: has("Warn"),
+                    audits: has("Audit"),
                     spec: spec.map("")?.clone(),
                 })
             })
@@ -95,12 +121,18 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
                 .and_then(|it| Program::parse(it).ok()),
             reason: it.text("reason").to_owned(),
         };
+        let annotation = |it: Cursor<'_>| Annotation {
+            key: it.text("key").to_owned(),
+            expression: it.text("valueExpression").trim().to_owned(),
+            program: Program::parse(it.text("valueExpression")),
+        };
         (!bindings.is_empty()).then(|| Policy {
             name: policy.name().to_owned(),
             matches: Match::of_resources(&constraints, true),
             conditions: conditions(&spec),
             variables: variables(&spec),
             validations: spec.items("validations").map(validation).collect(),
+            annotations: spec.items("auditAnnotations").map(annotation).collect(),
             ignores_failure: spec.text("failurePolicy") == "Ignore",
             params: params::kind_of(&spec),
             bindings,
@@ -122,6 +154,7 @@ impl Admission {
                 continue;
             };
             let mut environment = self.environment(attributes, &matched).await?;
+            let mut collected = Collected::new();
             for binding in &policy.bindings {
                 let is_bound = binding
                     .matches
@@ -130,31 +163,38 @@ impl Admission {
                 if !is_bound {
                     continue;
                 }
-                for failed in self.failures(policy, binding, attributes, &mut environment) {
+                for failed in self.failures(policy, binding, attributes, &mut environment, &mut collected) {
                     let (policy, binding_name) = (&policy.name, &binding.name);
-                    if binding.warns {
-                        attributes.warnings.add(format!(
+                    if binding.audits && !failed.denies {
+                        annotate_failure(policy, binding, &failed, attributes);
+                    }
+                    if binding.warns && !failed.denies {
+                        attributes.remarks.warnings.add(format!(
                             "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding \
                              '{binding_name}': {}",
                             failed.message
                         ));
                     }
-                    if binding.denies && refused.is_none() {
+                    if (binding.denies || failed.denies) && refused.is_none() {
                         refused = Some(denial(policy, binding_name, &failed, attributes));
                     }
                 }
+            }
+            for (key, values) in collected {
+                attributes.annotate(format!("{}/{key}", policy.name), || values.join(", "));
             }
         }
         refused.map_or(Ok(()), Err)
     }
 
-    /// Returns the validations that fail under one binding.
+    /// Returns the validations that fail under one binding, and collects its annotations.
     fn failures(
         &self,
         policy: &Policy,
         binding: &Binding,
         attributes: &Attributes<'_>,
         environment: &mut Environment,
+        collected: &mut Collected,
     ) -> Vec<Failed> {
         let params = match params::find(&self.reader, policy.params.as_ref(), &binding.spec, attributes) {
             Ok(params) => params,
@@ -162,7 +202,8 @@ impl Admission {
             Err(why) => {
                 return vec![Failed {
                     message: format!("failed to configure binding: {why}"),
-                    reason: String::new(),
+                    denies: true,
+                    ..Failed::default()
                 }];
             }
         };
@@ -176,24 +217,115 @@ impl Admission {
                 Err(message) => {
                     failed.push(Failed {
                         message,
-                        reason: String::new(),
+                        ..Failed::default()
                     });
                     continue;
                 }
             }
             environment.evaluate_variables(&policy.variables);
             let validations = policy.validations.iter();
-            let mut found: Vec<Failed> = validations
-                .filter_map(|it| it.failure(environment, policy.ignores_failure))
+            let found: Vec<Failed> = validations
+                .enumerate()
+                .filter_map(|(index, it)| {
+                    let found = it.failure(environment, policy.ignores_failure)?;
+                    Some(Failed { index, ..found })
+                })
                 .collect();
-            if environment.budget().is_none() {
-                found.truncate(usize::from(!policy.ignores_failure));
-                found.iter_mut().for_each(|it| it.message = OUT_OF_BUDGET.to_owned());
+            let annotated = match environment.budget() {
+                Some(_) => policy.annotate(environment),
+                None => None,
+            };
+            match annotated {
+                Some((annotations, errors)) => {
+                    failed.extend(found.into_iter().chain(errors));
+                    for (key, value) in annotations {
+                        let values = collected.entry(key).or_default();
+                        if !values.contains(&value) {
+                            values.push(value);
+                        }
+                    }
+                }
+                None if policy.ignores_failure => {}
+                None => failed.push(Failed {
+                    message: OUT_OF_BUDGET.to_owned(),
+                    ..Failed::default()
+                }),
             }
-            failed.extend(found);
         }
         failed
     }
+}
+
+impl Policy {
+    /// Evaluates the annotations; answers those that have a value, and the errors of others. `None`: they would have
+    /// cost too much together.
+    fn annotate(&self, environment: &Environment) -> Option<Annotated> {
+        environment.restore_budget();
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        for it in &self.annotations {
+            let value = it.program.as_ref().map_err(Clone::clone);
+            let value = value.and_then(|program| environment.value(program));
+            environment.budget()?;
+            let refuse = |message: String| Failed {
+                message,
+                denies: true,
+                ..Failed::default()
+            };
+            match value {
+                Ok(value) if value.is_null() => {}
+                Ok(value) => match value.as_text() {
+                    Some(text) if text.trim().is_empty() => {}
+                    Some(text) => found.push((it.key.clone(), cut(text.trim()))),
+                    None => errors.push(refuse(format!(
+                        "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either \
+                         string or null.",
+                        it.expression,
+                        value.type_name()
+                    ))),
+                },
+                Err(_) if self.ignores_failure => {}
+                Err(why) => errors.push(refuse(format!(
+                    "expression '{}' resulted in error: {why}",
+                    it.expression
+                ))),
+            }
+        }
+        Some((found, errors))
+    }
+}
+
+/// The annotations of a policy that have a value, by their keys, and the errors of others.
+type Annotated = (Vec<(String, String)>, Vec<Failed>);
+
+/// The beginning of a value that is too long.
+fn cut(value: &str) -> String {
+    let bytes = value.as_bytes();
+    String::from_utf8_lossy(bytes.get(..ANNOTATION_BYTES_MAX).unwrap_or(bytes)).into_owned()
+}
+
+/// The value of `validation.policy.admission.k8s.io/validation_failure`, its fields in the order of Go's struct.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ValidationFailure<'a> {
+    message: &'a str,
+    policy: &'a str,
+    binding: &'a str,
+    expression_index: usize,
+    validation_actions: &'a Value,
+}
+
+/// Adds a failure to the audit event, which has room for the first one. After `publishValidationFailureAnnotation`.
+fn annotate_failure(policy: &str, binding: &Binding, failed: &Failed, attributes: &Attributes<'_>) {
+    let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
+    attributes.annotate(key, || {
+        annotations::as_go(&[ValidationFailure {
+            message: &failed.message,
+            policy,
+            binding: &binding.name,
+            expression_index: failed.index,
+            validation_actions: binding.spec.get("validationActions").unwrap_or(&Value::Null),
+        }])
+    });
 }
 
 impl Validation {
@@ -211,7 +343,7 @@ impl Validation {
             let message = format!("expression '{}' resulted in error: {error}", self.expression);
             return (!ignores_failure).then(|| Failed {
                 message,
-                reason: String::new(),
+                ..Failed::default()
             });
         }
         let default = match self.message.as_str() {
@@ -221,6 +353,7 @@ impl Validation {
         Some(Failed {
             message: self.made_message(environment).unwrap_or(default),
             reason: self.reason.clone(),
+            ..Failed::default()
         })
     }
 

@@ -8,6 +8,7 @@ use super::budget::{Costs, Scope};
 use super::field_path;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::escape_html;
 use crate::registry::cel;
 use crate::registry::kinds::metadata::invalid_printed;
 
@@ -219,9 +220,7 @@ impl<'a> Problems<'a> {
 fn print(rule: Node<'_>) -> String {
     let json = |key: &str, absent: &str| {
         let text = rule.0.get(key).map_or_else(|| absent.to_owned(), Value::to_string);
-        text.replace('<', "\\u003c")
-            .replace('>', "\\u003e")
-            .replace('&', "\\u0026")
+        escape_html(&text)
     };
     format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",

@@ -1,0 +1,85 @@
+//! Annotations that calls of webhooks leave in the audit event, after `webhookAnnotator` of k8s.io/apiserver.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::attributes::Attributes;
+use super::config::Webhook;
+use crate::api::json::escape_html;
+
+/// The value of `mutation.webhook.admission.k8s.io`, its fields in the order of Go's struct.
+#[derive(Serialize)]
+struct Mutation<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// The value of `patch.webhook.admission.k8s.io`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Patch<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    patch: &'a [Operation],
+    patch_type: &'static str,
+}
+
+/// A step of a JSON patch, its members in the order of their names.
+type Operation = BTreeMap<String, Box<RawValue>>;
+
+/// Adds the result of the call of a mutating webhook.
+pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, mutated: bool) {
+    attributes.annotate(format!("mutation.webhook.admission.k8s.io/{place}"), || {
+        as_go(&Mutation {
+            configuration: &webhook.configuration,
+            webhook: &webhook.name,
+            mutated,
+        })
+    });
+}
+
+/// Adds the patch of a mutating webhook, for events that show bodies.
+pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, patch: &[u8]) {
+    let operations: Vec<Operation> = serde_json::from_slice(patch).unwrap_or_default();
+    if operations.is_empty() {
+        return;
+    }
+    let annotations = &attributes.remarks.annotations;
+    annotations.add_of_body(format!("patch.webhook.admission.k8s.io/{place}"), || {
+        as_go(&Patch {
+            configuration: &webhook.configuration,
+            webhook: &webhook.name,
+            patch: &operations,
+            patch_type: "JSONPatch",
+        })
+    });
+}
+
+/// Adds that a webhook could not be asked, and was passed over. `phase` is `mutation` or `validating`.
+pub(super) fn failed_open(attributes: &Attributes<'_>, phase: &str, webhook: &Webhook, place: &str) {
+    let key = format!("failed-open.{phase}.webhook.admission.k8s.io/{place}");
+    attributes.annotate(key, || webhook.name.clone());
+}
+
+/// JSON as Go writes it.
+pub(super) fn as_go(value: &impl Serialize) -> String {
+    escape_html(&compact(&serde_json::to_string(value).unwrap_or_default()))
+}
+
+/// JSON without the space between its parts, which a raw value keeps.
+fn compact(json: &str) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let keep = |c: &char| {
+        if is_text {
+            is_text = is_escaped || *c != '"';
+            is_escaped = !is_escaped && *c == '\\';
+            return true;
+        }
+        is_text = *c == '"';
+        !c.is_ascii_whitespace()
+    };
+    json.chars().filter(keep).collect()
+}

@@ -1,0 +1,209 @@
+//! Annotations that admission leaves in the audit event of a request.
+
+use std::sync::{Arc, Mutex};
+
+use fake_apiserver::{ApiServer, ApiServerBuilder, AuditPolicy};
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{Asked, HOST, MAPS, ask, configure, made, map, patch, post, reviewed, service};
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// Starts a server with an audit log of this level.
+fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
+    let policy = format!(
+        "{{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{{level: {level}}}]}}"
+    );
+    let policy = AuditPolicy::parse(&policy).expect("the policy is right");
+    let lines = Lines::default();
+    let kept = Arc::clone(&lines);
+    let server = builder
+        .audit(policy, move |line| {
+            kept.lock().expect("nobody panics with it").push(line.to_owned());
+        })
+        .start();
+    (server, lines)
+}
+
+/// The annotations of the last event but those of authorization.
+fn annotations(lines: &Lines) -> Value {
+    let lines = lines.lock().expect("nobody panics with it");
+    let last = lines.last().expect("the request has an event");
+    let mut event: Value = serde_json::from_str(last).expect("a line is JSON");
+    let found = event["annotations"].as_object_mut().expect("there are annotations");
+    found.retain(|key, _| !key.starts_with("authorization."));
+    Value::Object(std::mem::take(found))
+}
+
+/// A server whose webhooks answer by their path.
+fn with_webhooks(level: &str) -> (ApiServer, Lines) {
+    let answers = service(&Asked::default(), |path, review| {
+        let response = match path {
+            "/deny" => json!({"allowed": false, "auditAnnotations": {"verdict": "no"}}),
+            "/note" => json!({"auditAnnotations": {"why": "<b>", "no key": "x", "number": 1}}),
+            "/data" => patch(json!([{"value": {"k": "<"}, "path": "/data", "op": "add"}])),
+            "/empty" => patch(json!([])),
+            "/broken" => return json!({}),
+            _ => json!({}),
+        };
+        reviewed(review, response)
+    });
+    audited(ApiServer::builder().webhook(HOST, answers), level)
+}
+
+fn mutation(webhook: &str, mutated: bool) -> String {
+    format!(r#"{{"configuration":"m","webhook":"{webhook}","mutated":{mutated}}}"#)
+}
+
+#[rstest]
+#[case::changed("Metadata", &[("a.example.com", "/data", json!({}))], json!({
+    "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true)}))]
+#[case::with_its_patch("Request", &[("a.example.com", "/data", json!({}))], json!({
+    "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true),
+    "patch.webhook.admission.k8s.io/round_0_index_0": concat!(r#"{"configuration":"m","webhook":"a.example.com","#,
+        r#""patch":[{"op":"add","path":"/data","value":{"k":"\u003c"}}],"patchType":"JSONPatch"}"#)}))]
+#[case::nothing_to_change("Request", &[("a.example.com", "/empty", json!({}))], json!({
+    "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
+#[case::the_place_counts_those_that_are_not_called("Metadata",
+    &[("a.example.com", "/data", json!({"objectSelector": {"matchLabels": {"no": "no"}}})),
+      ("b.example.com", "/x", json!({}))],
+    json!({"mutation.webhook.admission.k8s.io/round_0_index_1": mutation("b.example.com", false)}))]
+#[case::asked_again("Metadata",
+    &[("a.example.com", "/x", json!({"reinvocationPolicy": "IfNeeded"})), ("b.example.com", "/data", json!({}))],
+    json!({"mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false),
+        "mutation.webhook.admission.k8s.io/round_0_index_1": mutation("b.example.com", true),
+        "mutation.webhook.admission.k8s.io/round_1_index_0": mutation("a.example.com", false)}))]
+#[case::passed_over("Metadata", &[("a.example.com", "/broken", json!({"failurePolicy": "Ignore"}))], json!({
+    "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false),
+    "failed-open.mutation.webhook.admission.k8s.io/round_0_index_0": "a.example.com"}))]
+#[case::its_own("Metadata", &[("a.example.com", "/note", json!({}))], json!({
+    "a.example.com/why": "<b>", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
+#[case::of_a_refusal("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
+    "a.example.com/verdict": "no", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
+#[tokio::test(start_paused = true)]
+async fn mutating_webhooks(#[case] level: &str, #[case] hooks: &[(&str, &str, Value)], #[case] expected: Value) {
+    let (server, lines) = with_webhooks(level);
+    configure(&server, "Mutating", "m", hooks).await;
+    post(&server, MAPS, map("a")).await;
+    assert_eq!(annotations(&lines), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn validating_webhooks() {
+    let (server, lines) = with_webhooks("Metadata");
+    let hooks = [
+        (
+            "a.example.com",
+            "/x",
+            json!({"objectSelector": {"matchLabels": {"no": "no"}}}),
+        ),
+        ("b.example.com", "/note", json!({})),
+        ("c.example.com", "/broken", json!({"failurePolicy": "Ignore"})),
+        ("d.example.com", "/deny", json!({})),
+    ];
+    configure(&server, "Validating", "v", &hooks).await;
+    assert_eq!(post(&server, MAPS, map("a")).await.code, 400);
+    // The place counts those that are called.
+    let expected = json!({"b.example.com/why": "<b>", "d.example.com/verdict": "no",
+        "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "c.example.com"});
+    assert_eq!(annotations(&lines), expected);
+}
+
+#[cfg(feature = "cel")]
+#[rstest]
+#[case::a_failure(json!({"validations": [{"expression": "true"}, {"expression": "false", "message": "<no>"}]}),
+    json!(["Audit", "Warn"]), 201, json!({"validation.policy.admission.k8s.io/validation_failure": concat!(
+        r#"[{"message":"\u003cno\u003e","policy":"p.example.com","binding":"b","expressionIndex":1,"#,
+        r#""validationActions":["Audit","Warn"]}]"#)}))]
+#[case::nothing_without_audit(json!({"validations": [{"expression": "false"}]}), json!(["Warn"]), 201, json!({}))]
+#[case::values(json!({"auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
+    {"key": "none", "valueExpression": "null"}, {"key": "empty", "valueExpression": "' '"}]}),
+    json!(["Deny"]), 201, json!({"p.example.com/name": "a"}))]
+#[case::an_error_denies(json!({"auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}),
+    json!(["Warn"]), 422, json!({}))]
+#[case::an_error_that_is_ignored(json!({"failurePolicy": "Ignore",
+    "auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}), json!(["Deny"]), 201, json!({}))]
+#[case::a_binding_without_its_params_denies(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+    "validations": [{"expression": "true"}]}), json!(["Audit"]), 422, json!({}))]
+#[tokio::test(start_paused = true)]
+async fn policies(#[case] mut spec: Value, #[case] actions: Value, #[case] code: u16, #[case] expected: Value) {
+    let (server, lines) = audited(ApiServer::builder(), "Metadata");
+    spec["matchConstraints"] = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["configmaps"]}]});
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let has_params = spec.get("paramKind").is_some();
+    let policy = json!({"metadata": {"name": "p.example.com"}, "spec": spec});
+    made(&post(&server, &format!("{group}/validatingadmissionpolicies"), policy).await);
+    let mut binding = json!({"policyName": "p.example.com", "validationActions": actions});
+    if has_params {
+        binding["paramRef"] = json!({"name": "no", "namespace": "default", "parameterNotFoundAction": "Deny"});
+    }
+    let binding = json!({"metadata": {"name": "b"}, "spec": binding});
+    made(&post(&server, &format!("{group}/validatingadmissionpolicybindings"), binding).await);
+    assert_eq!(post(&server, MAPS, map("a")).await.code, code);
+    assert_eq!(annotations(&lines), expected);
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "a", "image": "b"}]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_security() {
+    let (server, lines) = audited(ApiServer::builder(), "Metadata");
+    let pods = "/api/v1/namespaces/default/pods";
+    made(&post(&server, pods, pod("a")).await);
+    let enforced = |level: &str| json!({"pod-security.kubernetes.io/enforce-policy": format!("{level}:latest")});
+    assert_eq!(annotations(&lines), enforced("privileged"));
+    let labels = json!({"pod-security.kubernetes.io/enforce": "baseline"});
+    let space = json!({"metadata": {"labels": labels}});
+    ask(&server, Method::PATCH, "/api/v1/namespaces/default", space).await;
+    made(&post(&server, pods, pod("b")).await);
+    assert_eq!(annotations(&lines), enforced("baseline"));
+    let labels = json!({"pod-security.kubernetes.io/audit": "restricted"});
+    let space = json!({"metadata": {"labels": labels}});
+    ask(&server, Method::PATCH, "/api/v1/namespaces/default", space).await;
+    made(&post(&server, pods, pod("c")).await);
+    let found = annotations(&lines);
+    let violations = found["pod-security.kubernetes.io/audit-violations"].as_str();
+    let violations = violations.expect("it violates the level");
+    assert!(
+        violations.starts_with("would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false"),
+        "{violations}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_and_deprecated_kinds() {
+    let (server, lines) = audited(ApiServer::builder(), "Request");
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    made(&post(&server, accounts, json!({"metadata": {"name": "op"}})).await);
+    made(&post(&server, &format!("{accounts}/op/token"), json!({"spec": {}})).await);
+    let found = annotations(&lines);
+    let credential = found["authentication.kubernetes.io/issued-credential-id"].as_str();
+    assert!(credential.is_some_and(|it| it.starts_with("JTI=")), "{found}");
+    let body = lines.lock().expect("nobody panics with it").last().cloned();
+    let body = body.unwrap_or_default();
+    assert!(
+        body.contains(r#""requestObject":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest""#),
+        "{body}"
+    );
+    ask(
+        &server,
+        Method::GET,
+        "/api/v1/namespaces/default/endpoints",
+        Value::Null,
+    )
+    .await;
+    assert_eq!(annotations(&lines), json!({"k8s.io/deprecated": "true"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_are_shown_with_their_defaults() {
+    let (server, lines) = audited(ApiServer::builder(), "Request");
+    made(&post(&server, "/api/v1/namespaces/default/pods", pod("a")).await);
+    let lines = lines.lock().expect("nobody panics with it");
+    assert!(lines[0].contains(r#""imagePullPolicy":"Always""#), "{}", lines[0]);
+}
