@@ -276,3 +276,55 @@ async fn a_test_server_has_no_api_services() {
     ask(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     assert!(registrations(&server, "example.com").await.is_empty());
 }
+
+/// A definition whose `spec` has this schema.
+async fn typed(spec: Value) -> ApiServer {
+    let mut definition = definition(&[("v1", true, true)]);
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition).await;
+    server
+}
+
+/// A list in the place of a number or a text is refused by the schema, not by the type.
+#[rstest]
+#[case::int_or_string(json!({"type": "object", "properties": {"a": {
+    "x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}), json!({"a": ["b"]}), 422)]
+#[case::below_what_keeps_unknown_fields(json!({
+    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    "properties": {"l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}}},
+}), json!({"l": [{"k": "a", "unknown": 1}]}), 201)]
+#[case::unknown(json!({"type": "object", "properties": {"k": {"type": "string"}}}), json!({"unknown": 1}), 500)]
+#[case::free(json!({"type": "object"}), json!({"unknown": 1}), 201)]
+#[tokio::test(start_paused = true)]
+async fn apply_knows_the_types_of_a_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
+    let server = typed(schema).await;
+    let mut object = widget("a", &[]);
+    object["spec"] = spec;
+    let answer = ask(&server, "PATCH", &format!("{WIDGETS}/a?fieldManager=me"), &object).await;
+    assert_eq!(answer.code, code, "{}", answer.message());
+}
+
+#[tokio::test(start_paused = true)]
+async fn integers_beyond_64_bits_are_floats_to_an_apply() {
+    let server = typed(json!({"type": "object", "properties": {"s": {"type": "string"}}})).await;
+    let mut object = widget("a", &[]);
+    object["spec"] = json!({"s": 9_223_372_036_854_775_808_u64});
+    let answer = ask(&server, "PATCH", &format!("{WIDGETS}/a?fieldManager=me"), &object).await;
+    let text = "expected string, got &value.valueUnstructured{Value:9.223372036854776e+18}";
+    assert!(answer.message().ends_with(text), "{}", answer.message());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_leaves_no_kind_is_invalid() {
+    let server = typed(json!({"type": "object"})).await;
+    done(&server, "POST", WIDGETS, &widget("a", &[])).await;
+    let answer = ask(&server, "PATCH", &format!("{WIDGETS}/a"), &json!({"kind": null})).await;
+    assert_eq!(answer.code, 422);
+    assert!(
+        answer.message().contains("Object 'Kind' is missing in '{"),
+        "{}",
+        answer.message()
+    );
+}

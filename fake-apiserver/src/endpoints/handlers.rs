@@ -21,6 +21,7 @@ use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
 use crate::registry::subresources;
 use crate::registry::types::decode::Text;
+use crate::registry::types::edit::round_large_numbers;
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -176,7 +177,9 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
         FieldValidation::Ignore => {}
         FieldValidation::Warn | FieldValidation::Strict => call.remarks.warnings.extend(parsed.duplicates),
     }
-    match parsed.value {
+    let mut value = parsed.value;
+    round_large_numbers(&mut value);
+    match value {
         Value::Object(map) => Ok(Object(map)),
         Value::Null => Ok(Object::default()),
         other => Err(Status::bad_request(format!(

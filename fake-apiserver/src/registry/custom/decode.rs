@@ -15,6 +15,7 @@ use crate::api::json::type_name;
 use crate::api::object::Object;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
+use crate::registry::types::edit::round_large_numbers;
 
 /// Letters of a body that an error quotes.
 const QUOTED_BODY_MAX: usize = 30;
@@ -79,7 +80,10 @@ fn coerce_with(
     if let Some(metadata) = object.get_mut("metadata") {
         metadata::decode(metadata, "metadata", &mut unknown)?;
     }
-    object.values_mut().for_each(number::normalize);
+    for value in object.values_mut() {
+        round_large_numbers(value);
+        number::normalize(value);
+    }
     let (group, name) = object
         .api_version()
         .split_once('/')

@@ -145,7 +145,11 @@ fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String>
             map = match value {
                 Value::Object(map) => map,
                 Value::Null => return Ok(None),
-                other => return Err(accessor_error(&walked, other, "map[string]interface {}")),
+                // Go's `NestedFieldNoCopy` names the field that it looked for.
+                other => {
+                    let path = format!("{walked}.{step}");
+                    return Err(accessor_error(&path, other, "map[string]interface{}"));
+                }
             };
         }
         walked.push('.');
@@ -262,5 +266,12 @@ mod tests {
             texts,
             [".spec.size: Invalid value: -1: should be a non-negative integer"]
         );
+    }
+
+    #[test]
+    fn a_way_through_a_number_names_the_field_looked_for() {
+        let object = Object(json!({"spec": 1}).as_object().cloned().unwrap_or_default());
+        let text = ".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}";
+        assert_eq!(find(&object, ".spec.replicas").map_err(|why| why == text), Err(true));
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Structural {
     /// Set if texts have a format other than that of bytes, known to the server or not.
     pub(super) has_format: bool,
     pub(super) preserves_unknown: bool,
+    /// Set if this node or one that it lies in preserves unknown fields, which counts for types of apply.
+    pub(super) keeps_unknown: bool,
     /// The node is a whole object: `apiVersion`, `kind` and `metadata` are implied.
     pub(super) is_resource: bool,
     /// The node has `x-kubernetes-embedded-resource` (the root has not, though it is a resource).
@@ -163,7 +165,12 @@ impl CustomSchema for Structural {
             (Some(node), _) => Some(node.as_schema()),
             (None, Additional::Schema(node)) => Some(node.as_schema()),
             (None, Additional::Bool(true)) => Some(SchemaRef::Deduced),
-            (None, Additional::Unset | Additional::Bool(false)) => self.preserves_unknown.then_some(SchemaRef::Deduced),
+            (None, Additional::Bool(false)) => None,
+            // An object of which nothing is said is a free form.
+            (None, Additional::Unset) => {
+                let is_free = self.keeps_unknown || (self.properties.is_empty() && !self.is_resource);
+                is_free.then_some(SchemaRef::Deduced)
+            }
         }
     }
 
@@ -172,10 +179,8 @@ impl CustomSchema for Structural {
     }
 
     fn form(&self) -> Form {
-        if self.int_or_string {
-            return Form::Scalar;
-        }
-        match self.kind {
+        // A number or a text has no type in the schema, so that it is one of any (schemaconv's `parseSchema`).
+        match self.kind.filter(|_| !self.int_or_string) {
             None => Form::Any,
             Some(JsonType::Array) => Form::List,
             Some(JsonType::Boolean) => Form::Boolean,
@@ -230,6 +235,8 @@ pub(super) fn implied(name: &str) -> Option<&'static Structural> {
 /// Parses one schema; equal patterns become one.
 #[derive(Default)]
 struct Parser {
+    /// Set if what is parsed lies in a node that preserves unknown fields.
+    keeps_unknown: bool,
     patterns: BTreeMap<String, Arc<Pattern>>,
 }
 
@@ -254,8 +261,10 @@ impl Parser {
                 Some("map") => ListKind::Map(strings(schema.get("x-kubernetes-list-map-keys"))),
                 _ => ListKind::Atomic,
             },
+            keeps_unknown: self.keeps_unknown || flag("x-kubernetes-preserve-unknown-fields"),
             ..Structural::default()
         };
+        let outside = std::mem::replace(&mut self.keeps_unknown, node.keeps_unknown);
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             let parsed = properties.iter().map(|(name, it)| (name.clone(), self.node(it)));
             node.properties = parsed.collect();
@@ -269,6 +278,7 @@ impl Parser {
             .get("items")
             .filter(|it| it.is_object())
             .map(|it| Box::new(self.node(it)));
+        self.keeps_unknown = outside;
         node.checks = self.checks(schema, &node);
         let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
         node.rules = rules

@@ -34,7 +34,11 @@ fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {
     match (schema.form(), value) {
         (_, Value::Null) | (Form::Any, _) => true,
         (Form::Map, Value::Object(map)) => fits(schema, map),
-        (Form::List, Value::Array(items)) => items.iter().all(|item| value_fits(schema.items(), item)),
+        (Form::List, Value::Array(items)) => {
+            let is_atomic = schema.list_type() == ListType::Atomic;
+            let mut items = items.iter();
+            items.all(|item| value_fits(schema.items(), item) && (is_atomic || item_element(schema, item).is_ok()))
+        }
         (Form::String | Form::Scalar, Value::String(_))
         | (Form::Numeric | Form::Scalar, Value::Number(_))
         | (Form::Boolean | Form::Scalar, Value::Bool(_)) => true,

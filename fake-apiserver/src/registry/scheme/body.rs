@@ -111,6 +111,9 @@ pub(crate) fn read_patched(
     let mut decoded = read_result(row.shape(), make, patch, validation, |object, text, is_text| {
         match (row.custom_version(), row.shape()) {
             (Some(version), _) => {
+                if object.kind().is_empty() && is_text {
+                    return Err(Refusal::Shown(format!("Object 'Kind' is missing in '{}'", text())));
+                }
                 custom::check_version(object, version).map_err(Refusal::Whole)?;
                 custom::check_kind(object, version).map_err(Refusal::Whole)?;
                 coerce(row, version, object).map_err(Refusal::Shown)

@@ -1,6 +1,6 @@
 //! Changes to JSON: defaults to fill in, fields to restore. A field of the wrong type reads as absent.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::cursor::JsonMap;
 
@@ -82,5 +82,19 @@ pub(crate) fn copy_field(from: &JsonMap, to: &mut JsonMap, field: &str) {
         None => {
             to.remove(field);
         }
+    }
+}
+
+/// Turns integers that do not fit 64 bits with a sign into the floats as which Go reads them without a type.
+pub(crate) fn round_large_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_u64() && !number.is_i64() => {
+            if let Some(float) = number.as_f64().and_then(Number::from_f64) {
+                *number = float;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(round_large_numbers),
+        Value::Object(map) => map.values_mut().for_each(round_large_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

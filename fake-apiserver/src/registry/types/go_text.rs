@@ -49,10 +49,10 @@ fn write_text(value: &Value, out: &mut String) {
     }
 }
 
-/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e21 on.
+/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e6 on.
 fn float_text(float: f64) -> String {
     let size = float.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+    if size != 0.0 && !(1e-4..1e6).contains(&size) {
         let text = format!("{float:e}");
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, exponent) = match exponent.strip_prefix('-') {
