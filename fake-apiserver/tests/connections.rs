@@ -315,6 +315,29 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
 }
 
+/// kubectl sends one after the other, and shows the second refusal.
+#[rstest]
+#[case::in_a_websocket("GET", "websocket", "SPDY/3.1+portforward.k8s.io")]
+#[case::as_it_is("POST", "SPDY/3.1", "")]
+#[tokio::test]
+async fn port_forward_over_spdy_is_refused_by_name(
+    #[case] method: &str,
+    #[case] upgrade: &str,
+    #[case] protocol: &str,
+) {
+    let request = Request::builder()
+        .method(method)
+        .uri("/api/v1/namespaces/default/pods/db/portforward")
+        .header("Connection", "Upgrade")
+        .header("Upgrade", upgrade)
+        .header("Sec-WebSocket-Protocol", protocol)
+        .body("")
+        .expect("it is a request");
+    let answer = scripted().call(request).await;
+    assert_eq!(answer.status(), 501);
+    assert!(String::from_utf8_lossy(answer.body()).contains("SPDY is not spoken here"));
+}
+
 #[tokio::test]
 async fn without_a_script_connections_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();

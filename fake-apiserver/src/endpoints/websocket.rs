@@ -207,19 +207,26 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
     let _ = sender.send(normal_end()).await;
 }
 
+/// Refuses a client that insists on SPDY, be it within a WebSocket, as kubectl's port-forward is.
+pub(super) fn check_spdy(call: &Call) -> Result<(), Status> {
+    let headers = &call.parts.headers;
+    let mut asked = words(headers, &header::UPGRADE).chain(words(headers, &header::SEC_WEBSOCKET_PROTOCOL));
+    if asked.any(|it| it.to_ascii_uppercase().starts_with("SPDY/")) {
+        return Err(Status::new(
+            501,
+            "NotImplemented",
+            "SPDY is not spoken here: use a client that speaks v5.channel.k8s.io over WebSockets",
+        ));
+    }
+    Ok(())
+}
+
 /// A connection to a Pod.
 pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let headers = &call.parts.headers;
+    check_spdy(call)?;
     if !is_asked_for(headers) {
-        let spdy = words(headers, &header::UPGRADE).any(|it| it.to_ascii_uppercase().starts_with("SPDY/"));
-        return Err(match spdy {
-            true => Status::new(
-                501,
-                "NotImplemented",
-                "SPDY is not spoken here: use a client that speaks v5.channel.k8s.io over WebSockets",
-            ),
-            false => Status::bad_request("Upgrade request required"),
-        });
+        return Err(Status::bad_request("Upgrade request required"));
     }
     let mut asked: Vec<&str> = words(headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
     asked.retain(|it| !it.starts_with(BEARER_PROTOCOL));
