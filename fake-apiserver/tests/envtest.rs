@@ -184,7 +184,7 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 #[case::headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"], "--requestheader-client-ca-file")]
 #[case::no_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"], "--audit-policy-file Cargo.toml")]
 #[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
-#[case::rotation(&["--audit-log-maxage=30"], "--audit-log-maxage is not supported here")]
+#[case::a_log_in_parts(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported here")]
 #[case::a_file_that_is_not_there(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::a_key_that_is_none(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
 fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {

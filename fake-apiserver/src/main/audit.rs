@@ -1,4 +1,4 @@
-//! `--audit-policy-file` and `--audit-log-path`: events as lines of JSON in a file or on stdout.
+//! `--audit-policy-file` and `--audit-log-*`: events as lines of JSON in a file or on stdout.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,6 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use fake_apiserver::{ApiServerBuilder, AuditPolicy};
 
 use crate::report;
+use crate::rotation::{Limits, RotatedFile};
+
+/// The size at which a log is renamed, unless another one is asked for.
+const DEFAULT_MEGABYTES: u32 = 100;
 
 /// Options of the audit log.
 #[derive(Debug, clap::Args)]
@@ -17,9 +21,25 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
 
-    /// The file that events are appended to, a line of JSON each; `-` is stdout. It is not rotated
+    /// The file that events are appended to, a line of JSON each; `-` is stdout
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
+
+    /// Megabytes after which the file is renamed and a new one begins; 0 is 100
+    #[arg(long, value_name = "MB", default_value_t = 0)]
+    audit_log_maxsize: u32,
+
+    /// Days for which renamed files are kept; 0 is no limit
+    #[arg(long, value_name = "DAYS", default_value_t = 0)]
+    audit_log_maxage: u32,
+
+    /// Number of renamed files that are kept; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    audit_log_maxbackup: usize,
+
+    /// Compress renamed files with gzip
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    audit_log_compress: bool,
 
     /// The form of the log: only json is accepted
     #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json"])]
@@ -55,7 +75,17 @@ pub(crate) fn apply(args: &AuditArgs, builder: ApiServerBuilder) -> Result<ApiSe
     let out: Box<dyn Write + Send> = match log.to_str() {
         Some("-") => Box::new(io::stdout()),
         _ => {
-            let file = fs::OpenOptions::new().create(true).append(true).open(log);
+            let megabytes = match args.audit_log_maxsize {
+                0 => DEFAULT_MEGABYTES,
+                size => size,
+            };
+            let limits = Limits {
+                bytes: u64::from(megabytes) * 1024 * 1024,
+                backups: args.audit_log_maxbackup,
+                days: args.audit_log_maxage,
+                compresses: args.audit_log_compress,
+            };
+            let file = RotatedFile::open(log, limits);
             Box::new(file.map_err(|err| format!("--audit-log-path {}: {err}", log.display()))?)
         }
     };

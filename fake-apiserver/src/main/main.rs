@@ -12,6 +12,7 @@ mod etcd;
 mod fake;
 mod kube_apiserver;
 mod log;
+mod rotation;
 mod setup;
 
 use std::ffi::OsString;
