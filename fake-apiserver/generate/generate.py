@@ -339,8 +339,9 @@ class Table:
             return self.add_shape(f"h(Map({item}), {atomic}, NO_LIST, {patch}, {quote(print_name)})")
         assert kind["kind"] == "struct", (go, kind)
         name = openapi_name(kind)
-        if self.defs.get(name, {}).get("x-kubernetes-map-type") == "atomic":
-            atomic = "ATOMIC"
+        # What the field says goes before what the type says, as in structured-merge-diff.
+        map_type = spec.get("x-kubernetes-map-type") or self.defs.get(name, {}).get("x-kubernetes-map-type")
+        atomic = "ATOMIC" if map_type == "atomic" else "0"
         index = self.struct(go)
         return self.add_shape(f"h(Struct({index}), {atomic}, NO_LIST, {patch}, {quote(print_name)})")
 

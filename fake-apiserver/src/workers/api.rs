@@ -147,6 +147,11 @@ impl<'a> Api<'a> {
         self.entropy().now()
     }
 
+    /// Signs a token of a ServiceAccount.
+    pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
+        self.host.registry().access.tokens.sign(claims)
+    }
+
     /// Every stored resource, by its name in storage.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         self.rows.by_name.values()

@@ -25,7 +25,8 @@ pub enum Worker {
     /// Fills aggregated ClusterRoles from those that their selectors find, with each write of a ClusterRole and without
     /// requests of its own. The bootstrap roles `admin`, `edit` and `view` are filled from the start.
     ClusterRoleAggregation,
-    /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+    /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`, and fills Secrets of
+    /// type `kubernetes.io/service-account-token`.
     ServiceAccount,
     /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
     Deployment,

@@ -32,6 +32,9 @@ async fn each_node_has_one_and_an_update_replaces_them() {
         .await;
     cluster.pass(3.0).await;
     assert_eq!(nodes(&cluster).await, ["a", "b"]);
+    let revision = cluster.list("apps/v1", "ControllerRevision").await.remove(0);
+    let template_generation = json!({"deprecated.daemonset.template.generation": "1"});
+    assert_eq!(revision["metadata"]["annotations"], template_generation);
     cluster.create(node("c")).await;
     cluster
         .patch("v1", "Node", "a", json!({"spec": {"unschedulable": true}}))

@@ -201,3 +201,56 @@ async fn a_job_that_may_create_no_pods_says_that_it_began() {
     cluster.pass(1200.0).await;
     assert!(!cluster.pods().await.is_empty());
 }
+
+/// Kueue and others run Jobs of theirs (KEP-4368).
+#[rstest]
+#[case("kubernetes.io/job-controller", 1)]
+#[case("example.com/queue", 0)]
+#[tokio::test(start_paused = true)]
+async fn a_job_of_another_controller_is_left_alone(#[case] manager: &str, #[case] pods: usize) {
+    let cluster = Cluster::start();
+    let spec = json!({"managedBy": manager, "ttlSecondsAfterFinished": 60});
+    cluster.create(job(spec)).await;
+    cluster.pass(3.0).await;
+    assert_eq!(cluster.pods().await.len(), pods);
+    assert_eq!(work(&cluster).await["status"] == json!({}), pods == 0);
+    cluster.delete("batch/v1", "Job", "work").await;
+    cluster.pass(3.0).await;
+    assert_eq!(work(&cluster).await, Value::Null);
+}
+
+/// Go's `deleteJobPods` lets Pods go uncounted, and a success makes the rest superfluous.
+#[rstest]
+#[case::suspended(json!({}), json!({"spec": {"suspend": true}}))]
+#[case::scaled_down(json!({}), json!({"spec": {"parallelism": 0}}))]
+#[case::succeeded(
+    json!({"completions": 3, "completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
+    Value::Null,
+)]
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_not_needed_any_more_has_not_failed(#[case] spec: Value, #[case] change: Value) {
+    let cluster = Cluster::start();
+    let kubelet = cluster.0.kubelet();
+    kubelet.script(
+        PodSelector::all(),
+        PodScript::default().runs_for(Duration::from_secs(600)),
+    );
+    let first = PodSelector::labelled("batch.kubernetes.io/job-completion-index=0").expect("a selector");
+    kubelet.script(first, PodScript::default().runs_for(Duration::from_secs(1)));
+    let mut job = job(spec);
+    job["spec"]["parallelism"] = 3.into();
+    cluster.create(job).await;
+    cluster.pass(0.8).await;
+    assert_eq!(work(&cluster).await["status"]["active"], 3);
+    if !change.is_null() {
+        cluster.patch("batch/v1", "Job", "work", change).await;
+    }
+    cluster.pass(60.0).await;
+    let status = &work(&cluster).await["status"];
+    assert_eq!(status.get("failed"), None, "{status:#}");
+    let running = cluster.pods().await;
+    assert!(
+        running.iter().all(|it| it["status"]["phase"] == "Succeeded"),
+        "{running:#?}"
+    );
+}

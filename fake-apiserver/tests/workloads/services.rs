@@ -1,5 +1,7 @@
 //! Objects around workloads: endpoints of Services, disruption budgets, default objects of a namespace.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use fake_apiserver::{PodScript, PodSelector};
 use serde_json::{Value, json};
 
@@ -16,7 +18,9 @@ async fn a_service_knows_its_ready_pods() {
         .await;
     cluster.pass(0.1).await;
     let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
-    assert_eq!(slice["endpoints"].as_array().map_or(0, Vec::len), 0);
+    assert_eq!(slice["endpoints"], Value::Null);
+    let owned = &slice["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(owned.get("f:endpoints"), None, "an empty list is none in protobuf");
     cluster.create(deployment("web", 2)).await;
     cluster.pass(3.0).await;
     let slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
@@ -45,6 +49,15 @@ async fn a_service_knows_its_ready_pods() {
     assert_eq!(subset["notReadyAddresses"].as_array().map(Vec::len), Some(2));
     let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
     assert_eq!(slice["endpoints"][0]["conditions"]["ready"], false);
+    let ports = json!({"spec": {"ports": [{"name": "http", "port": 80, "targetPort": 9090}]}});
+    cluster.patch("v1", "Service", "web", ports).await;
+    cluster.pass(1.0).await;
+    let changed = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+    assert_eq!(changed["ports"][0]["port"], 9090);
+    assert_eq!(
+        changed["metadata"]["name"], slice["metadata"]["name"],
+        "a slice is changed, not made anew"
+    );
     cluster.delete("v1", "Service", "web").await;
     cluster.pass(1.0).await;
     assert_eq!(cluster.get("v1", "Endpoints", "web").await, Value::Null);
@@ -139,6 +152,14 @@ async fn a_budget_lets_as_many_go_as_it_says() {
         codes.push(cluster.send("POST", &path, &eviction).await.0);
     }
     assert_eq!(codes, [201, 429]);
+    let budget = cluster.get("policy/v1", "PodDisruptionBudget", "web").await;
+    let spent = json!({"f:disruptionsAllowed": {}});
+    let owners = budget["metadata"]["managedFields"].as_array().expect("owners").iter();
+    let server = owners.filter(|it| it["manager"] == "kube-apiserver" && it["subresource"] == "status");
+    let owned: Vec<_> = server
+        .map(|it| &it["fieldsV1"]["f:status"]["f:disruptionsAllowed"])
+        .collect();
+    assert_eq!(owned, [&spent["f:disruptionsAllowed"]], "{budget:#}");
     cluster.pass(3.0).await;
     let budget = cluster.get("policy/v1", "PodDisruptionBudget", "web").await;
     assert_eq!(budget["status"]["disruptionsAllowed"], 1, "{budget:#}");
@@ -167,4 +188,53 @@ async fn every_namespace_has_its_account_and_certificate() {
                 .is_ok()
         );
     }
+    let before = cluster.get("v1", "ConfigMap", "kube-root-ca.crt").await;
+    let foreign = json!({"data": {"ca.crt": "x", "y": "z"}, "metadata": {"annotations": null}});
+    cluster.patch("v1", "ConfigMap", "kube-root-ca.crt", foreign).await;
+    cluster.pass(1.0).await;
+    let after = cluster.get("v1", "ConfigMap", "kube-root-ca.crt").await;
+    assert_eq!(after["data"], before["data"]);
+    assert_eq!(after["metadata"]["annotations"], before["metadata"]["annotations"]);
+}
+
+fn token_secret(account: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": account}},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_for_a_token_is_filled_and_goes_with_its_account() {
+    let cluster = Cluster::start();
+    cluster.pass(1.0).await;
+    cluster.create(token_secret("default")).await;
+    cluster.pass(1.0).await;
+    let secret = cluster.get("v1", "Secret", "token").await;
+    let account = cluster.get("v1", "ServiceAccount", "default").await;
+    assert_eq!(
+        secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"],
+        account["metadata"]["uid"]
+    );
+    assert_eq!(secret["data"]["namespace"], "ZGVmYXVsdA==");
+    let token = secret["data"]["token"].as_str().expect("a token");
+    let token = String::from_utf8(BASE64_STANDARD.decode(token).expect("base64")).expect("a text");
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+    });
+    let (_, review) = cluster
+        .send("POST", "/apis/authentication.k8s.io/v1/tokenreviews", &review)
+        .await;
+    assert_eq!(
+        review["status"]["user"]["username"], "system:serviceaccount:default:default",
+        "{review:#}"
+    );
+    cluster
+        .patch("v1", "Secret", "token", json!({"data": {"token": null}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Secret", "token").await["data"], secret["data"]);
+    cluster.delete("v1", "ServiceAccount", "default").await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Secret", "token").await, Value::Null);
 }

@@ -54,6 +54,9 @@ async fn pods_come_in_order_and_go_in_the_reverse() {
     }
     assert_eq!(db["status"]["currentRevision"], db["status"]["updateRevision"]);
     let first = cluster.get("v1", "Pod", "db-0").await;
+    assert_eq!(first["metadata"]["generateName"], "db-");
+    let messages = [0, 1, 2].map(|it| format!("Create Pod db-{it} in StatefulSet db successful"));
+    assert_eq!(cluster.events("SuccessfulCreate").await, messages);
     let labels = &first["metadata"]["labels"];
     assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "db-0");
     assert_eq!(labels["apps.kubernetes.io/pod-index"], "0");
@@ -138,4 +141,26 @@ async fn an_update_stops_at_the_partition() {
     let db = cluster.get("apps/v1", "StatefulSet", "db").await;
     assert_eq!(db["status"]["currentRevision"], db["status"]["updateRevision"]);
     assert_eq!(cluster.list("apps/v1", "ControllerRevision").await.len(), 2);
+}
+
+/// A revision is named after its hash (Go's `NewControllerRevision`).
+#[tokio::test(start_paused = true)]
+async fn a_revision_has_the_hash_and_the_annotations_of_its_set() {
+    let cluster = Cluster::start();
+    let mut set = set(json!({"replicas": 1}));
+    set["metadata"]["annotations"] = json!({"team": "a"});
+    cluster.create(set).await;
+    cluster.pass(1.0).await;
+    let revision = cluster.list("apps/v1", "ControllerRevision").await.remove(0);
+    let metadata = &revision["metadata"];
+    let hash = metadata["labels"]["controller.kubernetes.io/hash"]
+        .as_str()
+        .expect("a hash");
+    assert_eq!(metadata["name"], format!("db-{hash}"));
+    assert_eq!(
+        metadata["labels"].as_object().map(|it| it.len()),
+        Some(2),
+        "{metadata:#}"
+    );
+    assert_eq!(metadata["annotations"], json!({"team": "a"}));
 }

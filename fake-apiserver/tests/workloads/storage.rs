@@ -55,6 +55,9 @@ async fn a_volume_is_made_when_the_class_says_so(#[case] mode: &str, #[case] bef
     let volume = cluster.list("v1", "PersistentVolume").await.remove(0);
     assert_eq!(volume["status"]["phase"], "Bound");
     assert_eq!(volume["spec"]["claimRef"]["name"], "data");
+    let owners = volume["metadata"]["managedFields"].as_array().expect("owners").iter();
+    let owned = owners.filter_map(|it| it["fieldsV1"].pointer("/f:spec/f:claimRef/f:name"));
+    assert_eq!(owned.count(), 1, "a claimRef is owned field by field: {volume:#}");
     assert_eq!(
         cluster.get("v1", "PersistentVolumeClaim", "data").await["status"]["capacity"]["storage"],
         "1Gi"

@@ -127,7 +127,8 @@ impl Registry {
             row,
             info: &info,
             options: &options,
-            user_agent: "",
+            // Go's evictions write budgets by the server's own client.
+            user_agent: "kube-apiserver",
             user: UserInfo::api_server(),
             remarks: &remarks,
         };
@@ -269,10 +270,6 @@ impl Change for Spent<'_> {
             object,
             warnings: Vec::new(),
         })
-    }
-
-    fn is_tracked(&self) -> bool {
-        true
     }
 
     fn is_admitted(&self) -> bool {

@@ -4,7 +4,7 @@ use super::cluster::{Cluster, controller_of, selects};
 use super::pods::{is_finished, spec};
 use super::resource::Resource;
 use super::sees::selector_of;
-use super::{Task, fit, scheduler};
+use super::{Task, fit, scheduler, token_secret};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::Cursor;
@@ -75,12 +75,14 @@ pub(super) fn of(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Ta
         }
         Resource::PodDisruptionBudget => task(Worker::Disruption, change.resource, change.key.clone()),
         Resource::Namespace => task(Worker::ServiceAccount, change.resource, change.key.clone()),
-        Resource::ServiceAccount | Resource::ConfigMap => {
-            task(
-                Worker::ServiceAccount,
-                Resource::Namespace,
-                Key::new("", change.key.namespace()),
-            );
+        Resource::ServiceAccount => of_account(change.key, cluster, &mut task),
+        Resource::ConfigMap => task(
+            Worker::ServiceAccount,
+            Resource::Namespace,
+            Key::new("", change.key.namespace()),
+        ),
+        Resource::Secret if change.new.is_some_and(|it| token_secret::account_of(it).is_some()) => {
+            task(Worker::ServiceAccount, change.resource, change.key.clone());
         }
         Resource::PersistentVolumeClaim => of_claim(change, cluster, &mut task),
         Resource::PersistentVolume => of_volume(change, cluster, &mut task),
@@ -97,11 +99,29 @@ pub(super) fn of(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Ta
                 );
             }
         }
-        Resource::ControllerRevision | Resource::Event => {}
+        Resource::ControllerRevision | Resource::Event | Resource::Secret => {}
     }
 }
 
 type AddTask<'a> = dyn FnMut(Worker, Resource, Key) + 'a;
+
+/// The namespace of a ServiceAccount, and the Secrets for its tokens.
+fn of_account(account: &Key, cluster: &Cluster, task: &mut AddTask<'_>) {
+    task(
+        Worker::ServiceAccount,
+        Resource::Namespace,
+        Key::new("", account.namespace()),
+    );
+    for secret in cluster.within(Resource::Secret, account.namespace()) {
+        if token_secret::account_of(secret) == Some(account.name()) {
+            task(
+                Worker::ServiceAccount,
+                Resource::Secret,
+                Key::new(secret.namespace(), secret.name()),
+            );
+        }
+    }
+}
 
 fn of_pod(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
     task(Worker::Kubelet, Resource::Pod, change.key.clone());

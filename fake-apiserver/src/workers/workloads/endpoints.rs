@@ -163,12 +163,19 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     let mut labels = labels_of(service);
     labels.insert(SERVICE_NAME.into(), service.name().into());
     labels.insert(SLICE_MANAGED_BY.into(), SLICE_MANAGER.into());
-    for (ports, endpoints) in groups.into_values() {
+    let with_own = groups.into_values().map(|(ports, endpoints)| {
         let same = |slice: &&Arc<Object>| {
             Cursor::root(slice).list("ports") == ports || slice.get("ports").is_none_or(Value::is_null)
         };
-        let (own, others): (Vec<_>, Vec<_>) = slices.into_iter().partition(same);
+        let (own, others) = std::mem::take(&mut slices).into_iter().partition(same);
         slices = others;
+        (ports, endpoints, own)
+    });
+    for (ports, endpoints, mut own) in with_own.collect::<Vec<(_, _, Vec<&Arc<Object>>)>>() {
+        // A slice of other ports is changed rather than deleted where a new one would be made.
+        if own.is_empty() && !slices.is_empty() {
+            own.push(slices.remove(0));
+        }
         fill_slices(service, &own, (&labels, &ports), endpoints, sees, plan);
     }
     for slice in slices {
@@ -216,8 +223,10 @@ fn fill_slices(
             || (Cursor::root(slice).list("ports") != ports && !stay.is_empty())
             || known != *labels
         {
-            let mut patch =
-                json!({"metadata": {"annotations": {TRIGGER: sees.stamp()}}, "endpoints": stay, "ports": ports});
+            let mut patch = json!({
+                "metadata": {"annotations": {TRIGGER: sees.stamp()}},
+                "endpoints": or_null(&stay), "ports": or_null(ports),
+            });
             let gone = known
                 .keys()
                 .filter(|key| !labels.contains_key(*key))
@@ -238,10 +247,15 @@ fn fill_slices(
                 "annotations": {TRIGGER: sees.stamp()},
                 "ownerReferences": [controller_reference(Resource::Service, service)],
             },
-            "addressType": "IPv4", "endpoints": chunk, "ports": ports,
+            "addressType": "IPv4", "endpoints": or_null(chunk), "ports": or_null(ports),
         });
         plan.create(Resource::EndpointSlice, slice);
     }
+}
+
+/// A list, or null where it is empty, as protobuf carries Go's empty lists.
+fn or_null(list: &[Value]) -> Value {
+    if list.is_empty() { Value::Null } else { list.into() }
 }
 
 /// The addresses of Pods that have the same ports.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::plan::{Note, Told, Write};
@@ -34,6 +36,11 @@ impl Executor<'_> {
                 Write::Merge { at, subresource, patch } => {
                     let done = self.merge(&at, subresource, &patch, read).await;
                     tolerate(done)?;
+                }
+                Write::Token { at, mut patch, claims } => {
+                    let token = self.api.sign(&claims).map_err(Failure::new)?;
+                    patch["data"]["token"] = BASE64_STANDARD.encode(token).into();
+                    tolerate(self.merge(&at, "", &patch, read).await)?;
                 }
                 Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
                 Write::Delete {

@@ -19,7 +19,7 @@ use super::resource::Resource;
 use super::sees::Sees;
 use super::{
     Task, cron_job, daemon_set, deployment, disruption, endpoints, job, kubelet, replica_set, scheduler,
-    service_account, stateful_set, volumes,
+    service_account, stateful_set, token_secret, volumes,
 };
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -103,6 +103,7 @@ impl Workloads {
             Worker::Endpoints => endpoints::sync(&object, &sees),
             Worker::Disruption => disruption::sync(&object, &sees),
             Worker::Volumes => volumes::sync(task.resource, &object, &sees),
+            Worker::ServiceAccount if task.resource == Resource::Secret => token_secret::sync(&object, &sees),
             Worker::ServiceAccount => service_account::sync(&object, &sees),
             Worker::Kubelet if task.resource == Resource::Node => kubelet::node::sync(&object, &sees),
             Worker::Kubelet if Cursor::root(&object).text("spec.nodeName").is_empty() => {
@@ -142,6 +143,7 @@ impl Workloads {
             (Worker::Endpoints, _) => "endpointslice-controller",
             (Worker::Disruption, _) => "disruption-controller",
             (Worker::Volumes, _) => "persistent-volume-binder",
+            (Worker::ServiceAccount, Resource::Secret) => "tokens-controller",
             (Worker::ServiceAccount, _) => "service-account-controller",
             (Worker::Kubelet, _) => match node {
                 None => return Identity::component("kube-scheduler", "system:kube-scheduler", &[]),

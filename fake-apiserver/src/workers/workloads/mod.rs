@@ -23,6 +23,7 @@ mod mirror;
 mod disruption;
 mod volumes;
 mod service_account;
+mod token_secret;
 mod concerns;
 mod recorder;
 mod execute;

@@ -17,6 +17,8 @@ pub(crate) enum Write {
         object: Object,
         told: Option<Told>,
     },
+    /// The same as a merge of a Secret, which gets a token of these claims.
+    Token { at: Target, patch: Value, claims: Value },
     /// A JSON merge patch of the object, or of its `status` subresource.
     Merge {
         at: Target,

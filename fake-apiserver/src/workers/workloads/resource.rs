@@ -23,6 +23,7 @@ pub(crate) enum Resource {
     PodDisruptionBudget,
     ReplicaSet,
     ReplicationController,
+    Secret,
     Service,
     ServiceAccount,
     StatefulSet,
@@ -31,13 +32,14 @@ pub(crate) enum Resource {
 
 impl Resource {
     /// Those that are kept in memory, in the order in which they are read at the start.
-    pub(crate) const WATCHED: [Self; 20] = [
+    pub(crate) const WATCHED: [Self; 21] = [
         Self::Namespace,
         Self::Node,
         Self::StorageClass,
         Self::PersistentVolume,
         Self::PersistentVolumeClaim,
         Self::ServiceAccount,
+        Self::Secret,
         Self::ConfigMap,
         Self::ControllerRevision,
         Self::CronJob,
@@ -74,6 +76,7 @@ impl Resource {
             Self::PodDisruptionBudget => ["policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"],
             Self::ReplicaSet => ["apps", "v1", "replicasets", "ReplicaSet"],
             Self::ReplicationController => ["", "v1", "replicationcontrollers", "ReplicationController"],
+            Self::Secret => ["", "v1", "secrets", "Secret"],
             Self::Service => ["", "v1", "services", "Service"],
             Self::ServiceAccount => ["", "v1", "serviceaccounts", "ServiceAccount"],
             Self::StatefulSet => ["apps", "v1", "statefulsets", "StatefulSet"],
@@ -101,6 +104,7 @@ impl Resource {
             Self::PodDisruptionBudget => "policy/poddisruptionbudgets",
             Self::ReplicaSet => "apps/replicasets",
             Self::ReplicationController => "replicationcontrollers",
+            Self::Secret => "secrets",
             Self::Service => "services",
             Self::ServiceAccount => "serviceaccounts",
             Self::StatefulSet => "apps/statefulsets",

@@ -14,6 +14,8 @@ use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// The label by which a Pod names its revision.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
+/// The label of a StatefulSet's revision with its hash (Go's `ControllerRevisionHashLabel`).
+const REVISION_HASH: &str = "controller.kubernetes.io/hash";
 
 /// The revisions of a set, oldest first.
 pub(crate) struct Revisions<'a> {
@@ -69,26 +71,22 @@ fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, see
         return;
     };
     let mut labels = Cursor::root(template).map_or_empty("metadata.labels").clone();
-    labels.insert(HASH_LABEL.into(), hash_of(resource, &name, &hash).into());
+    let label = match resource {
+        Resource::StatefulSet => REVISION_HASH,
+        _ => HASH_LABEL,
+    };
+    labels.insert(label.into(), hash.into());
+    let mut metadata = json!({
+        "name": name, "namespace": set.namespace(), "labels": labels,
+        "ownerReferences": [controller_reference(resource, set)],
+    });
+    if let Some(annotations) = Cursor::root(set).map("metadata.annotations") {
+        metadata["annotations"] = annotations.clone().into();
+    }
     plan.create(
         Resource::ControllerRevision,
-        json!({
-            "metadata": {
-                "name": name, "namespace": set.namespace(), "labels": labels,
-                "ownerReferences": [controller_reference(resource, set)],
-            },
-            "data": data(template), "revision": number,
-        }),
+        json!({"metadata": metadata, "data": data(template), "revision": number}),
     );
-}
-
-/// A StatefulSet names a revision by its whole name, a DaemonSet by the hash.
-fn hash_of(resource: Resource, name: &str, hash: &str) -> String {
-    if resource == Resource::StatefulSet {
-        name.to_owned()
-    } else {
-        hash.to_owned()
-    }
 }
 
 /// `revision`
@@ -96,9 +94,10 @@ pub(crate) fn number(revision: &Object) -> i64 {
     Cursor::root(revision).integer("revision").unwrap_or(0)
 }
 
-/// Returns the label value of a revision's Pods.
+/// Returns the label value of a revision's Pods: a StatefulSet names a revision by its whole name, a DaemonSet by the
+/// hash.
 pub(crate) fn label_of(revision: &Object) -> &str {
-    label(revision, HASH_LABEL).unwrap_or_default()
+    label(revision, HASH_LABEL).unwrap_or(revision.name())
 }
 
 /// The template of a revision.

@@ -1,18 +1,22 @@
 //! Objects of every namespace: the ServiceAccount `default`, and the ConfigMap with the cluster's certificate
 //! authority.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plan::Plan;
+use super::pods::annotation;
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::types::cursor::Cursor;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 const ROOT_CA: &str = "kube-root-ca.crt";
+/// The text in place of a certificate authority's.
+pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
+const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Plans the work for a Namespace. The ConfigMap's text is no certificate: no authority that Pods could ask signs
-/// anything here.
+/// Plans the work for a Namespace, as Go's `Publisher.syncNamespace`. The ConfigMap's text is no certificate: no
+/// authority that Pods could ask signs anything here.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if namespace.is_terminating() || Cursor::root(namespace).text("status.phase") == "Terminating" {
@@ -25,21 +29,26 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
             json!({"metadata": {"name": "default", "namespace": name}}),
         );
     }
-    let data = json!({"ca.crt": "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n"});
+    let data = json!({"ca.crt": CA_BUNDLE});
+    let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
+               the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
+               Kubernetes clusters.";
+    let mut metadata = json!({"annotations": {DESCRIPTION: why}});
     match sees.cluster.find(Resource::ConfigMap, name, ROOT_CA) {
         None => {
-            let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints \
-                       such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
-                       distributions of Kubernetes clusters.";
-            let metadata = json!({
-                "name": ROOT_CA, "namespace": name, "annotations": {"kubernetes.io/description": why},
-            });
+            metadata["name"] = ROOT_CA.into();
+            metadata["namespace"] = name.into();
             plan.create(Resource::ConfigMap, json!({"metadata": metadata, "data": data}));
         }
-        Some(map) if Some(Cursor::root(map).map_or_empty("data")) != data.as_object() => {
-            plan.merge(Resource::ConfigMap, map, json!({"data": data}));
+        Some(map) => {
+            let found = Cursor::root(map).map_or_empty("data");
+            if Some(found) != data.as_object() || annotation(map, DESCRIPTION).is_none_or(str::is_empty) {
+                let foreign = found.keys().map(|it| (it.clone(), Value::Null));
+                let mut patch: JsonMap = foreign.collect();
+                patch.extend(data.as_object().cloned().unwrap_or_default());
+                plan.merge(Resource::ConfigMap, map, json!({"metadata": metadata, "data": patch}));
+            }
         }
-        Some(_) => {}
     }
     plan
 }

@@ -198,9 +198,6 @@ impl Set<'_> {
         self.create_claims(ordinal, plan);
         let (revision, template) = self.revision_for(ordinal);
         let mut pod = from_template(Resource::StatefulSet, self.set, &template);
-        if let Some(metadata) = pod["metadata"].as_object_mut() {
-            metadata.remove("generateName");
-        }
         pod["metadata"]["name"] = name.clone().into();
         pod["metadata"]["labels"][NAME_LABEL] = name.clone().into();
         pod["metadata"]["labels"][INDEX_LABEL] = ordinal.to_string().into();
@@ -226,7 +223,7 @@ impl Set<'_> {
         if !volumes.is_empty() {
             pod["spec"]["volumes"] = volumes.into();
         }
-        plan.create_and_tell(Resource::Pod, pod, Some(self.told("create", "Pod", &name)));
+        plan.create_and_tell(Resource::Pod, pod, Some(self.told("Create", &name)));
     }
 
     fn claim_templates(&self) -> impl Iterator<Item = &JsonMap> {
@@ -287,34 +284,33 @@ impl Set<'_> {
     }
 
     fn delete(&self, pod: &Object, plan: &mut Plan) {
-        plan.delete_and_tell(Resource::Pod, pod, Some(self.told("delete", "Pod", pod.name())));
+        plan.delete_and_tell(Resource::Pod, pod, Some(self.told("Delete", pod.name())));
     }
 
-    fn told(&self, verb: &'static str, what: &str, name: &str) -> Told {
-        let set = self.set.name();
+    /// Events about a Pod (Go's `recordPodEvent`).
+    fn told(&self, verb: &'static str, pod: &str) -> Told {
+        let subject = format!("{verb} Pod {pod} in StatefulSet {}", self.set.name());
         let (good, bad) = match verb {
-            "create" => ("SuccessfulCreate", "FailedCreate"),
+            "Create" => ("SuccessfulCreate", "FailedCreate"),
             _ => ("SuccessfulDelete", "FailedDelete"),
         };
         Told {
             about: Regarding::of(Resource::StatefulSet, self.set),
             component: COMPONENT,
-            success: (good, format!("{verb} {what} {name} in StatefulSet {set} successful")),
-            failure: (
-                bad,
-                format!("{verb} {what} {name} in StatefulSet {set} failed error: {{}}"),
-            ),
+            success: (good, format!("{subject} successful")),
+            failure: (bad, format!("{subject} failed error: {{}}")),
         }
     }
 
+    /// Events about a claim (Go's `recordClaimEvent`).
     fn told_of_claim(&self, claim: &str, ordinal: i64) -> Told {
         let set = self.set.name();
-        let subject = format!("create Claim {claim} Pod {set}-{ordinal} in StatefulSet {set}");
+        let subject = |of: &str| format!("Create Claim {claim} {of}Pod {set}-{ordinal} in StatefulSet {set}");
         Told {
             about: Regarding::of(Resource::StatefulSet, self.set),
             component: COMPONENT,
-            success: ("SuccessfulCreate", format!("{subject} success")),
-            failure: ("FailedCreate", format!("{subject} failed error: {{}}")),
+            success: ("SuccessfulCreate", format!("{} success", subject(""))),
+            failure: ("FailedCreate", format!("{} failed error: {{}}", subject("for "))),
         }
     }
 

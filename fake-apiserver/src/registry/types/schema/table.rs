@@ -22,104 +22,104 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 106] = [
     ("", "v1", "LimitRange", V1_36, 43),
     ("", "v1", "Namespace", V1_36, 52),
     ("", "v1", "Node", V1_36, 83),
-    ("", "v1", "Node", V1_37, 842),
+    ("", "v1", "Node", V1_37, 843),
     ("", "v1", "NodeProxyOptions", V1_36, 84),
-    ("", "v1", "PersistentVolume", V1_36, 125),
-    ("", "v1", "PersistentVolumeClaim", V1_36, 143),
-    ("", "v1", "PersistentVolumeClaim", V1_37, 848),
-    ("", "v1", "Pod", V1_36, 326),
-    ("", "v1", "Pod", V1_37, 893),
-    ("", "v1", "PodAttachOptions", V1_36, 327),
-    ("", "v1", "PodExecOptions", V1_36, 328),
-    ("", "v1", "PodPortForwardOptions", V1_36, 330),
-    ("", "v1", "PodProxyOptions", V1_36, 331),
-    ("", "v1", "PodTemplate", V1_36, 333),
-    ("", "v1", "PodTemplate", V1_37, 895),
-    ("", "v1", "ReplicationController", V1_36, 339),
-    ("", "v1", "ReplicationController", V1_37, 897),
-    ("", "v1", "ResourceQuota", V1_36, 348),
-    ("", "v1", "Secret", V1_36, 350),
-    ("", "v1", "Service", V1_36, 372),
-    ("", "v1", "ServiceAccount", V1_36, 375),
-    ("", "v1", "ServiceProxyOptions", V1_36, 376),
-    ("", "v1", "Status", V1_36, 384),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 405),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 409),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_36, 417),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_36, 429),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 433),
-    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_36, 436),
-    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 475),
-    ("apiregistration.k8s.io", "v1", "APIService", V1_36, 482),
-    ("apps", "v1", "ControllerRevision", V1_36, 484),
-    ("apps", "v1", "ControllerRevision", V1_37, 898),
-    ("apps", "v1", "DaemonSet", V1_36, 493),
-    ("apps", "v1", "DaemonSet", V1_37, 903),
-    ("apps", "v1", "Deployment", V1_36, 502),
-    ("apps", "v1", "Deployment", V1_37, 908),
-    ("apps", "v1", "ReplicaSet", V1_36, 508),
-    ("apps", "v1", "ReplicaSet", V1_37, 913),
-    ("apps", "v1", "StatefulSet", V1_36, 522),
-    ("apps", "v1", "StatefulSet", V1_37, 919),
-    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_36, 527),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 531),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 923),
-    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 534),
-    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_36, 544),
-    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_36, 546),
-    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_36, 553),
-    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_36, 554),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 558),
-    ("autoscaling", "v1", "Scale", V1_36, 561),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 593),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 927),
-    ("batch", "v1", "CronJob", V1_36, 613),
-    ("batch", "v1", "CronJob", V1_37, 943),
-    ("batch", "v1", "Job", V1_36, 620),
-    ("batch", "v1", "Job", V1_37, 944),
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_36, 628),
-    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 946),
-    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 950),
-    ("coordination.k8s.io", "v1", "Lease", V1_36, 631),
-    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 643),
-    ("events.k8s.io", "v1", "Event", V1_36, 645),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_36, 666),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 954),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_36, 678),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 960),
-    ("meta.k8s.io", "v1", "DeleteOptions", V1_36, 681),
-    ("meta.k8s.io", "v1", "ListMeta", V1_36, 378),
-    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_36, 682),
-    ("networking.k8s.io", "v1", "IPAddress", V1_36, 685),
-    ("networking.k8s.io", "v1", "Ingress", V1_36, 704),
-    ("networking.k8s.io", "v1", "IngressClass", V1_36, 707),
-    ("networking.k8s.io", "v1", "NetworkPolicy", V1_36, 720),
-    ("networking.k8s.io", "v1", "ServiceCIDR", V1_36, 723),
-    ("node.k8s.io", "v1", "RuntimeClass", V1_36, 726),
-    ("policy", "v1", "Eviction", V1_36, 727),
-    ("policy", "v1", "PodDisruptionBudget", V1_36, 733),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_36, 738),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 742),
-    ("rbac.authorization.k8s.io", "v1", "Role", V1_36, 743),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 744),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 752),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 961),
-    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 965),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 785),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 982),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 787),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 984),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 811),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 994),
-    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 812),
-    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 819),
-    ("storage.k8s.io", "v1", "CSINode", V1_36, 824),
-    ("storage.k8s.io", "v1", "CSINode", V1_37, 1001),
-    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_36, 825),
-    ("storage.k8s.io", "v1", "StorageClass", V1_36, 831),
-    ("storage.k8s.io", "v1", "VolumeAttachment", V1_36, 836),
-    ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_36, 837),
-    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1005),
+    ("", "v1", "PersistentVolume", V1_36, 126),
+    ("", "v1", "PersistentVolumeClaim", V1_36, 144),
+    ("", "v1", "PersistentVolumeClaim", V1_37, 849),
+    ("", "v1", "Pod", V1_36, 327),
+    ("", "v1", "Pod", V1_37, 894),
+    ("", "v1", "PodAttachOptions", V1_36, 328),
+    ("", "v1", "PodExecOptions", V1_36, 329),
+    ("", "v1", "PodPortForwardOptions", V1_36, 331),
+    ("", "v1", "PodProxyOptions", V1_36, 332),
+    ("", "v1", "PodTemplate", V1_36, 334),
+    ("", "v1", "PodTemplate", V1_37, 896),
+    ("", "v1", "ReplicationController", V1_36, 340),
+    ("", "v1", "ReplicationController", V1_37, 898),
+    ("", "v1", "ResourceQuota", V1_36, 349),
+    ("", "v1", "Secret", V1_36, 351),
+    ("", "v1", "Service", V1_36, 373),
+    ("", "v1", "ServiceAccount", V1_36, 376),
+    ("", "v1", "ServiceProxyOptions", V1_36, 377),
+    ("", "v1", "Status", V1_36, 385),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 406),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 410),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_36, 418),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_36, 430),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 434),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_36, 437),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 476),
+    ("apiregistration.k8s.io", "v1", "APIService", V1_36, 483),
+    ("apps", "v1", "ControllerRevision", V1_36, 485),
+    ("apps", "v1", "ControllerRevision", V1_37, 899),
+    ("apps", "v1", "DaemonSet", V1_36, 494),
+    ("apps", "v1", "DaemonSet", V1_37, 904),
+    ("apps", "v1", "Deployment", V1_36, 503),
+    ("apps", "v1", "Deployment", V1_37, 909),
+    ("apps", "v1", "ReplicaSet", V1_36, 509),
+    ("apps", "v1", "ReplicaSet", V1_37, 914),
+    ("apps", "v1", "StatefulSet", V1_36, 523),
+    ("apps", "v1", "StatefulSet", V1_37, 920),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_36, 528),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 532),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 924),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 535),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_36, 545),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_36, 547),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_36, 554),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_36, 555),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 559),
+    ("autoscaling", "v1", "Scale", V1_36, 562),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 594),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 928),
+    ("batch", "v1", "CronJob", V1_36, 614),
+    ("batch", "v1", "CronJob", V1_37, 944),
+    ("batch", "v1", "Job", V1_36, 621),
+    ("batch", "v1", "Job", V1_37, 945),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_36, 629),
+    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 947),
+    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 951),
+    ("coordination.k8s.io", "v1", "Lease", V1_36, 632),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 644),
+    ("events.k8s.io", "v1", "Event", V1_36, 646),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_36, 667),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 955),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_36, 679),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 961),
+    ("meta.k8s.io", "v1", "DeleteOptions", V1_36, 682),
+    ("meta.k8s.io", "v1", "ListMeta", V1_36, 379),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_36, 683),
+    ("networking.k8s.io", "v1", "IPAddress", V1_36, 686),
+    ("networking.k8s.io", "v1", "Ingress", V1_36, 705),
+    ("networking.k8s.io", "v1", "IngressClass", V1_36, 708),
+    ("networking.k8s.io", "v1", "NetworkPolicy", V1_36, 721),
+    ("networking.k8s.io", "v1", "ServiceCIDR", V1_36, 724),
+    ("node.k8s.io", "v1", "RuntimeClass", V1_36, 727),
+    ("policy", "v1", "Eviction", V1_36, 728),
+    ("policy", "v1", "PodDisruptionBudget", V1_36, 734),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_36, 739),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 743),
+    ("rbac.authorization.k8s.io", "v1", "Role", V1_36, 744),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 745),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 753),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 962),
+    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 966),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 786),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 983),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 788),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 985),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 812),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 995),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 813),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 820),
+    ("storage.k8s.io", "v1", "CSINode", V1_36, 825),
+    ("storage.k8s.io", "v1", "CSINode", V1_37, 1002),
+    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_36, 826),
+    ("storage.k8s.io", "v1", "StorageClass", V1_36, 832),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_36, 837),
+    ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_36, 838),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1006),
 ];
 
 /// Kinds the server knows in versions it does not serve, sorted.
@@ -214,7 +214,7 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 1006] = [
+pub(super) static SHAPES: [Shape; 1007] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -328,899 +328,900 @@ pub(super) static SHAPES: [Shape; 1006] = [
     h(Struct(65), 0, NO_LIST, NO_PATCH, "v1.CSIPersistentVolumeSource"), // 110
     h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeAccessMode"), // 111
     h(List(111), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeAccessMode"), // 112
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeReclaimPolicy"), // 113
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeMode"), // 114
-    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeSelectorOperator"), // 115
-    h(Struct(69), 0, NO_LIST, NO_PATCH, "v1.NodeSelectorRequirement"), // 116
-    h(List(116), 0, NO_LIST, NO_PATCH, "[]v1.NodeSelectorRequirement"), // 117
-    h(Struct(68), ATOMIC, NO_LIST, NO_PATCH, "v1.NodeSelectorTerm"), // 118
-    h(List(118), 0, NO_LIST, NO_PATCH, "[]v1.NodeSelectorTerm"), // 119
-    h(Struct(67), ATOMIC, NO_LIST, NO_PATCH, "v1.NodeSelector"), // 120
-    h(Struct(66), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeAffinity"), // 121
-    h(Struct(42), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeSpec"), // 122
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumePhase"), // 123
-    h(Struct(70), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeStatus"), // 124
-    h(Struct(41), 0, NO_LIST, NO_PATCH, "v1.PersistentVolume"), // 125
-    h(String, 0, NO_LIST, NO_PATCH, "v1.LabelSelectorOperator"), // 126
-    h(Struct(74), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorRequirement"), // 127
-    h(List(127), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelectorRequirement"), // 128
-    h(Struct(73), ATOMIC, NO_LIST, NO_PATCH, "v1.LabelSelector"), // 129
-    h(Struct(75), 0, NO_LIST, NO_PATCH, "v1.VolumeResourceRequirements"), // 130
-    h(Struct(76), ATOMIC, NO_LIST, NO_PATCH, "v1.TypedLocalObjectReference"), // 131
-    h(Struct(77), 0, NO_LIST, NO_PATCH, "v1.TypedObjectReference"), // 132
-    h(Struct(72), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimSpec"), // 133
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimPhase"), // 134
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimConditionType"), // 135
-    h(Struct(79), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimCondition"), // 136
-    h(List(136), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PersistentVolumeClaimCondition"), // 137
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ClaimResourceStatus"), // 138
-    h(Map(138), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.ClaimResourceStatus"), // 139
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimModifyVolumeStatus"), // 140
-    h(Struct(80), 0, NO_LIST, NO_PATCH, "v1.ModifyVolumeStatus"), // 141
-    h(Struct(78), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 142
-    h(Struct(71), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 143
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageMedium"), // 144
-    h(Struct(84), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 145
-    h(Struct(85), 0, NO_LIST, NO_PATCH, "v1.GitRepoVolumeSource"), // 146
-    h(Struct(87), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 147
-    h(List(147), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 148
-    h(Struct(86), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 149
-    h(Struct(89), ATOMIC, NO_LIST, NO_PATCH, "v1.LocalObjectReference"), // 150
-    h(Struct(88), 0, NO_LIST, NO_PATCH, "v1.ISCSIVolumeSource"), // 151
-    h(Struct(90), 0, NO_LIST, NO_PATCH, "v1.GlusterfsVolumeSource"), // 152
-    h(Struct(91), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimVolumeSource"), // 153
-    h(Struct(92), 0, NO_LIST, NO_PATCH, "v1.RBDVolumeSource"), // 154
-    h(Struct(93), 0, NO_LIST, NO_PATCH, "v1.FlexVolumeSource"), // 155
-    h(Struct(94), 0, NO_LIST, NO_PATCH, "v1.CinderVolumeSource"), // 156
-    h(Struct(95), 0, NO_LIST, NO_PATCH, "v1.CephFSVolumeSource"), // 157
-    h(Struct(98), ATOMIC, NO_LIST, NO_PATCH, "v1.ObjectFieldSelector"), // 158
-    h(Struct(99), ATOMIC, NO_LIST, NO_PATCH, "v1.ResourceFieldSelector"), // 159
-    h(Struct(97), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 160
-    h(List(160), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 161
-    h(Struct(96), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 162
-    h(Struct(100), 0, NO_LIST, NO_PATCH, "v1.AzureFileVolumeSource"), // 163
-    h(Struct(101), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 164
-    h(Struct(104), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 165
-    h(Struct(105), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 166
-    h(Struct(106), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 167
-    h(Struct(107), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 168
-    h(Struct(108), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 169
-    h(Struct(109), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 170
-    h(Struct(103), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 171
-    h(List(171), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 172
-    h(Struct(102), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 173
-    h(Struct(110), 0, NO_LIST, NO_PATCH, "v1.ScaleIOVolumeSource"), // 174
-    h(Struct(111), 0, NO_LIST, NO_PATCH, "v1.StorageOSVolumeSource"), // 175
-    h(Struct(112), 0, NO_LIST, NO_PATCH, "v1.CSIVolumeSource"), // 176
-    h(Struct(114), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimTemplate"), // 177
-    h(Struct(113), 0, NO_LIST, NO_PATCH, "v1.EphemeralVolumeSource"), // 178
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PullPolicy"), // 179
-    h(Struct(115), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeSource"), // 180
-    h(Struct(83), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 181
-    h(List(181), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 182
-    h(Struct(117), 0, NO_LIST, NO_PATCH, "v1.ContainerPort"), // 183
-    h(List(183), 0, keys(&["containerPort", "protocol"]), p(true, false, false, Some("containerPort")), "[]v1.ContainerPort"), // 184
-    h(Struct(119), 0, NO_LIST, NO_PATCH, "v1.ConfigMapEnvSource"), // 185
-    h(Struct(120), 0, NO_LIST, NO_PATCH, "v1.SecretEnvSource"), // 186
-    h(Struct(118), 0, NO_LIST, NO_PATCH, "v1.EnvFromSource"), // 187
-    h(List(187), 0, NO_LIST, NO_PATCH, "[]v1.EnvFromSource"), // 188
-    h(Struct(123), ATOMIC, NO_LIST, NO_PATCH, "v1.ConfigMapKeySelector"), // 189
-    h(Struct(124), ATOMIC, NO_LIST, NO_PATCH, "v1.SecretKeySelector"), // 190
-    h(Struct(125), ATOMIC, NO_LIST, NO_PATCH, "v1.FileKeySelector"), // 191
-    h(Struct(122), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 192
-    h(Struct(121), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 193
-    h(List(193), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 194
-    h(Struct(127), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 195
-    h(List(195), 0, keys(&["name"]), NO_PATCH, "[]v1.ResourceClaim"), // 196
-    h(Struct(126), 0, NO_LIST, NO_PATCH, "v1.ResourceRequirements"), // 197
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceName"), // 198
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceResizeRestartPolicy"), // 199
-    h(Struct(128), 0, NO_LIST, NO_PATCH, "v1.ContainerResizePolicy"), // 200
-    h(List(200), 0, NO_LIST, NO_PATCH, "[]v1.ContainerResizePolicy"), // 201
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartPolicy"), // 202
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleAction"), // 203
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodesOperator"), // 204
-    h(List(26), 0, ListType::Set, NO_PATCH, "[]int32"), // 205
-    h(Struct(130), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodes"), // 206
-    h(Struct(129), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRule"), // 207
-    h(List(207), 0, NO_LIST, NO_PATCH, "[]v1.ContainerRestartRule"), // 208
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RecursiveReadOnlyMode"), // 209
-    h(String, 0, NO_LIST, NO_PATCH, "v1.MountPropagationMode"), // 210
-    h(Struct(131), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 211
-    h(List(211), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 212
-    h(Struct(132), 0, NO_LIST, NO_PATCH, "v1.VolumeDevice"), // 213
-    h(List(213), 0, keys(&["devicePath"]), p(true, false, false, Some("devicePath")), "[]v1.VolumeDevice"), // 214
-    h(Struct(134), 0, NO_LIST, NO_PATCH, "v1.ExecAction"), // 215
-    h(IntOrString, 0, NO_LIST, NO_PATCH, "intstr.IntOrString"), // 216
-    h(String, 0, NO_LIST, NO_PATCH, "v1.URIScheme"), // 217
-    h(Struct(136), 0, NO_LIST, NO_PATCH, "v1.HTTPHeader"), // 218
-    h(List(218), 0, NO_LIST, NO_PATCH, "[]v1.HTTPHeader"), // 219
-    h(Struct(135), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 220
-    h(Struct(137), 0, NO_LIST, NO_PATCH, "v1.TCPSocketAction"), // 221
-    h(Struct(138), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 222
-    h(Struct(133), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 223
-    h(Struct(141), 0, NO_LIST, NO_PATCH, "v1.SleepAction"), // 224
-    h(Struct(140), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 225
-    h(String, 0, NO_LIST, NO_PATCH, "v1.Signal"), // 226
-    h(Struct(139), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 227
-    h(String, 0, NO_LIST, NO_PATCH, "v1.TerminationMessagePolicy"), // 228
-    h(String, 0, NO_LIST, NO_PATCH, "v1.Capability"), // 229
-    h(List(229), 0, NO_LIST, NO_PATCH, "[]v1.Capability"), // 230
-    h(Struct(143), 0, NO_LIST, NO_PATCH, "v1.Capabilities"), // 231
-    h(Struct(144), 0, NO_LIST, NO_PATCH, "v1.SELinuxOptions"), // 232
-    h(Struct(145), 0, NO_LIST, NO_PATCH, "v1.WindowsSecurityContextOptions"), // 233
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ProcMountType"), // 234
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SeccompProfileType"), // 235
-    h(Struct(146), 0, NO_LIST, NO_PATCH, "v1.SeccompProfile"), // 236
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AppArmorProfileType"), // 237
-    h(Struct(147), 0, NO_LIST, NO_PATCH, "v1.AppArmorProfile"), // 238
-    h(Struct(142), 0, NO_LIST, NO_PATCH, "v1.SecurityContext"), // 239
-    h(Struct(116), 0, NO_LIST, NO_PATCH, "v1.Container"), // 240
-    h(List(240), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 241
-    h(Struct(148), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 242
-    h(List(242), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 243
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RestartPolicy"), // 244
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DNSPolicy"), // 245
-    h(Map(0), ATOMIC, NO_LIST, NO_PATCH, "map[string]string"), // 246
-    h(List(2), 0, NO_LIST, NO_PATCH, "[]int64"), // 247
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SupplementalGroupsPolicy"), // 248
-    h(Struct(150), 0, NO_LIST, NO_PATCH, "v1.Sysctl"), // 249
-    h(List(249), 0, NO_LIST, NO_PATCH, "[]v1.Sysctl"), // 250
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFSGroupChangePolicy"), // 251
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodSELinuxChangePolicy"), // 252
-    h(Struct(149), 0, NO_LIST, NO_PATCH, "v1.PodSecurityContext"), // 253
-    h(List(150), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.LocalObjectReference"), // 254
-    h(Struct(153), 0, NO_LIST, NO_PATCH, "v1.PreferredSchedulingTerm"), // 255
-    h(List(255), 0, NO_LIST, NO_PATCH, "[]v1.PreferredSchedulingTerm"), // 256
-    h(Struct(152), 0, NO_LIST, NO_PATCH, "v1.NodeAffinity"), // 257
-    h(Struct(155), 0, NO_LIST, NO_PATCH, "v1.PodAffinityTerm"), // 258
-    h(List(258), 0, NO_LIST, NO_PATCH, "[]v1.PodAffinityTerm"), // 259
-    h(Struct(156), 0, NO_LIST, NO_PATCH, "v1.WeightedPodAffinityTerm"), // 260
-    h(List(260), 0, NO_LIST, NO_PATCH, "[]v1.WeightedPodAffinityTerm"), // 261
-    h(Struct(154), 0, NO_LIST, NO_PATCH, "v1.PodAffinity"), // 262
-    h(Struct(157), 0, NO_LIST, NO_PATCH, "v1.PodAntiAffinity"), // 263
-    h(Struct(151), 0, NO_LIST, NO_PATCH, "v1.Affinity"), // 264
-    h(String, 0, NO_LIST, NO_PATCH, "v1.TolerationOperator"), // 265
-    h(Struct(158), 0, NO_LIST, NO_PATCH, "v1.Toleration"), // 266
-    h(List(266), 0, NO_LIST, NO_PATCH, "[]v1.Toleration"), // 267
-    h(Struct(159), 0, NO_LIST, NO_PATCH, "v1.HostAlias"), // 268
-    h(List(268), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.HostAlias"), // 269
-    h(Struct(161), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfigOption"), // 270
-    h(List(270), 0, NO_LIST, NO_PATCH, "[]v1.PodDNSConfigOption"), // 271
-    h(Struct(160), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfig"), // 272
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodConditionType"), // 273
-    h(Struct(162), 0, NO_LIST, NO_PATCH, "v1.PodReadinessGate"), // 274
-    h(List(274), 0, NO_LIST, NO_PATCH, "[]v1.PodReadinessGate"), // 275
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PreemptionPolicy"), // 276
-    h(String, 0, NO_LIST, NO_PATCH, "v1.UnsatisfiableConstraintAction"), // 277
-    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeInclusionPolicy"), // 278
-    h(Struct(163), 0, NO_LIST, NO_PATCH, "v1.TopologySpreadConstraint"), // 279
-    h(List(279), 0, keys(&["topologyKey", "whenUnsatisfiable"]), p(true, false, false, Some("topologyKey")), "[]v1.TopologySpreadConstraint"), // 280
-    h(String, 0, NO_LIST, NO_PATCH, "v1.OSName"), // 281
-    h(Struct(164), 0, NO_LIST, NO_PATCH, "v1.PodOS"), // 282
-    h(Struct(165), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGate"), // 283
-    h(List(283), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.PodSchedulingGate"), // 284
-    h(Struct(166), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaim"), // 285
-    h(List(285), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaim"), // 286
-    h(Struct(167), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 287
-    h(Struct(82), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 288
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodPhase"), // 289
-    h(Struct(169), 0, NO_LIST, NO_PATCH, "v1.PodCondition"), // 290
-    h(List(290), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PodCondition"), // 291
-    h(Struct(170), 0, NO_LIST, NO_PATCH, "v1.HostIP"), // 292
-    h(List(292), 0, NO_LIST, p(true, false, false, Some("ip")), "[]v1.HostIP"), // 293
-    h(Struct(171), 0, NO_LIST, NO_PATCH, "v1.PodIP"), // 294
-    h(List(294), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.PodIP"), // 295
-    h(Struct(174), 0, NO_LIST, NO_PATCH, "v1.ContainerStateWaiting"), // 296
-    h(Struct(175), 0, NO_LIST, NO_PATCH, "v1.ContainerStateRunning"), // 297
-    h(Struct(176), 0, NO_LIST, NO_PATCH, "v1.ContainerStateTerminated"), // 298
-    h(Struct(173), 0, NO_LIST, NO_PATCH, "v1.ContainerState"), // 299
-    h(Struct(179), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 300
-    h(Struct(178), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 301
-    h(Struct(177), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 302
-    h(List(302), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 303
-    h(Struct(181), 0, NO_LIST, NO_PATCH, "v1.LinuxContainerUser"), // 304
-    h(Struct(180), 0, NO_LIST, NO_PATCH, "v1.ContainerUser"), // 305
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceID"), // 306
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceHealthStatus"), // 307
-    h(Struct(183), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 308
-    h(List(308), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 309
-    h(Struct(182), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 310
-    h(List(310), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 311
-    h(Struct(172), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 312
-    h(List(312), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 313
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodQOSClass"), // 314
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodResizeStatus"), // 315
-    h(Struct(184), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaimStatus"), // 316
-    h(List(316), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaimStatus"), // 317
-    h(Struct(186), 0, NO_LIST, NO_PATCH, "v1.ContainerExtendedResourceRequest"), // 318
-    h(List(318), 0, NO_LIST, NO_PATCH, "[]v1.ContainerExtendedResourceRequest"), // 319
-    h(Struct(185), 0, NO_LIST, NO_PATCH, "v1.PodExtendedResourceClaimStatus"), // 320
-    h(List(0), 0, ListType::Set, NO_PATCH, "[]string"), // 321
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 322
-    h(Struct(187), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 323
-    h(List(323), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 324
-    h(Struct(168), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 325
-    h(Struct(81), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 326
-    h(Struct(188), 0, NO_LIST, NO_PATCH, "v1.PodAttachOptions"), // 327
-    h(Struct(189), 0, NO_LIST, NO_PATCH, "v1.PodExecOptions"), // 328
-    h(List(26), 0, NO_LIST, NO_PATCH, "[]int32"), // 329
-    h(Struct(190), 0, NO_LIST, NO_PATCH, "v1.PodPortForwardOptions"), // 330
-    h(Struct(191), 0, NO_LIST, NO_PATCH, "v1.PodProxyOptions"), // 331
-    h(Struct(193), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 332
-    h(Struct(192), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 333
-    h(Struct(195), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 334
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerConditionType"), // 335
-    h(Struct(197), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerCondition"), // 336
-    h(List(336), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicationControllerCondition"), // 337
-    h(Struct(196), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerStatus"), // 338
-    h(Struct(194), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 339
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaScope"), // 340
-    h(List(340), 0, NO_LIST, NO_PATCH, "[]v1.ResourceQuotaScope"), // 341
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeSelectorOperator"), // 342
-    h(Struct(201), 0, NO_LIST, NO_PATCH, "v1.ScopedResourceSelectorRequirement"), // 343
-    h(List(343), 0, NO_LIST, NO_PATCH, "[]v1.ScopedResourceSelectorRequirement"), // 344
-    h(Struct(200), ATOMIC, NO_LIST, NO_PATCH, "v1.ScopeSelector"), // 345
-    h(Struct(199), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaSpec"), // 346
-    h(Struct(202), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaStatus"), // 347
-    h(Struct(198), 0, NO_LIST, NO_PATCH, "v1.ResourceQuota"), // 348
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SecretType"), // 349
-    h(Struct(203), 0, NO_LIST, NO_PATCH, "v1.Secret"), // 350
-    h(Struct(206), 0, NO_LIST, NO_PATCH, "v1.ServicePort"), // 351
-    h(List(351), 0, keys(&["port", "protocol"]), p(true, false, false, Some("port")), "[]v1.ServicePort"), // 352
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceType"), // 353
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceAffinity"), // 354
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceExternalTrafficPolicy"), // 355
-    h(Struct(208), 0, NO_LIST, NO_PATCH, "v1.ClientIPConfig"), // 356
-    h(Struct(207), 0, NO_LIST, NO_PATCH, "v1.SessionAffinityConfig"), // 357
-    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamily"), // 358
-    h(List(358), 0, NO_LIST, NO_PATCH, "[]v1.IPFamily"), // 359
-    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamilyPolicy"), // 360
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceInternalTrafficPolicy"), // 361
-    h(Struct(205), 0, NO_LIST, NO_PATCH, "v1.ServiceSpec"), // 362
-    h(String, 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIPMode"), // 363
-    h(Struct(212), 0, NO_LIST, NO_PATCH, "v1.PortStatus"), // 364
-    h(List(364), 0, NO_LIST, NO_PATCH, "[]v1.PortStatus"), // 365
-    h(Struct(211), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIngress"), // 366
-    h(List(366), 0, NO_LIST, NO_PATCH, "[]v1.LoadBalancerIngress"), // 367
-    h(Struct(210), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerStatus"), // 368
-    h(Struct(213), 0, NO_LIST, NO_PATCH, "v1.Condition"), // 369
-    h(List(369), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.Condition"), // 370
-    h(Struct(209), 0, NO_LIST, NO_PATCH, "v1.ServiceStatus"), // 371
-    h(Struct(204), 0, NO_LIST, NO_PATCH, "v1.Service"), // 372
-    h(List(14), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ObjectReference"), // 373
-    h(List(150), 0, NO_LIST, NO_PATCH, "[]v1.LocalObjectReference"), // 374
-    h(Struct(214), 0, NO_LIST, NO_PATCH, "v1.ServiceAccount"), // 375
-    h(Struct(215), 0, NO_LIST, NO_PATCH, "v1.ServiceProxyOptions"), // 376
-    h(Struct(218), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 377
-    h(Struct(217), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 378
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatusReason"), // 379
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CauseType"), // 380
-    h(Struct(220), 0, NO_LIST, NO_PATCH, "v1.StatusCause"), // 381
-    h(List(381), 0, NO_LIST, NO_PATCH, "[]v1.StatusCause"), // 382
-    h(Struct(219), 0, NO_LIST, NO_PATCH, "v1.StatusDetails"), // 383
-    h(Struct(216), 0, NO_LIST, NO_PATCH, "v1.Status"), // 384
-    h(Struct(223), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamKind"), // 385
-    h(String, 0, NO_LIST, NO_PATCH, "v1.OperationType"), // 386
-    h(List(386), 0, NO_LIST, NO_PATCH, "[]v1.OperationType"), // 387
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeType"), // 388
-    h(Struct(225), ATOMIC, NO_LIST, NO_PATCH, "v1.NamedRuleWithOperations"), // 389
-    h(List(389), 0, NO_LIST, NO_PATCH, "[]v1.NamedRuleWithOperations"), // 390
-    h(String, 0, NO_LIST, NO_PATCH, "v1.MatchPolicyType"), // 391
-    h(Struct(224), ATOMIC, NO_LIST, NO_PATCH, "v1.MatchResources"), // 392
-    h(Struct(226), ATOMIC, NO_LIST, NO_PATCH, "v1.Variable"), // 393
-    h(List(393), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 394
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 395
-    h(Struct(228), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 396
-    h(Struct(229), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 397
-    h(Struct(227), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 398
-    h(List(398), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 399
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FailurePolicyType"), // 400
-    h(Struct(230), 0, NO_LIST, NO_PATCH, "v1.MatchCondition"), // 401
-    h(List(401), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MatchCondition"), // 402
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReinvocationPolicyType"), // 403
-    h(Struct(222), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 404
-    h(Struct(221), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 405
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ParameterNotFoundActionType"), // 406
-    h(Struct(233), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamRef"), // 407
-    h(Struct(232), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 408
-    h(Struct(231), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 409
-    h(Struct(237), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 410
-    h(Struct(236), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 411
-    h(Struct(238), 0, NO_LIST, NO_PATCH, "v1.RuleWithOperations"), // 412
-    h(List(412), 0, NO_LIST, NO_PATCH, "[]v1.RuleWithOperations"), // 413
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SideEffectClass"), // 414
-    h(Struct(235), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhook"), // 415
-    h(List(415), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MutatingWebhook"), // 416
-    h(Struct(234), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhookConfiguration"), // 417
-    h(Struct(241), 0, NO_LIST, NO_PATCH, "v1.Validation"), // 418
-    h(List(418), 0, NO_LIST, NO_PATCH, "[]v1.Validation"), // 419
-    h(Struct(242), 0, NO_LIST, NO_PATCH, "v1.AuditAnnotation"), // 420
-    h(List(420), 0, NO_LIST, NO_PATCH, "[]v1.AuditAnnotation"), // 421
-    h(List(393), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Variable"), // 422
-    h(Struct(240), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicySpec"), // 423
-    h(Struct(245), 0, NO_LIST, NO_PATCH, "v1.ExpressionWarning"), // 424
-    h(List(424), 0, NO_LIST, NO_PATCH, "[]v1.ExpressionWarning"), // 425
-    h(Struct(244), 0, NO_LIST, NO_PATCH, "v1.TypeChecking"), // 426
-    h(List(369), 0, keys(&["type"]), NO_PATCH, "[]v1.Condition"), // 427
-    h(Struct(243), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyStatus"), // 428
-    h(Struct(239), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicy"), // 429
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ValidationAction"), // 430
-    h(List(430), 0, ListType::Set, NO_PATCH, "[]v1.ValidationAction"), // 431
-    h(Struct(247), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 432
-    h(Struct(246), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 433
-    h(Struct(249), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhook"), // 434
-    h(List(434), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ValidatingWebhook"), // 435
-    h(Struct(248), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhookConfiguration"), // 436
-    h(Struct(252), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionNames"), // 437
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceScope"), // 438
-    h(String, 0, NO_LIST, NO_PATCH, "v1.JSONSchemaURL"), // 439
-    h(Json, ATOMIC, NO_LIST, NO_PATCH, "v1.JSON"), // 440
-    h(Float64, 0, NO_LIST, NO_PATCH, "float64"), // 441
-    h(List(440), 0, NO_LIST, NO_PATCH, "[]v1.JSON"), // 442
-    h(Struct(255), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaProps"), // 443
-    h(SchemaOrArray(443), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrArray"), // 444
-    h(List(443), 0, NO_LIST, NO_PATCH, "[]v1.JSONSchemaProps"), // 445
-    h(Map(443), 0, NO_LIST, NO_PATCH, "map[string]v1.JSONSchemaProps"), // 446
-    h(SchemaOrBool(443), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrBool"), // 447
-    h(SchemaOrStrings(443), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrStringArray"), // 448
-    h(Map(448), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDependencies"), // 449
-    h(Map(443), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDefinitions"), // 450
-    h(Struct(256), 0, NO_LIST, NO_PATCH, "v1.ExternalDocumentation"), // 451
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldValueErrorReason"), // 452
-    h(Struct(257), 0, NO_LIST, NO_PATCH, "v1.ValidationRule"), // 453
-    h(List(453), 0, keys(&["rule"]), p(true, false, false, Some("rule")), "v1.ValidationRules"), // 454
-    h(Struct(254), 0, NO_LIST, NO_PATCH, "v1.CustomResourceValidation"), // 455
-    h(Struct(259), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceStatus"), // 456
-    h(Struct(260), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceScale"), // 457
-    h(Struct(258), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresources"), // 458
-    h(Struct(261), 0, NO_LIST, NO_PATCH, "v1.CustomResourceColumnDefinition"), // 459
-    h(List(459), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceColumnDefinition"), // 460
-    h(Struct(262), 0, NO_LIST, NO_PATCH, "v1.SelectableField"), // 461
-    h(List(461), 0, NO_LIST, NO_PATCH, "[]v1.SelectableField"), // 462
-    h(Struct(253), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionVersion"), // 463
-    h(List(463), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceDefinitionVersion"), // 464
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ConversionStrategyType"), // 465
-    h(Struct(266), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 466
-    h(Struct(265), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 467
-    h(Struct(264), 0, NO_LIST, NO_PATCH, "v1.WebhookConversion"), // 468
-    h(Struct(263), 0, NO_LIST, NO_PATCH, "v1.CustomResourceConversion"), // 469
-    h(Struct(251), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionSpec"), // 470
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionConditionType"), // 471
-    h(Struct(268), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 472
-    h(List(472), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 473
-    h(Struct(267), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 474
-    h(Struct(250), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 475
-    h(Struct(271), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 476
-    h(Struct(270), 0, NO_LIST, NO_PATCH, "v1.APIServiceSpec"), // 477
-    h(String, 0, NO_LIST, NO_PATCH, "v1.APIServiceConditionType"), // 478
-    h(Struct(273), 0, NO_LIST, NO_PATCH, "v1.APIServiceCondition"), // 479
-    h(List(479), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.APIServiceCondition"), // 480
-    h(Struct(272), 0, NO_LIST, NO_PATCH, "v1.APIServiceStatus"), // 481
-    h(Struct(269), 0, NO_LIST, NO_PATCH, "v1.APIService"), // 482
-    h(Raw, ATOMIC, NO_LIST, NO_PATCH, "runtime.RawExtension"), // 483
-    h(Struct(274), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 484
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategyType"), // 485
-    h(Struct(278), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDaemonSet"), // 486
-    h(Struct(277), 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategy"), // 487
-    h(Struct(276), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 488
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetConditionType"), // 489
-    h(Struct(280), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 490
-    h(List(490), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 491
-    h(Struct(279), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 492
-    h(Struct(275), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 493
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentStrategyType"), // 494
-    h(Struct(284), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDeployment"), // 495
-    h(Struct(283), 0, NO_LIST, p(false, true, false, None), "v1.DeploymentStrategy"), // 496
-    h(Struct(282), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 497
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentConditionType"), // 498
-    h(Struct(286), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 499
-    h(List(499), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 500
-    h(Struct(285), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 501
-    h(Struct(281), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 502
-    h(Struct(288), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 503
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicaSetConditionType"), // 504
-    h(Struct(290), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 505
-    h(List(505), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 506
-    h(Struct(289), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 507
-    h(Struct(287), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 508
-    h(List(143), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 509
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodManagementPolicyType"), // 510
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategyType"), // 511
-    h(Struct(294), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateStatefulSetStrategy"), // 512
-    h(Struct(293), 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategy"), // 513
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimRetentionPolicyType"), // 514
-    h(Struct(295), 0, NO_LIST, NO_PATCH, "v1.StatefulSetPersistentVolumeClaimRetentionPolicy"), // 515
-    h(Struct(296), 0, NO_LIST, NO_PATCH, "v1.StatefulSetOrdinals"), // 516
-    h(Struct(292), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 517
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetConditionType"), // 518
-    h(Struct(298), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 519
-    h(List(519), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 520
-    h(Struct(297), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 521
-    h(Struct(291), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 522
-    h(List(0), WRAPPED, NO_LIST, NO_PATCH, "v1.ExtraValue"), // 523
-    h(Map(523), 0, NO_LIST, NO_PATCH, "map[string]v1.ExtraValue"), // 524
-    h(Struct(301), 0, NO_LIST, NO_PATCH, "v1.UserInfo"), // 525
-    h(Struct(300), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReviewStatus"), // 526
-    h(Struct(299), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReview"), // 527
-    h(Struct(304), 0, NO_LIST, NO_PATCH, "v1.BoundObjectReference"), // 528
-    h(Struct(303), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 529
-    h(Struct(305), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 530
-    h(Struct(302), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 531
-    h(Struct(307), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 532
-    h(Struct(308), 0, NO_LIST, NO_PATCH, "v1.TokenReviewStatus"), // 533
-    h(Struct(306), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 534
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldSelectorOperator"), // 535
-    h(Struct(313), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorRequirement"), // 536
-    h(List(536), 0, NO_LIST, NO_PATCH, "[]v1.FieldSelectorRequirement"), // 537
-    h(Struct(312), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorAttributes"), // 538
-    h(Struct(314), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorAttributes"), // 539
-    h(Struct(311), 0, NO_LIST, NO_PATCH, "v1.ResourceAttributes"), // 540
-    h(Struct(315), 0, NO_LIST, NO_PATCH, "v1.NonResourceAttributes"), // 541
-    h(Struct(310), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewSpec"), // 542
-    h(Struct(316), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewStatus"), // 543
-    h(Struct(309), 0, NO_LIST, NO_PATCH, "v1.LocalSubjectAccessReview"), // 544
-    h(Struct(318), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReviewSpec"), // 545
-    h(Struct(317), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReview"), // 546
-    h(Struct(320), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReviewSpec"), // 547
-    h(Struct(322), 0, NO_LIST, NO_PATCH, "v1.ResourceRule"), // 548
-    h(List(548), 0, NO_LIST, NO_PATCH, "[]v1.ResourceRule"), // 549
-    h(Struct(323), 0, NO_LIST, NO_PATCH, "v1.NonResourceRule"), // 550
-    h(List(550), 0, NO_LIST, NO_PATCH, "[]v1.NonResourceRule"), // 551
-    h(Struct(321), 0, NO_LIST, NO_PATCH, "v1.SubjectRulesReviewStatus"), // 552
-    h(Struct(319), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReview"), // 553
-    h(Struct(324), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReview"), // 554
-    h(Struct(327), ATOMIC, NO_LIST, NO_PATCH, "v1.CrossVersionObjectReference"), // 555
-    h(Struct(326), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerSpec"), // 556
-    h(Struct(328), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerStatus"), // 557
-    h(Struct(325), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 558
-    h(Struct(330), 0, NO_LIST, NO_PATCH, "v1.ScaleSpec"), // 559
-    h(Struct(331), 0, NO_LIST, NO_PATCH, "v1.ScaleStatus"), // 560
-    h(Struct(329), 0, NO_LIST, NO_PATCH, "v1.Scale"), // 561
-    h(Struct(334), 0, NO_LIST, NO_PATCH, "v2.CrossVersionObjectReference"), // 562
-    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricSourceType"), // 563
-    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricTargetType"), // 564
-    h(Struct(337), 0, NO_LIST, NO_PATCH, "v2.MetricTarget"), // 565
-    h(Struct(338), 0, NO_LIST, NO_PATCH, "v2.MetricIdentifier"), // 566
-    h(Struct(336), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricSource"), // 567
-    h(Struct(339), 0, NO_LIST, NO_PATCH, "v2.PodsMetricSource"), // 568
-    h(Struct(340), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricSource"), // 569
-    h(Struct(341), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricSource"), // 570
-    h(Struct(342), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricSource"), // 571
-    h(Struct(335), 0, NO_LIST, NO_PATCH, "v2.MetricSpec"), // 572
-    h(List(572), 0, NO_LIST, NO_PATCH, "[]v2.MetricSpec"), // 573
-    h(String, 0, NO_LIST, NO_PATCH, "v2.ScalingPolicySelect"), // 574
-    h(String, 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicyType"), // 575
-    h(Struct(345), 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicy"), // 576
-    h(List(576), 0, NO_LIST, NO_PATCH, "[]v2.HPAScalingPolicy"), // 577
-    h(Struct(344), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 578
-    h(Struct(343), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 579
-    h(Struct(333), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 580
-    h(Struct(349), 0, NO_LIST, NO_PATCH, "v2.MetricValueStatus"), // 581
-    h(Struct(348), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricStatus"), // 582
-    h(Struct(350), 0, NO_LIST, NO_PATCH, "v2.PodsMetricStatus"), // 583
-    h(Struct(351), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricStatus"), // 584
-    h(Struct(352), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricStatus"), // 585
-    h(Struct(353), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricStatus"), // 586
-    h(Struct(347), 0, NO_LIST, NO_PATCH, "v2.MetricStatus"), // 587
-    h(List(587), 0, NO_LIST, NO_PATCH, "[]v2.MetricStatus"), // 588
-    h(String, 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerConditionType"), // 589
-    h(Struct(354), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 590
-    h(List(590), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 591
-    h(Struct(346), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 592
-    h(Struct(332), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 593
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ConcurrencyPolicy"), // 594
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyAction"), // 595
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesOperator"), // 596
-    h(Struct(361), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesRequirement"), // 597
-    h(Struct(362), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 598
-    h(List(598), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 599
-    h(Struct(360), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 600
-    h(List(600), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 601
-    h(Struct(359), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 602
-    h(Struct(364), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicyRule"), // 603
-    h(List(603), 0, NO_LIST, NO_PATCH, "[]v1.SuccessPolicyRule"), // 604
-    h(Struct(363), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicy"), // 605
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CompletionMode"), // 606
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodReplacementPolicy"), // 607
-    h(Struct(358), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 608
-    h(Struct(357), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 609
-    h(Struct(356), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 610
-    h(List(14), 0, NO_LIST, NO_PATCH, "[]v1.ObjectReference"), // 611
-    h(Struct(365), 0, NO_LIST, NO_PATCH, "v1.CronJobStatus"), // 612
-    h(Struct(355), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 613
-    h(String, 0, NO_LIST, NO_PATCH, "v1.JobConditionType"), // 614
-    h(Struct(368), 0, NO_LIST, NO_PATCH, "v1.JobCondition"), // 615
-    h(List(615), 0, NO_LIST, p(true, false, false, Some("type")), "[]v1.JobCondition"), // 616
-    h(List(1), 0, ListType::Set, NO_PATCH, "[]types.UID"), // 617
-    h(Struct(369), 0, NO_LIST, NO_PATCH, "v1.UncountedTerminatedPods"), // 618
-    h(Struct(367), 0, NO_LIST, NO_PATCH, "v1.JobStatus"), // 619
-    h(Struct(366), 0, NO_LIST, NO_PATCH, "v1.Job"), // 620
-    h(String, 0, NO_LIST, NO_PATCH, "v1.KeyUsage"), // 621
-    h(List(621), 0, NO_LIST, NO_PATCH, "[]v1.KeyUsage"), // 622
-    h(Struct(371), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestSpec"), // 623
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RequestConditionType"), // 624
-    h(Struct(373), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestCondition"), // 625
-    h(List(625), 0, keys(&["type"]), NO_PATCH, "[]v1.CertificateSigningRequestCondition"), // 626
-    h(Struct(372), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestStatus"), // 627
-    h(Struct(370), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequest"), // 628
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CoordinatedLeaseStrategy"), // 629
-    h(Struct(375), 0, NO_LIST, NO_PATCH, "v1.LeaseSpec"), // 630
-    h(Struct(374), 0, NO_LIST, NO_PATCH, "v1.Lease"), // 631
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AddressType"), // 632
-    h(Struct(378), 0, NO_LIST, NO_PATCH, "v1.EndpointConditions"), // 633
-    h(Struct(380), 0, NO_LIST, NO_PATCH, "v1.ForZone"), // 634
-    h(List(634), 0, NO_LIST, NO_PATCH, "[]v1.ForZone"), // 635
-    h(Struct(381), 0, NO_LIST, NO_PATCH, "v1.ForNode"), // 636
-    h(List(636), 0, NO_LIST, NO_PATCH, "[]v1.ForNode"), // 637
-    h(Struct(379), 0, NO_LIST, NO_PATCH, "v1.EndpointHints"), // 638
-    h(Struct(377), 0, NO_LIST, NO_PATCH, "v1.Endpoint"), // 639
-    h(List(639), 0, NO_LIST, NO_PATCH, "[]v1.Endpoint"), // 640
-    h(Struct(382), ATOMIC, NO_LIST, NO_PATCH, "v1.EndpointPort"), // 641
-    h(List(641), 0, NO_LIST, NO_PATCH, "[]v1.EndpointPort"), // 642
-    h(Struct(376), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 643
-    h(Struct(384), 0, NO_LIST, NO_PATCH, "v1.EventSeries"), // 644
-    h(Struct(383), 0, NO_LIST, NO_PATCH, "v1.Event"), // 645
-    h(Struct(387), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationReference"), // 646
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethodType"), // 647
-    h(Struct(388), 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethod"), // 648
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SubjectKind"), // 649
-    h(Struct(391), 0, NO_LIST, NO_PATCH, "v1.UserSubject"), // 650
-    h(Struct(392), 0, NO_LIST, NO_PATCH, "v1.GroupSubject"), // 651
-    h(Struct(393), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountSubject"), // 652
-    h(Struct(390), 0, NO_LIST, NO_PATCH, "v1.Subject"), // 653
-    h(List(653), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 654
-    h(Struct(394), 0, NO_LIST, NO_PATCH, "v1.ResourcePolicyRule"), // 655
-    h(List(655), 0, NO_LIST, NO_PATCH, "[]v1.ResourcePolicyRule"), // 656
-    h(Struct(395), 0, NO_LIST, NO_PATCH, "v1.NonResourcePolicyRule"), // 657
-    h(List(657), 0, NO_LIST, NO_PATCH, "[]v1.NonResourcePolicyRule"), // 658
-    h(Struct(389), 0, NO_LIST, NO_PATCH, "v1.PolicyRulesWithSubjects"), // 659
-    h(List(659), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRulesWithSubjects"), // 660
-    h(Struct(386), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaSpec"), // 661
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowSchemaConditionType"), // 662
-    h(Struct(397), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 663
-    h(List(663), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 664
-    h(Struct(396), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 665
-    h(Struct(385), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 666
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelEnablement"), // 667
-    h(String, 0, NO_LIST, NO_PATCH, "v1.LimitResponseType"), // 668
-    h(Struct(402), 0, NO_LIST, NO_PATCH, "v1.QueuingConfiguration"), // 669
-    h(Struct(401), 0, NO_LIST, NO_PATCH, "v1.LimitResponse"), // 670
-    h(Struct(400), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 671
-    h(Struct(403), 0, NO_LIST, NO_PATCH, "v1.ExemptPriorityLevelConfiguration"), // 672
-    h(Struct(399), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 673
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationConditionType"), // 674
-    h(Struct(405), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 675
-    h(List(675), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 676
-    h(Struct(404), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 677
-    h(Struct(398), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 678
-    h(Struct(407), 0, NO_LIST, NO_PATCH, "v1.Preconditions"), // 679
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeletionPropagation"), // 680
-    h(Struct(406), 0, NO_LIST, NO_PATCH, "v1.DeleteOptions"), // 681
-    h(Struct(408), 0, NO_LIST, NO_PATCH, "v1.PartialObjectMetadata"), // 682
-    h(Struct(411), 0, NO_LIST, NO_PATCH, "v1.ParentReference"), // 683
-    h(Struct(410), 0, NO_LIST, NO_PATCH, "v1.IPAddressSpec"), // 684
-    h(Struct(409), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 685
-    h(Struct(416), ATOMIC, NO_LIST, NO_PATCH, "v1.ServiceBackendPort"), // 686
-    h(Struct(415), 0, NO_LIST, NO_PATCH, "v1.IngressServiceBackend"), // 687
-    h(Struct(414), 0, NO_LIST, NO_PATCH, "v1.IngressBackend"), // 688
-    h(Struct(417), 0, NO_LIST, NO_PATCH, "v1.IngressTLS"), // 689
-    h(List(689), 0, NO_LIST, NO_PATCH, "[]v1.IngressTLS"), // 690
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PathType"), // 691
-    h(Struct(420), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressPath"), // 692
-    h(List(692), 0, NO_LIST, NO_PATCH, "[]v1.HTTPIngressPath"), // 693
-    h(Struct(419), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressRuleValue"), // 694
-    h(Struct(418), 0, NO_LIST, NO_PATCH, "v1.IngressRule"), // 695
-    h(List(695), 0, NO_LIST, NO_PATCH, "[]v1.IngressRule"), // 696
-    h(Struct(413), 0, NO_LIST, NO_PATCH, "v1.IngressSpec"), // 697
-    h(Struct(424), 0, NO_LIST, NO_PATCH, "v1.IngressPortStatus"), // 698
-    h(List(698), 0, NO_LIST, NO_PATCH, "[]v1.IngressPortStatus"), // 699
-    h(Struct(423), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerIngress"), // 700
-    h(List(700), 0, NO_LIST, NO_PATCH, "[]v1.IngressLoadBalancerIngress"), // 701
-    h(Struct(422), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerStatus"), // 702
-    h(Struct(421), 0, NO_LIST, NO_PATCH, "v1.IngressStatus"), // 703
-    h(Struct(412), 0, NO_LIST, NO_PATCH, "v1.Ingress"), // 704
-    h(Struct(427), 0, NO_LIST, NO_PATCH, "v1.IngressClassParametersReference"), // 705
-    h(Struct(426), 0, NO_LIST, NO_PATCH, "v1.IngressClassSpec"), // 706
-    h(Struct(425), 0, NO_LIST, NO_PATCH, "v1.IngressClass"), // 707
-    h(Struct(431), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPort"), // 708
-    h(List(708), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPort"), // 709
-    h(Struct(433), 0, NO_LIST, NO_PATCH, "v1.IPBlock"), // 710
-    h(Struct(432), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPeer"), // 711
-    h(List(711), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPeer"), // 712
-    h(Struct(430), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyIngressRule"), // 713
-    h(List(713), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyIngressRule"), // 714
-    h(Struct(434), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyEgressRule"), // 715
-    h(List(715), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyEgressRule"), // 716
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PolicyType"), // 717
-    h(List(717), 0, NO_LIST, NO_PATCH, "[]v1.PolicyType"), // 718
-    h(Struct(429), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicySpec"), // 719
-    h(Struct(428), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicy"), // 720
-    h(Struct(436), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRSpec"), // 721
-    h(Struct(437), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRStatus"), // 722
-    h(Struct(435), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDR"), // 723
-    h(Struct(439), 0, NO_LIST, NO_PATCH, "v1.Overhead"), // 724
-    h(Struct(440), 0, NO_LIST, NO_PATCH, "v1.Scheduling"), // 725
-    h(Struct(438), 0, NO_LIST, NO_PATCH, "v1.RuntimeClass"), // 726
-    h(Struct(441), 0, NO_LIST, NO_PATCH, "v1.Eviction"), // 727
-    h(Struct(73), ATOMIC, NO_LIST, p(false, false, true, None), "v1.LabelSelector"), // 728
-    h(String, 0, NO_LIST, NO_PATCH, "v1.UnhealthyPodEvictionPolicyType"), // 729
-    h(Struct(443), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetSpec"), // 730
-    h(Map(3), 0, NO_LIST, NO_PATCH, "map[string]v1.Time"), // 731
-    h(Struct(444), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 732
-    h(Struct(442), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 733
-    h(Struct(446), 0, NO_LIST, NO_PATCH, "v1.PolicyRule"), // 734
-    h(List(734), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRule"), // 735
-    h(List(129), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelector"), // 736
-    h(Struct(447), 0, NO_LIST, NO_PATCH, "v1.AggregationRule"), // 737
-    h(Struct(445), 0, NO_LIST, NO_PATCH, "v1.ClusterRole"), // 738
-    h(Struct(449), ATOMIC, NO_LIST, NO_PATCH, "v1.Subject"), // 739
-    h(List(739), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 740
-    h(Struct(450), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 741
-    h(Struct(448), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 742
-    h(Struct(451), 0, NO_LIST, NO_PATCH, "v1.Role"), // 743
-    h(Struct(452), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 744
-    h(Struct(456), 0, NO_LIST, NO_PATCH, "v1.CELDeviceSelector"), // 745
-    h(Struct(455), 0, NO_LIST, NO_PATCH, "v1.DeviceSelector"), // 746
-    h(List(746), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSelector"), // 747
-    h(Struct(458), 0, NO_LIST, NO_PATCH, "v1.OpaqueDeviceConfiguration"), // 748
-    h(Struct(457), 0, NO_LIST, NO_PATCH, "v1.DeviceClassConfiguration"), // 749
-    h(List(749), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClassConfiguration"), // 750
-    h(Struct(454), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 751
-    h(Struct(453), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 752
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationMode"), // 753
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTolerationOperator"), // 754
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTaintEffect"), // 755
-    h(Struct(464), 0, NO_LIST, NO_PATCH, "v1.DeviceToleration"), // 756
-    h(List(756), 0, NO_LIST, NO_PATCH, "[]v1.DeviceToleration"), // 757
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 758
-    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 759
-    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 760
-    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 761
-    h(List(761), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 762
-    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 763
-    h(List(763), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 764
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 765
-    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 766
-    h(List(766), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 767
-    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 768
-    h(List(768), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 769
-    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 770
-    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 771
-    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 772
-    h(List(772), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 773
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 774
-    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 775
-    h(List(775), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 776
-    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 777
-    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 778
-    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 779
-    h(List(779), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 780
-    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 781
-    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 782
-    h(List(782), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 783
-    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 784
-    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 785
-    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 786
-    h(Struct(477), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 787
-    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 788
-    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 789
-    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 790
-    h(Map(790), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 791
-    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 792
-    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 793
-    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 794
-    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 795
-    h(Map(795), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 796
-    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 797
-    h(Map(797), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 798
-    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 799
-    h(List(799), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 800
-    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 801
-    h(List(801), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 802
-    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 803
-    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 804
-    h(Map(804), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 805
-    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.Device"), // 806
-    h(List(806), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 807
-    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 808
-    h(List(808), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 809
-    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 810
-    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 811
-    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 812
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 813
-    h(List(813), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 814
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 815
-    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 816
-    h(List(816), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 817
-    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 818
-    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 819
-    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 820
-    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 821
-    h(List(821), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 822
-    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 823
-    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 824
-    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 825
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 826
-    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 827
-    h(List(827), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 828
-    h(Struct(502), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 829
-    h(List(829), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 830
-    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 831
-    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 832
-    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 833
-    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 834
-    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 835
-    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 836
-    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 837
-    h(Struct(512), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 838
-    h(Struct(511), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 839
-    h(Struct(514), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 840
-    h(Struct(513), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 841
-    h(Struct(510), 0, NO_LIST, NO_PATCH, "v1.Node"), // 842
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 843
-    h(Struct(518), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 844
-    h(List(844), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 845
-    h(Struct(517), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 846
-    h(Struct(516), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 847
-    h(Struct(515), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 848
-    h(Struct(522), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 849
-    h(Struct(524), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 850
-    h(List(850), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 851
-    h(Struct(523), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 852
-    h(Struct(526), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 853
-    h(List(853), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 854
-    h(Struct(525), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 855
-    h(Struct(527), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 856
-    h(Struct(530), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 857
-    h(Struct(531), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 858
-    h(Struct(532), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 859
-    h(Struct(533), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 860
-    h(Struct(534), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 861
-    h(Struct(535), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 862
-    h(Struct(529), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 863
-    h(List(863), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 864
-    h(Struct(528), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 865
-    h(Struct(521), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 866
-    h(List(866), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 867
-    h(Struct(537), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 868
-    h(List(868), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 869
-    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 870
-    h(Struct(539), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 871
-    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 872
-    h(Struct(540), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 873
-    h(Struct(538), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 874
-    h(Struct(542), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 875
-    h(Struct(541), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 876
-    h(Struct(536), 0, NO_LIST, NO_PATCH, "v1.Container"), // 877
-    h(List(877), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 878
-    h(Struct(543), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 879
-    h(List(879), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 880
-    h(Struct(544), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 881
-    h(List(881), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 882
-    h(Struct(520), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 883
-    h(Struct(547), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 884
-    h(List(884), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 885
-    h(Struct(548), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 886
-    h(List(886), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 887
-    h(Struct(546), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 888
-    h(List(888), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 889
-    h(Struct(549), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 890
-    h(List(890), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 891
-    h(Struct(545), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 892
-    h(Struct(519), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 893
-    h(Struct(551), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 894
-    h(Struct(550), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 895
-    h(Struct(553), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 896
-    h(Struct(552), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 897
-    h(Struct(554), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 898
-    h(Struct(556), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 899
-    h(Struct(558), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 900
-    h(List(900), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 901
-    h(Struct(557), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 902
-    h(Struct(555), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 903
-    h(Struct(560), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 904
-    h(Struct(562), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 905
-    h(List(905), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 906
-    h(Struct(561), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 907
-    h(Struct(559), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 908
-    h(Struct(564), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 909
-    h(Struct(566), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 910
-    h(List(910), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 911
-    h(Struct(565), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 912
-    h(Struct(563), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 913
-    h(List(848), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 914
-    h(Struct(568), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 915
-    h(Struct(570), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 916
-    h(List(916), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 917
-    h(Struct(569), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 918
-    h(Struct(567), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 919
-    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 920
-    h(Map(920), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 921
-    h(Struct(572), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 922
-    h(Struct(571), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 923
-    h(Struct(575), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 924
-    h(List(924), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 925
-    h(Struct(574), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 926
-    h(Struct(573), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 927
-    h(Struct(582), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 928
-    h(Struct(583), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 929
-    h(Struct(581), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 930
-    h(Struct(585), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 931
-    h(List(931), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 932
-    h(Struct(584), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 933
-    h(Struct(587), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 934
-    h(Struct(588), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 935
-    h(Struct(586), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 936
-    h(Struct(589), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 937
-    h(List(937), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 938
-    h(Struct(580), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 939
-    h(Struct(579), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 940
-    h(Struct(578), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 941
-    h(Struct(577), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 942
-    h(Struct(576), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 943
-    h(Struct(590), 0, NO_LIST, NO_PATCH, "v1.Job"), // 944
-    h(Struct(592), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 945
-    h(Struct(591), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 946
-    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 947
-    h(Struct(594), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 948
-    h(Struct(595), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 949
-    h(Struct(593), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 950
-    h(Struct(598), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 951
-    h(List(951), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 952
-    h(Struct(597), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 953
-    h(Struct(596), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 954
-    h(Struct(601), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 955
-    h(Struct(600), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 956
-    h(Struct(603), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 957
-    h(List(957), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 958
-    h(Struct(602), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 959
-    h(Struct(599), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 960
-    h(Struct(604), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 961
-    h(Struct(607), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 962
-    h(Struct(606), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 963
-    h(Struct(608), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 964
-    h(Struct(605), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 965
-    h(Struct(614), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 966
-    h(List(966), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 967
-    h(Struct(613), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 968
-    h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 969
-    h(List(969), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 970
-    h(Struct(612), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 971
-    h(List(971), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 972
-    h(Struct(611), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 973
-    h(Struct(610), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 974
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 975
-    h(List(975), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 976
-    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 977
-    h(List(977), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 978
-    h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 979
-    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 980
-    h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 981
-    h(Struct(609), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 982
-    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 983
-    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 984
-    h(Struct(625), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 985
-    h(List(985), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 986
-    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 987
-    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 988
-    h(Struct(626), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 989
-    h(Map(989), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 990
-    h(Struct(624), 0, NO_LIST, NO_PATCH, "v1.Device"), // 991
-    h(List(991), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 992
-    h(Struct(623), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 993
-    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 994
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 995
-    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 996
-    h(List(996), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 997
-    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 998
-    h(List(998), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 999
-    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1000
-    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1001
-    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1002
-    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1003
-    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1004
-    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1005
+    h(Struct(4), 0, NO_LIST, NO_PATCH, "v1.ObjectReference"), // 113
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeReclaimPolicy"), // 114
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeMode"), // 115
+    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeSelectorOperator"), // 116
+    h(Struct(69), 0, NO_LIST, NO_PATCH, "v1.NodeSelectorRequirement"), // 117
+    h(List(117), 0, NO_LIST, NO_PATCH, "[]v1.NodeSelectorRequirement"), // 118
+    h(Struct(68), ATOMIC, NO_LIST, NO_PATCH, "v1.NodeSelectorTerm"), // 119
+    h(List(119), 0, NO_LIST, NO_PATCH, "[]v1.NodeSelectorTerm"), // 120
+    h(Struct(67), ATOMIC, NO_LIST, NO_PATCH, "v1.NodeSelector"), // 121
+    h(Struct(66), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeAffinity"), // 122
+    h(Struct(42), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeSpec"), // 123
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumePhase"), // 124
+    h(Struct(70), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeStatus"), // 125
+    h(Struct(41), 0, NO_LIST, NO_PATCH, "v1.PersistentVolume"), // 126
+    h(String, 0, NO_LIST, NO_PATCH, "v1.LabelSelectorOperator"), // 127
+    h(Struct(74), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorRequirement"), // 128
+    h(List(128), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelectorRequirement"), // 129
+    h(Struct(73), ATOMIC, NO_LIST, NO_PATCH, "v1.LabelSelector"), // 130
+    h(Struct(75), 0, NO_LIST, NO_PATCH, "v1.VolumeResourceRequirements"), // 131
+    h(Struct(76), ATOMIC, NO_LIST, NO_PATCH, "v1.TypedLocalObjectReference"), // 132
+    h(Struct(77), 0, NO_LIST, NO_PATCH, "v1.TypedObjectReference"), // 133
+    h(Struct(72), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimSpec"), // 134
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimPhase"), // 135
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimConditionType"), // 136
+    h(Struct(79), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimCondition"), // 137
+    h(List(137), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PersistentVolumeClaimCondition"), // 138
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ClaimResourceStatus"), // 139
+    h(Map(139), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.ClaimResourceStatus"), // 140
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimModifyVolumeStatus"), // 141
+    h(Struct(80), 0, NO_LIST, NO_PATCH, "v1.ModifyVolumeStatus"), // 142
+    h(Struct(78), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 143
+    h(Struct(71), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 144
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageMedium"), // 145
+    h(Struct(84), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 146
+    h(Struct(85), 0, NO_LIST, NO_PATCH, "v1.GitRepoVolumeSource"), // 147
+    h(Struct(87), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 148
+    h(List(148), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 149
+    h(Struct(86), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 150
+    h(Struct(89), ATOMIC, NO_LIST, NO_PATCH, "v1.LocalObjectReference"), // 151
+    h(Struct(88), 0, NO_LIST, NO_PATCH, "v1.ISCSIVolumeSource"), // 152
+    h(Struct(90), 0, NO_LIST, NO_PATCH, "v1.GlusterfsVolumeSource"), // 153
+    h(Struct(91), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimVolumeSource"), // 154
+    h(Struct(92), 0, NO_LIST, NO_PATCH, "v1.RBDVolumeSource"), // 155
+    h(Struct(93), 0, NO_LIST, NO_PATCH, "v1.FlexVolumeSource"), // 156
+    h(Struct(94), 0, NO_LIST, NO_PATCH, "v1.CinderVolumeSource"), // 157
+    h(Struct(95), 0, NO_LIST, NO_PATCH, "v1.CephFSVolumeSource"), // 158
+    h(Struct(98), ATOMIC, NO_LIST, NO_PATCH, "v1.ObjectFieldSelector"), // 159
+    h(Struct(99), ATOMIC, NO_LIST, NO_PATCH, "v1.ResourceFieldSelector"), // 160
+    h(Struct(97), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 161
+    h(List(161), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 162
+    h(Struct(96), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 163
+    h(Struct(100), 0, NO_LIST, NO_PATCH, "v1.AzureFileVolumeSource"), // 164
+    h(Struct(101), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 165
+    h(Struct(104), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 166
+    h(Struct(105), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 167
+    h(Struct(106), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 168
+    h(Struct(107), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 169
+    h(Struct(108), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 170
+    h(Struct(109), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 171
+    h(Struct(103), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 172
+    h(List(172), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 173
+    h(Struct(102), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 174
+    h(Struct(110), 0, NO_LIST, NO_PATCH, "v1.ScaleIOVolumeSource"), // 175
+    h(Struct(111), 0, NO_LIST, NO_PATCH, "v1.StorageOSVolumeSource"), // 176
+    h(Struct(112), 0, NO_LIST, NO_PATCH, "v1.CSIVolumeSource"), // 177
+    h(Struct(114), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimTemplate"), // 178
+    h(Struct(113), 0, NO_LIST, NO_PATCH, "v1.EphemeralVolumeSource"), // 179
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PullPolicy"), // 180
+    h(Struct(115), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeSource"), // 181
+    h(Struct(83), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 182
+    h(List(182), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 183
+    h(Struct(117), 0, NO_LIST, NO_PATCH, "v1.ContainerPort"), // 184
+    h(List(184), 0, keys(&["containerPort", "protocol"]), p(true, false, false, Some("containerPort")), "[]v1.ContainerPort"), // 185
+    h(Struct(119), 0, NO_LIST, NO_PATCH, "v1.ConfigMapEnvSource"), // 186
+    h(Struct(120), 0, NO_LIST, NO_PATCH, "v1.SecretEnvSource"), // 187
+    h(Struct(118), 0, NO_LIST, NO_PATCH, "v1.EnvFromSource"), // 188
+    h(List(188), 0, NO_LIST, NO_PATCH, "[]v1.EnvFromSource"), // 189
+    h(Struct(123), ATOMIC, NO_LIST, NO_PATCH, "v1.ConfigMapKeySelector"), // 190
+    h(Struct(124), ATOMIC, NO_LIST, NO_PATCH, "v1.SecretKeySelector"), // 191
+    h(Struct(125), ATOMIC, NO_LIST, NO_PATCH, "v1.FileKeySelector"), // 192
+    h(Struct(122), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 193
+    h(Struct(121), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 194
+    h(List(194), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 195
+    h(Struct(127), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 196
+    h(List(196), 0, keys(&["name"]), NO_PATCH, "[]v1.ResourceClaim"), // 197
+    h(Struct(126), 0, NO_LIST, NO_PATCH, "v1.ResourceRequirements"), // 198
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceName"), // 199
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceResizeRestartPolicy"), // 200
+    h(Struct(128), 0, NO_LIST, NO_PATCH, "v1.ContainerResizePolicy"), // 201
+    h(List(201), 0, NO_LIST, NO_PATCH, "[]v1.ContainerResizePolicy"), // 202
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartPolicy"), // 203
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleAction"), // 204
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodesOperator"), // 205
+    h(List(26), 0, ListType::Set, NO_PATCH, "[]int32"), // 206
+    h(Struct(130), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodes"), // 207
+    h(Struct(129), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRule"), // 208
+    h(List(208), 0, NO_LIST, NO_PATCH, "[]v1.ContainerRestartRule"), // 209
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RecursiveReadOnlyMode"), // 210
+    h(String, 0, NO_LIST, NO_PATCH, "v1.MountPropagationMode"), // 211
+    h(Struct(131), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 212
+    h(List(212), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 213
+    h(Struct(132), 0, NO_LIST, NO_PATCH, "v1.VolumeDevice"), // 214
+    h(List(214), 0, keys(&["devicePath"]), p(true, false, false, Some("devicePath")), "[]v1.VolumeDevice"), // 215
+    h(Struct(134), 0, NO_LIST, NO_PATCH, "v1.ExecAction"), // 216
+    h(IntOrString, 0, NO_LIST, NO_PATCH, "intstr.IntOrString"), // 217
+    h(String, 0, NO_LIST, NO_PATCH, "v1.URIScheme"), // 218
+    h(Struct(136), 0, NO_LIST, NO_PATCH, "v1.HTTPHeader"), // 219
+    h(List(219), 0, NO_LIST, NO_PATCH, "[]v1.HTTPHeader"), // 220
+    h(Struct(135), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 221
+    h(Struct(137), 0, NO_LIST, NO_PATCH, "v1.TCPSocketAction"), // 222
+    h(Struct(138), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 223
+    h(Struct(133), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 224
+    h(Struct(141), 0, NO_LIST, NO_PATCH, "v1.SleepAction"), // 225
+    h(Struct(140), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 226
+    h(String, 0, NO_LIST, NO_PATCH, "v1.Signal"), // 227
+    h(Struct(139), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 228
+    h(String, 0, NO_LIST, NO_PATCH, "v1.TerminationMessagePolicy"), // 229
+    h(String, 0, NO_LIST, NO_PATCH, "v1.Capability"), // 230
+    h(List(230), 0, NO_LIST, NO_PATCH, "[]v1.Capability"), // 231
+    h(Struct(143), 0, NO_LIST, NO_PATCH, "v1.Capabilities"), // 232
+    h(Struct(144), 0, NO_LIST, NO_PATCH, "v1.SELinuxOptions"), // 233
+    h(Struct(145), 0, NO_LIST, NO_PATCH, "v1.WindowsSecurityContextOptions"), // 234
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ProcMountType"), // 235
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SeccompProfileType"), // 236
+    h(Struct(146), 0, NO_LIST, NO_PATCH, "v1.SeccompProfile"), // 237
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AppArmorProfileType"), // 238
+    h(Struct(147), 0, NO_LIST, NO_PATCH, "v1.AppArmorProfile"), // 239
+    h(Struct(142), 0, NO_LIST, NO_PATCH, "v1.SecurityContext"), // 240
+    h(Struct(116), 0, NO_LIST, NO_PATCH, "v1.Container"), // 241
+    h(List(241), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 242
+    h(Struct(148), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 243
+    h(List(243), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 244
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RestartPolicy"), // 245
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DNSPolicy"), // 246
+    h(Map(0), ATOMIC, NO_LIST, NO_PATCH, "map[string]string"), // 247
+    h(List(2), 0, NO_LIST, NO_PATCH, "[]int64"), // 248
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SupplementalGroupsPolicy"), // 249
+    h(Struct(150), 0, NO_LIST, NO_PATCH, "v1.Sysctl"), // 250
+    h(List(250), 0, NO_LIST, NO_PATCH, "[]v1.Sysctl"), // 251
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFSGroupChangePolicy"), // 252
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodSELinuxChangePolicy"), // 253
+    h(Struct(149), 0, NO_LIST, NO_PATCH, "v1.PodSecurityContext"), // 254
+    h(List(151), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.LocalObjectReference"), // 255
+    h(Struct(153), 0, NO_LIST, NO_PATCH, "v1.PreferredSchedulingTerm"), // 256
+    h(List(256), 0, NO_LIST, NO_PATCH, "[]v1.PreferredSchedulingTerm"), // 257
+    h(Struct(152), 0, NO_LIST, NO_PATCH, "v1.NodeAffinity"), // 258
+    h(Struct(155), 0, NO_LIST, NO_PATCH, "v1.PodAffinityTerm"), // 259
+    h(List(259), 0, NO_LIST, NO_PATCH, "[]v1.PodAffinityTerm"), // 260
+    h(Struct(156), 0, NO_LIST, NO_PATCH, "v1.WeightedPodAffinityTerm"), // 261
+    h(List(261), 0, NO_LIST, NO_PATCH, "[]v1.WeightedPodAffinityTerm"), // 262
+    h(Struct(154), 0, NO_LIST, NO_PATCH, "v1.PodAffinity"), // 263
+    h(Struct(157), 0, NO_LIST, NO_PATCH, "v1.PodAntiAffinity"), // 264
+    h(Struct(151), 0, NO_LIST, NO_PATCH, "v1.Affinity"), // 265
+    h(String, 0, NO_LIST, NO_PATCH, "v1.TolerationOperator"), // 266
+    h(Struct(158), 0, NO_LIST, NO_PATCH, "v1.Toleration"), // 267
+    h(List(267), 0, NO_LIST, NO_PATCH, "[]v1.Toleration"), // 268
+    h(Struct(159), 0, NO_LIST, NO_PATCH, "v1.HostAlias"), // 269
+    h(List(269), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.HostAlias"), // 270
+    h(Struct(161), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfigOption"), // 271
+    h(List(271), 0, NO_LIST, NO_PATCH, "[]v1.PodDNSConfigOption"), // 272
+    h(Struct(160), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfig"), // 273
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodConditionType"), // 274
+    h(Struct(162), 0, NO_LIST, NO_PATCH, "v1.PodReadinessGate"), // 275
+    h(List(275), 0, NO_LIST, NO_PATCH, "[]v1.PodReadinessGate"), // 276
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PreemptionPolicy"), // 277
+    h(String, 0, NO_LIST, NO_PATCH, "v1.UnsatisfiableConstraintAction"), // 278
+    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeInclusionPolicy"), // 279
+    h(Struct(163), 0, NO_LIST, NO_PATCH, "v1.TopologySpreadConstraint"), // 280
+    h(List(280), 0, keys(&["topologyKey", "whenUnsatisfiable"]), p(true, false, false, Some("topologyKey")), "[]v1.TopologySpreadConstraint"), // 281
+    h(String, 0, NO_LIST, NO_PATCH, "v1.OSName"), // 282
+    h(Struct(164), 0, NO_LIST, NO_PATCH, "v1.PodOS"), // 283
+    h(Struct(165), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGate"), // 284
+    h(List(284), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.PodSchedulingGate"), // 285
+    h(Struct(166), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaim"), // 286
+    h(List(286), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaim"), // 287
+    h(Struct(167), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 288
+    h(Struct(82), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 289
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodPhase"), // 290
+    h(Struct(169), 0, NO_LIST, NO_PATCH, "v1.PodCondition"), // 291
+    h(List(291), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PodCondition"), // 292
+    h(Struct(170), 0, NO_LIST, NO_PATCH, "v1.HostIP"), // 293
+    h(List(293), 0, NO_LIST, p(true, false, false, Some("ip")), "[]v1.HostIP"), // 294
+    h(Struct(171), 0, NO_LIST, NO_PATCH, "v1.PodIP"), // 295
+    h(List(295), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.PodIP"), // 296
+    h(Struct(174), 0, NO_LIST, NO_PATCH, "v1.ContainerStateWaiting"), // 297
+    h(Struct(175), 0, NO_LIST, NO_PATCH, "v1.ContainerStateRunning"), // 298
+    h(Struct(176), 0, NO_LIST, NO_PATCH, "v1.ContainerStateTerminated"), // 299
+    h(Struct(173), 0, NO_LIST, NO_PATCH, "v1.ContainerState"), // 300
+    h(Struct(179), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 301
+    h(Struct(178), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 302
+    h(Struct(177), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 303
+    h(List(303), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 304
+    h(Struct(181), 0, NO_LIST, NO_PATCH, "v1.LinuxContainerUser"), // 305
+    h(Struct(180), 0, NO_LIST, NO_PATCH, "v1.ContainerUser"), // 306
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceID"), // 307
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceHealthStatus"), // 308
+    h(Struct(183), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 309
+    h(List(309), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 310
+    h(Struct(182), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 311
+    h(List(311), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 312
+    h(Struct(172), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 313
+    h(List(313), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 314
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodQOSClass"), // 315
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodResizeStatus"), // 316
+    h(Struct(184), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaimStatus"), // 317
+    h(List(317), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaimStatus"), // 318
+    h(Struct(186), 0, NO_LIST, NO_PATCH, "v1.ContainerExtendedResourceRequest"), // 319
+    h(List(319), 0, NO_LIST, NO_PATCH, "[]v1.ContainerExtendedResourceRequest"), // 320
+    h(Struct(185), 0, NO_LIST, NO_PATCH, "v1.PodExtendedResourceClaimStatus"), // 321
+    h(List(0), 0, ListType::Set, NO_PATCH, "[]string"), // 322
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 323
+    h(Struct(187), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 324
+    h(List(324), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 325
+    h(Struct(168), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 326
+    h(Struct(81), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 327
+    h(Struct(188), 0, NO_LIST, NO_PATCH, "v1.PodAttachOptions"), // 328
+    h(Struct(189), 0, NO_LIST, NO_PATCH, "v1.PodExecOptions"), // 329
+    h(List(26), 0, NO_LIST, NO_PATCH, "[]int32"), // 330
+    h(Struct(190), 0, NO_LIST, NO_PATCH, "v1.PodPortForwardOptions"), // 331
+    h(Struct(191), 0, NO_LIST, NO_PATCH, "v1.PodProxyOptions"), // 332
+    h(Struct(193), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 333
+    h(Struct(192), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 334
+    h(Struct(195), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 335
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerConditionType"), // 336
+    h(Struct(197), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerCondition"), // 337
+    h(List(337), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicationControllerCondition"), // 338
+    h(Struct(196), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerStatus"), // 339
+    h(Struct(194), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 340
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaScope"), // 341
+    h(List(341), 0, NO_LIST, NO_PATCH, "[]v1.ResourceQuotaScope"), // 342
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeSelectorOperator"), // 343
+    h(Struct(201), 0, NO_LIST, NO_PATCH, "v1.ScopedResourceSelectorRequirement"), // 344
+    h(List(344), 0, NO_LIST, NO_PATCH, "[]v1.ScopedResourceSelectorRequirement"), // 345
+    h(Struct(200), ATOMIC, NO_LIST, NO_PATCH, "v1.ScopeSelector"), // 346
+    h(Struct(199), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaSpec"), // 347
+    h(Struct(202), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaStatus"), // 348
+    h(Struct(198), 0, NO_LIST, NO_PATCH, "v1.ResourceQuota"), // 349
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SecretType"), // 350
+    h(Struct(203), 0, NO_LIST, NO_PATCH, "v1.Secret"), // 351
+    h(Struct(206), 0, NO_LIST, NO_PATCH, "v1.ServicePort"), // 352
+    h(List(352), 0, keys(&["port", "protocol"]), p(true, false, false, Some("port")), "[]v1.ServicePort"), // 353
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceType"), // 354
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceAffinity"), // 355
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceExternalTrafficPolicy"), // 356
+    h(Struct(208), 0, NO_LIST, NO_PATCH, "v1.ClientIPConfig"), // 357
+    h(Struct(207), 0, NO_LIST, NO_PATCH, "v1.SessionAffinityConfig"), // 358
+    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamily"), // 359
+    h(List(359), 0, NO_LIST, NO_PATCH, "[]v1.IPFamily"), // 360
+    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamilyPolicy"), // 361
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceInternalTrafficPolicy"), // 362
+    h(Struct(205), 0, NO_LIST, NO_PATCH, "v1.ServiceSpec"), // 363
+    h(String, 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIPMode"), // 364
+    h(Struct(212), 0, NO_LIST, NO_PATCH, "v1.PortStatus"), // 365
+    h(List(365), 0, NO_LIST, NO_PATCH, "[]v1.PortStatus"), // 366
+    h(Struct(211), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIngress"), // 367
+    h(List(367), 0, NO_LIST, NO_PATCH, "[]v1.LoadBalancerIngress"), // 368
+    h(Struct(210), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerStatus"), // 369
+    h(Struct(213), 0, NO_LIST, NO_PATCH, "v1.Condition"), // 370
+    h(List(370), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.Condition"), // 371
+    h(Struct(209), 0, NO_LIST, NO_PATCH, "v1.ServiceStatus"), // 372
+    h(Struct(204), 0, NO_LIST, NO_PATCH, "v1.Service"), // 373
+    h(List(14), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ObjectReference"), // 374
+    h(List(151), 0, NO_LIST, NO_PATCH, "[]v1.LocalObjectReference"), // 375
+    h(Struct(214), 0, NO_LIST, NO_PATCH, "v1.ServiceAccount"), // 376
+    h(Struct(215), 0, NO_LIST, NO_PATCH, "v1.ServiceProxyOptions"), // 377
+    h(Struct(218), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 378
+    h(Struct(217), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 379
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatusReason"), // 380
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CauseType"), // 381
+    h(Struct(220), 0, NO_LIST, NO_PATCH, "v1.StatusCause"), // 382
+    h(List(382), 0, NO_LIST, NO_PATCH, "[]v1.StatusCause"), // 383
+    h(Struct(219), 0, NO_LIST, NO_PATCH, "v1.StatusDetails"), // 384
+    h(Struct(216), 0, NO_LIST, NO_PATCH, "v1.Status"), // 385
+    h(Struct(223), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamKind"), // 386
+    h(String, 0, NO_LIST, NO_PATCH, "v1.OperationType"), // 387
+    h(List(387), 0, NO_LIST, NO_PATCH, "[]v1.OperationType"), // 388
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeType"), // 389
+    h(Struct(225), ATOMIC, NO_LIST, NO_PATCH, "v1.NamedRuleWithOperations"), // 390
+    h(List(390), 0, NO_LIST, NO_PATCH, "[]v1.NamedRuleWithOperations"), // 391
+    h(String, 0, NO_LIST, NO_PATCH, "v1.MatchPolicyType"), // 392
+    h(Struct(224), ATOMIC, NO_LIST, NO_PATCH, "v1.MatchResources"), // 393
+    h(Struct(226), ATOMIC, NO_LIST, NO_PATCH, "v1.Variable"), // 394
+    h(List(394), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 395
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 396
+    h(Struct(228), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 397
+    h(Struct(229), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 398
+    h(Struct(227), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 399
+    h(List(399), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 400
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FailurePolicyType"), // 401
+    h(Struct(230), 0, NO_LIST, NO_PATCH, "v1.MatchCondition"), // 402
+    h(List(402), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MatchCondition"), // 403
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReinvocationPolicyType"), // 404
+    h(Struct(222), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 405
+    h(Struct(221), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 406
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ParameterNotFoundActionType"), // 407
+    h(Struct(233), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamRef"), // 408
+    h(Struct(232), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 409
+    h(Struct(231), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 410
+    h(Struct(237), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 411
+    h(Struct(236), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 412
+    h(Struct(238), 0, NO_LIST, NO_PATCH, "v1.RuleWithOperations"), // 413
+    h(List(413), 0, NO_LIST, NO_PATCH, "[]v1.RuleWithOperations"), // 414
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SideEffectClass"), // 415
+    h(Struct(235), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhook"), // 416
+    h(List(416), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MutatingWebhook"), // 417
+    h(Struct(234), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhookConfiguration"), // 418
+    h(Struct(241), 0, NO_LIST, NO_PATCH, "v1.Validation"), // 419
+    h(List(419), 0, NO_LIST, NO_PATCH, "[]v1.Validation"), // 420
+    h(Struct(242), 0, NO_LIST, NO_PATCH, "v1.AuditAnnotation"), // 421
+    h(List(421), 0, NO_LIST, NO_PATCH, "[]v1.AuditAnnotation"), // 422
+    h(List(394), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Variable"), // 423
+    h(Struct(240), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicySpec"), // 424
+    h(Struct(245), 0, NO_LIST, NO_PATCH, "v1.ExpressionWarning"), // 425
+    h(List(425), 0, NO_LIST, NO_PATCH, "[]v1.ExpressionWarning"), // 426
+    h(Struct(244), 0, NO_LIST, NO_PATCH, "v1.TypeChecking"), // 427
+    h(List(370), 0, keys(&["type"]), NO_PATCH, "[]v1.Condition"), // 428
+    h(Struct(243), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyStatus"), // 429
+    h(Struct(239), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicy"), // 430
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ValidationAction"), // 431
+    h(List(431), 0, ListType::Set, NO_PATCH, "[]v1.ValidationAction"), // 432
+    h(Struct(247), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 433
+    h(Struct(246), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 434
+    h(Struct(249), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhook"), // 435
+    h(List(435), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ValidatingWebhook"), // 436
+    h(Struct(248), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhookConfiguration"), // 437
+    h(Struct(252), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionNames"), // 438
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceScope"), // 439
+    h(String, 0, NO_LIST, NO_PATCH, "v1.JSONSchemaURL"), // 440
+    h(Json, ATOMIC, NO_LIST, NO_PATCH, "v1.JSON"), // 441
+    h(Float64, 0, NO_LIST, NO_PATCH, "float64"), // 442
+    h(List(441), 0, NO_LIST, NO_PATCH, "[]v1.JSON"), // 443
+    h(Struct(255), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaProps"), // 444
+    h(SchemaOrArray(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrArray"), // 445
+    h(List(444), 0, NO_LIST, NO_PATCH, "[]v1.JSONSchemaProps"), // 446
+    h(Map(444), 0, NO_LIST, NO_PATCH, "map[string]v1.JSONSchemaProps"), // 447
+    h(SchemaOrBool(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrBool"), // 448
+    h(SchemaOrStrings(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrStringArray"), // 449
+    h(Map(449), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDependencies"), // 450
+    h(Map(444), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDefinitions"), // 451
+    h(Struct(256), 0, NO_LIST, NO_PATCH, "v1.ExternalDocumentation"), // 452
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldValueErrorReason"), // 453
+    h(Struct(257), 0, NO_LIST, NO_PATCH, "v1.ValidationRule"), // 454
+    h(List(454), 0, keys(&["rule"]), p(true, false, false, Some("rule")), "v1.ValidationRules"), // 455
+    h(Struct(254), 0, NO_LIST, NO_PATCH, "v1.CustomResourceValidation"), // 456
+    h(Struct(259), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceStatus"), // 457
+    h(Struct(260), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceScale"), // 458
+    h(Struct(258), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresources"), // 459
+    h(Struct(261), 0, NO_LIST, NO_PATCH, "v1.CustomResourceColumnDefinition"), // 460
+    h(List(460), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceColumnDefinition"), // 461
+    h(Struct(262), 0, NO_LIST, NO_PATCH, "v1.SelectableField"), // 462
+    h(List(462), 0, NO_LIST, NO_PATCH, "[]v1.SelectableField"), // 463
+    h(Struct(253), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionVersion"), // 464
+    h(List(464), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceDefinitionVersion"), // 465
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ConversionStrategyType"), // 466
+    h(Struct(266), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 467
+    h(Struct(265), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 468
+    h(Struct(264), 0, NO_LIST, NO_PATCH, "v1.WebhookConversion"), // 469
+    h(Struct(263), 0, NO_LIST, NO_PATCH, "v1.CustomResourceConversion"), // 470
+    h(Struct(251), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionSpec"), // 471
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionConditionType"), // 472
+    h(Struct(268), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 473
+    h(List(473), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 474
+    h(Struct(267), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 475
+    h(Struct(250), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 476
+    h(Struct(271), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 477
+    h(Struct(270), 0, NO_LIST, NO_PATCH, "v1.APIServiceSpec"), // 478
+    h(String, 0, NO_LIST, NO_PATCH, "v1.APIServiceConditionType"), // 479
+    h(Struct(273), 0, NO_LIST, NO_PATCH, "v1.APIServiceCondition"), // 480
+    h(List(480), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.APIServiceCondition"), // 481
+    h(Struct(272), 0, NO_LIST, NO_PATCH, "v1.APIServiceStatus"), // 482
+    h(Struct(269), 0, NO_LIST, NO_PATCH, "v1.APIService"), // 483
+    h(Raw, ATOMIC, NO_LIST, NO_PATCH, "runtime.RawExtension"), // 484
+    h(Struct(274), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 485
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategyType"), // 486
+    h(Struct(278), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDaemonSet"), // 487
+    h(Struct(277), 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategy"), // 488
+    h(Struct(276), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 489
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetConditionType"), // 490
+    h(Struct(280), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 491
+    h(List(491), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 492
+    h(Struct(279), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 493
+    h(Struct(275), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 494
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentStrategyType"), // 495
+    h(Struct(284), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDeployment"), // 496
+    h(Struct(283), 0, NO_LIST, p(false, true, false, None), "v1.DeploymentStrategy"), // 497
+    h(Struct(282), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 498
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentConditionType"), // 499
+    h(Struct(286), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 500
+    h(List(500), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 501
+    h(Struct(285), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 502
+    h(Struct(281), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 503
+    h(Struct(288), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 504
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicaSetConditionType"), // 505
+    h(Struct(290), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 506
+    h(List(506), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 507
+    h(Struct(289), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 508
+    h(Struct(287), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 509
+    h(List(144), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 510
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodManagementPolicyType"), // 511
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategyType"), // 512
+    h(Struct(294), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateStatefulSetStrategy"), // 513
+    h(Struct(293), 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategy"), // 514
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimRetentionPolicyType"), // 515
+    h(Struct(295), 0, NO_LIST, NO_PATCH, "v1.StatefulSetPersistentVolumeClaimRetentionPolicy"), // 516
+    h(Struct(296), 0, NO_LIST, NO_PATCH, "v1.StatefulSetOrdinals"), // 517
+    h(Struct(292), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 518
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetConditionType"), // 519
+    h(Struct(298), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 520
+    h(List(520), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 521
+    h(Struct(297), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 522
+    h(Struct(291), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 523
+    h(List(0), WRAPPED, NO_LIST, NO_PATCH, "v1.ExtraValue"), // 524
+    h(Map(524), 0, NO_LIST, NO_PATCH, "map[string]v1.ExtraValue"), // 525
+    h(Struct(301), 0, NO_LIST, NO_PATCH, "v1.UserInfo"), // 526
+    h(Struct(300), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReviewStatus"), // 527
+    h(Struct(299), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReview"), // 528
+    h(Struct(304), 0, NO_LIST, NO_PATCH, "v1.BoundObjectReference"), // 529
+    h(Struct(303), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 530
+    h(Struct(305), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 531
+    h(Struct(302), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 532
+    h(Struct(307), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 533
+    h(Struct(308), 0, NO_LIST, NO_PATCH, "v1.TokenReviewStatus"), // 534
+    h(Struct(306), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 535
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldSelectorOperator"), // 536
+    h(Struct(313), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorRequirement"), // 537
+    h(List(537), 0, NO_LIST, NO_PATCH, "[]v1.FieldSelectorRequirement"), // 538
+    h(Struct(312), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorAttributes"), // 539
+    h(Struct(314), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorAttributes"), // 540
+    h(Struct(311), 0, NO_LIST, NO_PATCH, "v1.ResourceAttributes"), // 541
+    h(Struct(315), 0, NO_LIST, NO_PATCH, "v1.NonResourceAttributes"), // 542
+    h(Struct(310), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewSpec"), // 543
+    h(Struct(316), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewStatus"), // 544
+    h(Struct(309), 0, NO_LIST, NO_PATCH, "v1.LocalSubjectAccessReview"), // 545
+    h(Struct(318), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReviewSpec"), // 546
+    h(Struct(317), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReview"), // 547
+    h(Struct(320), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReviewSpec"), // 548
+    h(Struct(322), 0, NO_LIST, NO_PATCH, "v1.ResourceRule"), // 549
+    h(List(549), 0, NO_LIST, NO_PATCH, "[]v1.ResourceRule"), // 550
+    h(Struct(323), 0, NO_LIST, NO_PATCH, "v1.NonResourceRule"), // 551
+    h(List(551), 0, NO_LIST, NO_PATCH, "[]v1.NonResourceRule"), // 552
+    h(Struct(321), 0, NO_LIST, NO_PATCH, "v1.SubjectRulesReviewStatus"), // 553
+    h(Struct(319), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReview"), // 554
+    h(Struct(324), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReview"), // 555
+    h(Struct(327), ATOMIC, NO_LIST, NO_PATCH, "v1.CrossVersionObjectReference"), // 556
+    h(Struct(326), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerSpec"), // 557
+    h(Struct(328), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerStatus"), // 558
+    h(Struct(325), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 559
+    h(Struct(330), 0, NO_LIST, NO_PATCH, "v1.ScaleSpec"), // 560
+    h(Struct(331), 0, NO_LIST, NO_PATCH, "v1.ScaleStatus"), // 561
+    h(Struct(329), 0, NO_LIST, NO_PATCH, "v1.Scale"), // 562
+    h(Struct(334), 0, NO_LIST, NO_PATCH, "v2.CrossVersionObjectReference"), // 563
+    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricSourceType"), // 564
+    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricTargetType"), // 565
+    h(Struct(337), 0, NO_LIST, NO_PATCH, "v2.MetricTarget"), // 566
+    h(Struct(338), 0, NO_LIST, NO_PATCH, "v2.MetricIdentifier"), // 567
+    h(Struct(336), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricSource"), // 568
+    h(Struct(339), 0, NO_LIST, NO_PATCH, "v2.PodsMetricSource"), // 569
+    h(Struct(340), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricSource"), // 570
+    h(Struct(341), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricSource"), // 571
+    h(Struct(342), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricSource"), // 572
+    h(Struct(335), 0, NO_LIST, NO_PATCH, "v2.MetricSpec"), // 573
+    h(List(573), 0, NO_LIST, NO_PATCH, "[]v2.MetricSpec"), // 574
+    h(String, 0, NO_LIST, NO_PATCH, "v2.ScalingPolicySelect"), // 575
+    h(String, 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicyType"), // 576
+    h(Struct(345), 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicy"), // 577
+    h(List(577), 0, NO_LIST, NO_PATCH, "[]v2.HPAScalingPolicy"), // 578
+    h(Struct(344), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 579
+    h(Struct(343), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 580
+    h(Struct(333), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 581
+    h(Struct(349), 0, NO_LIST, NO_PATCH, "v2.MetricValueStatus"), // 582
+    h(Struct(348), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricStatus"), // 583
+    h(Struct(350), 0, NO_LIST, NO_PATCH, "v2.PodsMetricStatus"), // 584
+    h(Struct(351), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricStatus"), // 585
+    h(Struct(352), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricStatus"), // 586
+    h(Struct(353), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricStatus"), // 587
+    h(Struct(347), 0, NO_LIST, NO_PATCH, "v2.MetricStatus"), // 588
+    h(List(588), 0, NO_LIST, NO_PATCH, "[]v2.MetricStatus"), // 589
+    h(String, 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerConditionType"), // 590
+    h(Struct(354), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 591
+    h(List(591), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 592
+    h(Struct(346), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 593
+    h(Struct(332), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 594
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ConcurrencyPolicy"), // 595
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyAction"), // 596
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesOperator"), // 597
+    h(Struct(361), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesRequirement"), // 598
+    h(Struct(362), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 599
+    h(List(599), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 600
+    h(Struct(360), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 601
+    h(List(601), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 602
+    h(Struct(359), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 603
+    h(Struct(364), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicyRule"), // 604
+    h(List(604), 0, NO_LIST, NO_PATCH, "[]v1.SuccessPolicyRule"), // 605
+    h(Struct(363), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicy"), // 606
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CompletionMode"), // 607
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodReplacementPolicy"), // 608
+    h(Struct(358), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 609
+    h(Struct(357), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 610
+    h(Struct(356), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 611
+    h(List(14), 0, NO_LIST, NO_PATCH, "[]v1.ObjectReference"), // 612
+    h(Struct(365), 0, NO_LIST, NO_PATCH, "v1.CronJobStatus"), // 613
+    h(Struct(355), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 614
+    h(String, 0, NO_LIST, NO_PATCH, "v1.JobConditionType"), // 615
+    h(Struct(368), 0, NO_LIST, NO_PATCH, "v1.JobCondition"), // 616
+    h(List(616), 0, NO_LIST, p(true, false, false, Some("type")), "[]v1.JobCondition"), // 617
+    h(List(1), 0, ListType::Set, NO_PATCH, "[]types.UID"), // 618
+    h(Struct(369), 0, NO_LIST, NO_PATCH, "v1.UncountedTerminatedPods"), // 619
+    h(Struct(367), 0, NO_LIST, NO_PATCH, "v1.JobStatus"), // 620
+    h(Struct(366), 0, NO_LIST, NO_PATCH, "v1.Job"), // 621
+    h(String, 0, NO_LIST, NO_PATCH, "v1.KeyUsage"), // 622
+    h(List(622), 0, NO_LIST, NO_PATCH, "[]v1.KeyUsage"), // 623
+    h(Struct(371), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestSpec"), // 624
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RequestConditionType"), // 625
+    h(Struct(373), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestCondition"), // 626
+    h(List(626), 0, keys(&["type"]), NO_PATCH, "[]v1.CertificateSigningRequestCondition"), // 627
+    h(Struct(372), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestStatus"), // 628
+    h(Struct(370), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequest"), // 629
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CoordinatedLeaseStrategy"), // 630
+    h(Struct(375), 0, NO_LIST, NO_PATCH, "v1.LeaseSpec"), // 631
+    h(Struct(374), 0, NO_LIST, NO_PATCH, "v1.Lease"), // 632
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AddressType"), // 633
+    h(Struct(378), 0, NO_LIST, NO_PATCH, "v1.EndpointConditions"), // 634
+    h(Struct(380), 0, NO_LIST, NO_PATCH, "v1.ForZone"), // 635
+    h(List(635), 0, NO_LIST, NO_PATCH, "[]v1.ForZone"), // 636
+    h(Struct(381), 0, NO_LIST, NO_PATCH, "v1.ForNode"), // 637
+    h(List(637), 0, NO_LIST, NO_PATCH, "[]v1.ForNode"), // 638
+    h(Struct(379), 0, NO_LIST, NO_PATCH, "v1.EndpointHints"), // 639
+    h(Struct(377), 0, NO_LIST, NO_PATCH, "v1.Endpoint"), // 640
+    h(List(640), 0, NO_LIST, NO_PATCH, "[]v1.Endpoint"), // 641
+    h(Struct(382), ATOMIC, NO_LIST, NO_PATCH, "v1.EndpointPort"), // 642
+    h(List(642), 0, NO_LIST, NO_PATCH, "[]v1.EndpointPort"), // 643
+    h(Struct(376), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 644
+    h(Struct(384), 0, NO_LIST, NO_PATCH, "v1.EventSeries"), // 645
+    h(Struct(383), 0, NO_LIST, NO_PATCH, "v1.Event"), // 646
+    h(Struct(387), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationReference"), // 647
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethodType"), // 648
+    h(Struct(388), 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethod"), // 649
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SubjectKind"), // 650
+    h(Struct(391), 0, NO_LIST, NO_PATCH, "v1.UserSubject"), // 651
+    h(Struct(392), 0, NO_LIST, NO_PATCH, "v1.GroupSubject"), // 652
+    h(Struct(393), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountSubject"), // 653
+    h(Struct(390), 0, NO_LIST, NO_PATCH, "v1.Subject"), // 654
+    h(List(654), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 655
+    h(Struct(394), 0, NO_LIST, NO_PATCH, "v1.ResourcePolicyRule"), // 656
+    h(List(656), 0, NO_LIST, NO_PATCH, "[]v1.ResourcePolicyRule"), // 657
+    h(Struct(395), 0, NO_LIST, NO_PATCH, "v1.NonResourcePolicyRule"), // 658
+    h(List(658), 0, NO_LIST, NO_PATCH, "[]v1.NonResourcePolicyRule"), // 659
+    h(Struct(389), 0, NO_LIST, NO_PATCH, "v1.PolicyRulesWithSubjects"), // 660
+    h(List(660), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRulesWithSubjects"), // 661
+    h(Struct(386), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaSpec"), // 662
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowSchemaConditionType"), // 663
+    h(Struct(397), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 664
+    h(List(664), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 665
+    h(Struct(396), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 666
+    h(Struct(385), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 667
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelEnablement"), // 668
+    h(String, 0, NO_LIST, NO_PATCH, "v1.LimitResponseType"), // 669
+    h(Struct(402), 0, NO_LIST, NO_PATCH, "v1.QueuingConfiguration"), // 670
+    h(Struct(401), 0, NO_LIST, NO_PATCH, "v1.LimitResponse"), // 671
+    h(Struct(400), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 672
+    h(Struct(403), 0, NO_LIST, NO_PATCH, "v1.ExemptPriorityLevelConfiguration"), // 673
+    h(Struct(399), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 674
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationConditionType"), // 675
+    h(Struct(405), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 676
+    h(List(676), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 677
+    h(Struct(404), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 678
+    h(Struct(398), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 679
+    h(Struct(407), 0, NO_LIST, NO_PATCH, "v1.Preconditions"), // 680
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeletionPropagation"), // 681
+    h(Struct(406), 0, NO_LIST, NO_PATCH, "v1.DeleteOptions"), // 682
+    h(Struct(408), 0, NO_LIST, NO_PATCH, "v1.PartialObjectMetadata"), // 683
+    h(Struct(411), 0, NO_LIST, NO_PATCH, "v1.ParentReference"), // 684
+    h(Struct(410), 0, NO_LIST, NO_PATCH, "v1.IPAddressSpec"), // 685
+    h(Struct(409), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 686
+    h(Struct(416), ATOMIC, NO_LIST, NO_PATCH, "v1.ServiceBackendPort"), // 687
+    h(Struct(415), 0, NO_LIST, NO_PATCH, "v1.IngressServiceBackend"), // 688
+    h(Struct(414), 0, NO_LIST, NO_PATCH, "v1.IngressBackend"), // 689
+    h(Struct(417), 0, NO_LIST, NO_PATCH, "v1.IngressTLS"), // 690
+    h(List(690), 0, NO_LIST, NO_PATCH, "[]v1.IngressTLS"), // 691
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PathType"), // 692
+    h(Struct(420), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressPath"), // 693
+    h(List(693), 0, NO_LIST, NO_PATCH, "[]v1.HTTPIngressPath"), // 694
+    h(Struct(419), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressRuleValue"), // 695
+    h(Struct(418), 0, NO_LIST, NO_PATCH, "v1.IngressRule"), // 696
+    h(List(696), 0, NO_LIST, NO_PATCH, "[]v1.IngressRule"), // 697
+    h(Struct(413), 0, NO_LIST, NO_PATCH, "v1.IngressSpec"), // 698
+    h(Struct(424), 0, NO_LIST, NO_PATCH, "v1.IngressPortStatus"), // 699
+    h(List(699), 0, NO_LIST, NO_PATCH, "[]v1.IngressPortStatus"), // 700
+    h(Struct(423), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerIngress"), // 701
+    h(List(701), 0, NO_LIST, NO_PATCH, "[]v1.IngressLoadBalancerIngress"), // 702
+    h(Struct(422), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerStatus"), // 703
+    h(Struct(421), 0, NO_LIST, NO_PATCH, "v1.IngressStatus"), // 704
+    h(Struct(412), 0, NO_LIST, NO_PATCH, "v1.Ingress"), // 705
+    h(Struct(427), 0, NO_LIST, NO_PATCH, "v1.IngressClassParametersReference"), // 706
+    h(Struct(426), 0, NO_LIST, NO_PATCH, "v1.IngressClassSpec"), // 707
+    h(Struct(425), 0, NO_LIST, NO_PATCH, "v1.IngressClass"), // 708
+    h(Struct(431), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPort"), // 709
+    h(List(709), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPort"), // 710
+    h(Struct(433), 0, NO_LIST, NO_PATCH, "v1.IPBlock"), // 711
+    h(Struct(432), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPeer"), // 712
+    h(List(712), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPeer"), // 713
+    h(Struct(430), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyIngressRule"), // 714
+    h(List(714), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyIngressRule"), // 715
+    h(Struct(434), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyEgressRule"), // 716
+    h(List(716), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyEgressRule"), // 717
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PolicyType"), // 718
+    h(List(718), 0, NO_LIST, NO_PATCH, "[]v1.PolicyType"), // 719
+    h(Struct(429), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicySpec"), // 720
+    h(Struct(428), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicy"), // 721
+    h(Struct(436), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRSpec"), // 722
+    h(Struct(437), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRStatus"), // 723
+    h(Struct(435), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDR"), // 724
+    h(Struct(439), 0, NO_LIST, NO_PATCH, "v1.Overhead"), // 725
+    h(Struct(440), 0, NO_LIST, NO_PATCH, "v1.Scheduling"), // 726
+    h(Struct(438), 0, NO_LIST, NO_PATCH, "v1.RuntimeClass"), // 727
+    h(Struct(441), 0, NO_LIST, NO_PATCH, "v1.Eviction"), // 728
+    h(Struct(73), ATOMIC, NO_LIST, p(false, false, true, None), "v1.LabelSelector"), // 729
+    h(String, 0, NO_LIST, NO_PATCH, "v1.UnhealthyPodEvictionPolicyType"), // 730
+    h(Struct(443), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetSpec"), // 731
+    h(Map(3), 0, NO_LIST, NO_PATCH, "map[string]v1.Time"), // 732
+    h(Struct(444), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 733
+    h(Struct(442), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 734
+    h(Struct(446), 0, NO_LIST, NO_PATCH, "v1.PolicyRule"), // 735
+    h(List(735), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRule"), // 736
+    h(List(130), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelector"), // 737
+    h(Struct(447), 0, NO_LIST, NO_PATCH, "v1.AggregationRule"), // 738
+    h(Struct(445), 0, NO_LIST, NO_PATCH, "v1.ClusterRole"), // 739
+    h(Struct(449), ATOMIC, NO_LIST, NO_PATCH, "v1.Subject"), // 740
+    h(List(740), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 741
+    h(Struct(450), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 742
+    h(Struct(448), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 743
+    h(Struct(451), 0, NO_LIST, NO_PATCH, "v1.Role"), // 744
+    h(Struct(452), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 745
+    h(Struct(456), 0, NO_LIST, NO_PATCH, "v1.CELDeviceSelector"), // 746
+    h(Struct(455), 0, NO_LIST, NO_PATCH, "v1.DeviceSelector"), // 747
+    h(List(747), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSelector"), // 748
+    h(Struct(458), 0, NO_LIST, NO_PATCH, "v1.OpaqueDeviceConfiguration"), // 749
+    h(Struct(457), 0, NO_LIST, NO_PATCH, "v1.DeviceClassConfiguration"), // 750
+    h(List(750), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClassConfiguration"), // 751
+    h(Struct(454), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 752
+    h(Struct(453), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 753
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationMode"), // 754
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTolerationOperator"), // 755
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTaintEffect"), // 756
+    h(Struct(464), 0, NO_LIST, NO_PATCH, "v1.DeviceToleration"), // 757
+    h(List(757), 0, NO_LIST, NO_PATCH, "[]v1.DeviceToleration"), // 758
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 759
+    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 760
+    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 761
+    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 762
+    h(List(762), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 763
+    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 764
+    h(List(764), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 765
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 766
+    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 767
+    h(List(767), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 768
+    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 769
+    h(List(769), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 770
+    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 771
+    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 772
+    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 773
+    h(List(773), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 774
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 775
+    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 776
+    h(List(776), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 777
+    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 778
+    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 779
+    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 780
+    h(List(780), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 781
+    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 782
+    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 783
+    h(List(783), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 784
+    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 785
+    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 786
+    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 787
+    h(Struct(477), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 788
+    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 789
+    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 790
+    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 791
+    h(Map(791), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 792
+    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 793
+    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 794
+    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 795
+    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 796
+    h(Map(796), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 797
+    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 798
+    h(Map(798), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 799
+    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 800
+    h(List(800), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 801
+    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 802
+    h(List(802), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 803
+    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 804
+    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 805
+    h(Map(805), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 806
+    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.Device"), // 807
+    h(List(807), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 808
+    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 809
+    h(List(809), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 810
+    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 811
+    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 812
+    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 813
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 814
+    h(List(814), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 815
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 816
+    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 817
+    h(List(817), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 818
+    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 819
+    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 820
+    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 821
+    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 822
+    h(List(822), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 823
+    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 824
+    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 825
+    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 826
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 827
+    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 828
+    h(List(828), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 829
+    h(Struct(502), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 830
+    h(List(830), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 831
+    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 832
+    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 833
+    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 834
+    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 835
+    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 836
+    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 837
+    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 838
+    h(Struct(512), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 839
+    h(Struct(511), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 840
+    h(Struct(514), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 841
+    h(Struct(513), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 842
+    h(Struct(510), 0, NO_LIST, NO_PATCH, "v1.Node"), // 843
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 844
+    h(Struct(518), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 845
+    h(List(845), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 846
+    h(Struct(517), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 847
+    h(Struct(516), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 848
+    h(Struct(515), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 849
+    h(Struct(522), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 850
+    h(Struct(524), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 851
+    h(List(851), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 852
+    h(Struct(523), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 853
+    h(Struct(526), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 854
+    h(List(854), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 855
+    h(Struct(525), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 856
+    h(Struct(527), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 857
+    h(Struct(530), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 858
+    h(Struct(531), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 859
+    h(Struct(532), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 860
+    h(Struct(533), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 861
+    h(Struct(534), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 862
+    h(Struct(535), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 863
+    h(Struct(529), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 864
+    h(List(864), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 865
+    h(Struct(528), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 866
+    h(Struct(521), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 867
+    h(List(867), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 868
+    h(Struct(537), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 869
+    h(List(869), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 870
+    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 871
+    h(Struct(539), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 872
+    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 873
+    h(Struct(540), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 874
+    h(Struct(538), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 875
+    h(Struct(542), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 876
+    h(Struct(541), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 877
+    h(Struct(536), 0, NO_LIST, NO_PATCH, "v1.Container"), // 878
+    h(List(878), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 879
+    h(Struct(543), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 880
+    h(List(880), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 881
+    h(Struct(544), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 882
+    h(List(882), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 883
+    h(Struct(520), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 884
+    h(Struct(547), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 885
+    h(List(885), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 886
+    h(Struct(548), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 887
+    h(List(887), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 888
+    h(Struct(546), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 889
+    h(List(889), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 890
+    h(Struct(549), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 891
+    h(List(891), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 892
+    h(Struct(545), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 893
+    h(Struct(519), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 894
+    h(Struct(551), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 895
+    h(Struct(550), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 896
+    h(Struct(553), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 897
+    h(Struct(552), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 898
+    h(Struct(554), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 899
+    h(Struct(556), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 900
+    h(Struct(558), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 901
+    h(List(901), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 902
+    h(Struct(557), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 903
+    h(Struct(555), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 904
+    h(Struct(560), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 905
+    h(Struct(562), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 906
+    h(List(906), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 907
+    h(Struct(561), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 908
+    h(Struct(559), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 909
+    h(Struct(564), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 910
+    h(Struct(566), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 911
+    h(List(911), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 912
+    h(Struct(565), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 913
+    h(Struct(563), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 914
+    h(List(849), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 915
+    h(Struct(568), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 916
+    h(Struct(570), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 917
+    h(List(917), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 918
+    h(Struct(569), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 919
+    h(Struct(567), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 920
+    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 921
+    h(Map(921), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 922
+    h(Struct(572), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 923
+    h(Struct(571), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 924
+    h(Struct(575), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 925
+    h(List(925), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 926
+    h(Struct(574), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 927
+    h(Struct(573), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 928
+    h(Struct(582), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 929
+    h(Struct(583), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 930
+    h(Struct(581), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 931
+    h(Struct(585), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 932
+    h(List(932), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 933
+    h(Struct(584), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 934
+    h(Struct(587), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 935
+    h(Struct(588), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 936
+    h(Struct(586), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 937
+    h(Struct(589), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 938
+    h(List(938), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 939
+    h(Struct(580), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 940
+    h(Struct(579), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 941
+    h(Struct(578), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 942
+    h(Struct(577), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 943
+    h(Struct(576), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 944
+    h(Struct(590), 0, NO_LIST, NO_PATCH, "v1.Job"), // 945
+    h(Struct(592), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 946
+    h(Struct(591), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 947
+    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 948
+    h(Struct(594), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 949
+    h(Struct(595), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 950
+    h(Struct(593), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 951
+    h(Struct(598), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 952
+    h(List(952), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 953
+    h(Struct(597), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 954
+    h(Struct(596), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 955
+    h(Struct(601), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 956
+    h(Struct(600), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 957
+    h(Struct(603), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 958
+    h(List(958), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 959
+    h(Struct(602), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 960
+    h(Struct(599), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 961
+    h(Struct(604), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 962
+    h(Struct(607), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 963
+    h(Struct(606), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 964
+    h(Struct(608), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 965
+    h(Struct(605), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 966
+    h(Struct(614), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 967
+    h(List(967), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 968
+    h(Struct(613), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 969
+    h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 970
+    h(List(970), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 971
+    h(Struct(612), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 972
+    h(List(972), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 973
+    h(Struct(611), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 974
+    h(Struct(610), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 975
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 976
+    h(List(976), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 977
+    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 978
+    h(List(978), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 979
+    h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 980
+    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 981
+    h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 982
+    h(Struct(609), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 983
+    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 984
+    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 985
+    h(Struct(625), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 986
+    h(List(986), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 987
+    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 988
+    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 989
+    h(Struct(626), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 990
+    h(Map(990), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 991
+    h(Struct(624), 0, NO_LIST, NO_PATCH, "v1.Device"), // 992
+    h(List(992), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 993
+    h(Struct(623), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 994
+    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 995
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 996
+    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 997
+    h(List(997), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 998
+    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 999
+    h(List(999), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 1000
+    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1001
+    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1002
+    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1003
+    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1004
+    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1005
+    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1006
 ];
 
 /// Every struct: its fields lie side by side in `FIELDS`.
@@ -2100,8 +2101,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 122, OMIT_EMPTY, 0x02, 3),
-    f("status", 124, OMIT_EMPTY, 0x03, 4),
+    f("spec", 123, OMIT_EMPTY, 0x02, 3),
+    f("status", 125, OMIT_EMPTY, 0x03, 4),
     // PersistentVolumeSpec
     f("accessModes", 112, OMIT_EMPTY, 0x03, 23),
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0202, 2, "PersistentVolumeSource"),
@@ -2110,7 +2111,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("capacity", 39, OMIT_EMPTY, 0x01, 0),
     inlined("cephfs", 95, POINTER | OMIT_EMPTY, 0x0209, 9, "PersistentVolumeSource"),
     inlined("cinder", 94, POINTER | OMIT_EMPTY, 0x0208, 8, "PersistentVolumeSource"),
-    f("claimRef", 14, POINTER | OMIT_EMPTY, 0x04, 24),
+    f("claimRef", 113, POINTER | OMIT_EMPTY, 0x04, 24),
     inlined("csi", 110, POINTER | OMIT_EMPTY, 0x0216, 22, "PersistentVolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x020a, 10, "PersistentVolumeSource"),
     inlined("flexVolume", 98, POINTER | OMIT_EMPTY, 0x020c, 12, "PersistentVolumeSource"),
@@ -2122,8 +2123,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("local", 108, POINTER | OMIT_EMPTY, 0x0214, 20, "PersistentVolumeSource"),
     f("mountOptions", 70, OMIT_EMPTY, 0x07, 27),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0205, 5, "PersistentVolumeSource"),
-    f("nodeAffinity", 121, POINTER | OMIT_EMPTY, 0x09, 29),
-    f("persistentVolumeReclaimPolicy", 113, OMIT_EMPTY, 0x05, 25),
+    f("nodeAffinity", 122, POINTER | OMIT_EMPTY, 0x09, 29),
+    f("persistentVolumeReclaimPolicy", 114, OMIT_EMPTY, 0x05, 25),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0211, 17, "PersistentVolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0212, 18, "PersistentVolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x020f, 15, "PersistentVolumeSource"),
@@ -2132,7 +2133,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("storageClassName", 0, OMIT_EMPTY, 0x06, 26),
     inlined("storageos", 109, POINTER | OMIT_EMPTY, 0x0215, 21, "PersistentVolumeSource"),
     f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x0a, 30),
-    f("volumeMode", 114, POINTER | OMIT_EMPTY, 0x08, 28),
+    f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x08, 28),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x020e, 14, "PersistentVolumeSource"),
     // GCEPersistentDiskVolumeSource
     f("fsType", 0, OMIT_EMPTY, 0x02, 1),
@@ -2270,43 +2271,43 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("volumeAttributes", 4, OMIT_EMPTY, 0x05, 4),
     f("volumeHandle", 0, REQUIRED, 0x02, 1),
     // VolumeNodeAffinity
-    f("required", 120, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("required", 121, POINTER | OMIT_EMPTY, 0x01, 0),
     // NodeSelector
-    f("nodeSelectorTerms", 119, REQUIRED, 0x01, 0),
+    f("nodeSelectorTerms", 120, REQUIRED, 0x01, 0),
     // NodeSelectorTerm
-    f("matchExpressions", 117, OMIT_EMPTY, 0x01, 0),
-    f("matchFields", 117, OMIT_EMPTY, 0x02, 1),
+    f("matchExpressions", 118, OMIT_EMPTY, 0x01, 0),
+    f("matchFields", 118, OMIT_EMPTY, 0x02, 1),
     // NodeSelectorRequirement
     f("key", 0, REQUIRED, 0x01, 0),
-    f("operator", 115, REQUIRED, 0x02, 1),
+    f("operator", 116, REQUIRED, 0x02, 1),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // PersistentVolumeStatus
     f("lastPhaseTransitionTime", 3, POINTER | OMIT_EMPTY, 0x04, 3),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
-    f("phase", 123, OMIT_EMPTY, 0x01, 0),
+    f("phase", 124, OMIT_EMPTY, 0x01, 0),
     f("reason", 0, OMIT_EMPTY, 0x03, 2),
     // PersistentVolumeClaim
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 133, OMIT_EMPTY, 0x02, 3),
-    f("status", 142, OMIT_EMPTY, 0x03, 4),
+    f("spec", 134, OMIT_EMPTY, 0x02, 3),
+    f("status", 143, OMIT_EMPTY, 0x03, 4),
     // PersistentVolumeClaimSpec
     f("accessModes", 112, OMIT_EMPTY, 0x01, 0),
-    f("dataSource", 131, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("dataSourceRef", 132, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("resources", 130, OMIT_EMPTY, 0x02, 2),
-    f("selector", 129, POINTER | OMIT_EMPTY, 0x04, 1),
+    f("dataSource", 132, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("dataSourceRef", 133, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("resources", 131, OMIT_EMPTY, 0x02, 2),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 1),
     f("storageClassName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
     f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("volumeMode", 114, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x06, 5),
     f("volumeName", 0, OMIT_EMPTY, 0x03, 3),
     // LabelSelector
-    f("matchExpressions", 128, OMIT_EMPTY, 0x02, 1),
+    f("matchExpressions", 129, OMIT_EMPTY, 0x02, 1),
     f("matchLabels", 4, OMIT_EMPTY, 0x01, 0),
     // LabelSelectorRequirement
     f("key", 0, REQUIRED, 0x01, 0),
-    f("operator", 126, REQUIRED, 0x02, 1),
+    f("operator", 127, REQUIRED, 0x02, 1),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // VolumeResourceRequirements
     f("limits", 39, OMIT_EMPTY, 0x01, 0),
@@ -2322,106 +2323,106 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("namespace", 0, POINTER | OMIT_EMPTY, 0x04, 3),
     // PersistentVolumeClaimStatus
     f("accessModes", 112, OMIT_EMPTY, 0x02, 1),
-    f("allocatedResourceStatuses", 139, OMIT_EMPTY, 0x07, 5),
+    f("allocatedResourceStatuses", 140, OMIT_EMPTY, 0x07, 5),
     f("allocatedResources", 39, OMIT_EMPTY, 0x05, 4),
     f("capacity", 39, OMIT_EMPTY, 0x03, 2),
-    f("conditions", 137, OMIT_EMPTY, 0x04, 3),
+    f("conditions", 138, OMIT_EMPTY, 0x04, 3),
     f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
-    f("modifyVolumeStatus", 141, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("phase", 134, OMIT_EMPTY, 0x01, 0),
+    f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("phase", 135, OMIT_EMPTY, 0x01, 0),
     // PersistentVolumeClaimCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 2),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 3),
     f("message", 0, OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x05, 4),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 135, REQUIRED, 0x01, 0),
+    f("type", 136, REQUIRED, 0x01, 0),
     // ModifyVolumeStatus
-    f("status", 140, REQUIRED, 0x02, 1),
+    f("status", 141, REQUIRED, 0x02, 1),
     f("targetVolumeAttributesClassName", 0, OMIT_EMPTY, 0x01, 0),
     // Pod
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 288, OMIT_EMPTY, 0x02, 3),
-    f("status", 325, OMIT_EMPTY, 0x03, 4),
+    f("spec", 289, OMIT_EMPTY, 0x02, 3),
+    f("status", 326, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
-    f("affinity", 264, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("affinity", 265, POINTER | OMIT_EMPTY, 0x12, 21),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
-    f("containers", 241, REQUIRED, 0x02, 2),
-    f("dnsConfig", 272, POINTER | OMIT_EMPTY, 0x1a, 27),
-    f("dnsPolicy", 245, OMIT_EMPTY, 0x06, 7),
+    f("containers", 242, REQUIRED, 0x02, 2),
+    f("dnsConfig", 273, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 246, OMIT_EMPTY, 0x06, 7),
     f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
-    f("ephemeralContainers", 243, OMIT_EMPTY, 0x22, 3),
-    f("hostAliases", 269, OMIT_EMPTY, 0x17, 24),
+    f("ephemeralContainers", 244, OMIT_EMPTY, 0x22, 3),
+    f("hostAliases", 270, OMIT_EMPTY, 0x17, 24),
     f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
     f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
     f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
     f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
     f("hostname", 0, OMIT_EMPTY, 0x10, 19),
     f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
-    f("imagePullSecrets", 254, OMIT_EMPTY, 0x0f, 18),
-    f("initContainers", 241, OMIT_EMPTY, 0x14, 1),
+    f("imagePullSecrets", 255, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 242, OMIT_EMPTY, 0x14, 1),
     f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
-    f("nodeSelector", 246, OMIT_EMPTY, 0x07, 8),
-    f("os", 282, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("nodeSelector", 247, OMIT_EMPTY, 0x07, 8),
+    f("os", 283, POINTER | OMIT_EMPTY, 0x24, 35),
     f("overhead", 39, OMIT_EMPTY, 0x20, 32),
-    f("preemptionPolicy", 276, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x1f, 31),
     f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
     f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
-    f("readinessGates", 275, OMIT_EMPTY, 0x1c, 28),
-    f("resourceClaims", 286, OMIT_EMPTY, 0x27, 38),
-    f("resources", 197, POINTER | OMIT_EMPTY, 0x28, 39),
-    f("restartPolicy", 244, OMIT_EMPTY, 0x03, 4),
+    f("readinessGates", 276, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 287, OMIT_EMPTY, 0x27, 38),
+    f("resources", 198, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 245, OMIT_EMPTY, 0x03, 4),
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
-    f("schedulingGates", 284, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 287, POINTER | OMIT_EMPTY, 0x2b, 41),
-    f("securityContext", 253, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("schedulingGates", 285, OMIT_EMPTY, 0x26, 37),
+    f("schedulingGroup", 288, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("securityContext", 254, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
     f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
     f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
     f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("tolerations", 267, OMIT_EMPTY, 0x16, 23),
-    f("topologySpreadConstraints", 280, OMIT_EMPTY, 0x21, 33),
-    f("volumes", 182, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 268, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 281, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 183, OMIT_EMPTY, 0x01, 0),
     // Volume
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
     inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
-    inlined("azureFile", 163, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
-    inlined("cephfs", 157, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
-    inlined("cinder", 156, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
-    inlined("configMap", 164, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
-    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
-    inlined("downwardAPI", 162, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
-    inlined("emptyDir", 145, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
-    inlined("ephemeral", 178, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
+    inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
+    inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
+    inlined("configMap", 165, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("csi", 177, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("downwardAPI", 163, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 146, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("ephemeral", 179, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
-    inlined("flexVolume", 155, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
+    inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
     inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
     inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0203, 3, "VolumeSource"),
-    inlined("gitRepo", 146, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
-    inlined("glusterfs", 152, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
+    inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
+    inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
-    inlined("iscsi", 151, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
+    inlined("image", 181, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
-    inlined("persistentVolumeClaim", 153, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
+    inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
-    inlined("projected", 173, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("projected", 174, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
-    inlined("rbd", 154, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
-    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
-    inlined("secret", 149, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
-    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
+    inlined("scaleIO", 175, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("secret", 150, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("storageos", 176, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
     // EmptyDirVolumeSource
-    f("medium", 144, OMIT_EMPTY, 0x01, 0),
+    f("medium", 145, OMIT_EMPTY, 0x01, 0),
     f("sizeLimit", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // GitRepoVolumeSource
     f("directory", 0, OMIT_EMPTY, 0x03, 2),
@@ -2429,7 +2430,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("revision", 0, OMIT_EMPTY, 0x02, 1),
     // SecretVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("items", 148, OMIT_EMPTY, 0x02, 1),
+    f("items", 149, OMIT_EMPTY, 0x02, 1),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     f("secretName", 0, OMIT_EMPTY, 0x01, 0),
     // KeyToPath
@@ -2446,7 +2447,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("lun", 26, REQUIRED, 0x03, 2),
     f("portals", 70, OMIT_EMPTY, 0x07, 6),
     f("readOnly", 5, OMIT_EMPTY, 0x06, 5),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x0a, 9),
     f("targetPortal", 0, REQUIRED, 0x01, 0),
     // LocalObjectReference
     f("name", 0, OMIT_EMPTY, 0x01, 0),
@@ -2464,34 +2465,34 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("monitors", 70, REQUIRED, 0x01, 0),
     f("pool", 0, OMIT_EMPTY, 0x04, 3),
     f("readOnly", 5, OMIT_EMPTY, 0x08, 7),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x07, 6),
     f("user", 0, OMIT_EMPTY, 0x05, 4),
     // FlexVolumeSource
     f("driver", 0, REQUIRED, 0x01, 0),
     f("fsType", 0, OMIT_EMPTY, 0x02, 1),
     f("options", 4, OMIT_EMPTY, 0x05, 4),
     f("readOnly", 5, OMIT_EMPTY, 0x04, 3),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x03, 2),
     // CinderVolumeSource
     f("fsType", 0, OMIT_EMPTY, 0x02, 1),
     f("readOnly", 5, OMIT_EMPTY, 0x03, 2),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x04, 3),
     f("volumeID", 0, REQUIRED, 0x01, 0),
     // CephFSVolumeSource
     f("monitors", 70, REQUIRED, 0x01, 0),
     f("path", 0, OMIT_EMPTY, 0x02, 1),
     f("readOnly", 5, OMIT_EMPTY, 0x06, 5),
     f("secretFile", 0, OMIT_EMPTY, 0x04, 3),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x05, 4),
     f("user", 0, OMIT_EMPTY, 0x03, 2),
     // DownwardAPIVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("items", 161, OMIT_EMPTY, 0x01, 0),
+    f("items", 162, OMIT_EMPTY, 0x01, 0),
     // DownwardAPIVolumeFile
-    f("fieldRef", 158, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x02, 1),
     f("mode", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("path", 0, REQUIRED, 0x01, 0),
-    f("resourceFieldRef", 159, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x03, 2),
     // ObjectFieldSelector
     f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
     f("fieldPath", 0, REQUIRED, 0x02, 1),
@@ -2505,27 +2506,27 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("shareName", 0, REQUIRED, 0x02, 1),
     // ConfigMapVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("items", 148, OMIT_EMPTY, 0x02, 1),
+    f("items", 149, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     // ProjectedVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sources", 172, 0, 0x01, 0),
+    f("sources", 173, 0, 0x01, 0),
     // VolumeProjection
-    f("clusterTrustBundle", 169, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("configMap", 167, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("downwardAPI", 166, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podCertificate", 170, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("secret", 165, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("serviceAccountToken", 168, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("clusterTrustBundle", 170, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 168, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 167, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 171, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 166, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 169, POINTER | OMIT_EMPTY, 0x04, 3),
     // SecretProjection
-    f("items", 148, OMIT_EMPTY, 0x02, 1),
+    f("items", 149, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // DownwardAPIProjection
-    f("items", 161, OMIT_EMPTY, 0x01, 0),
+    f("items", 162, OMIT_EMPTY, 0x01, 0),
     // ConfigMapProjection
-    f("items", 148, OMIT_EMPTY, 0x02, 1),
+    f("items", 149, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // ServiceAccountTokenProjection
@@ -2533,7 +2534,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("expirationSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 1),
     f("path", 0, REQUIRED, 0x03, 2),
     // ClusterTrustBundleProjection
-    f("labelSelector", 129, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
     f("name", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x05, 3),
     f("path", 0, REQUIRED, 0x04, 4),
@@ -2551,7 +2552,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("gateway", 0, REQUIRED, 0x01, 0),
     f("protectionDomain", 0, OMIT_EMPTY, 0x05, 4),
     f("readOnly", 5, OMIT_EMPTY, 0x0a, 9),
-    f("secretRef", 150, REQUIRED | POINTER, 0x03, 2),
+    f("secretRef", 151, REQUIRED | POINTER, 0x03, 2),
     f("sslEnabled", 5, OMIT_EMPTY, 0x04, 3),
     f("storageMode", 0, OMIT_EMPTY, 0x07, 6),
     f("storagePool", 0, OMIT_EMPTY, 0x06, 5),
@@ -2560,48 +2561,48 @@ pub(super) static FIELDS: [Field; 2904] = [
     // StorageOSVolumeSource
     f("fsType", 0, OMIT_EMPTY, 0x03, 2),
     f("readOnly", 5, OMIT_EMPTY, 0x04, 3),
-    f("secretRef", 150, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("secretRef", 151, POINTER | OMIT_EMPTY, 0x05, 4),
     f("volumeName", 0, OMIT_EMPTY, 0x01, 0),
     f("volumeNamespace", 0, OMIT_EMPTY, 0x02, 1),
     // CSIVolumeSource
     f("driver", 0, REQUIRED, 0x01, 0),
     f("fsType", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("nodePublishSecretRef", 150, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodePublishSecretRef", 151, POINTER | OMIT_EMPTY, 0x05, 4),
     f("readOnly", 5, POINTER | OMIT_EMPTY, 0x02, 1),
     f("volumeAttributes", 4, OMIT_EMPTY, 0x04, 3),
     // EphemeralVolumeSource
-    f("volumeClaimTemplate", 177, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("volumeClaimTemplate", 178, POINTER | OMIT_EMPTY, 0x01, 0),
     // PersistentVolumeClaimTemplate
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 133, REQUIRED, 0x02, 1),
+    f("spec", 134, REQUIRED, 0x02, 1),
     // ImageVolumeSource
-    f("pullPolicy", 179, OMIT_EMPTY, 0x02, 1),
+    f("pullPolicy", 180, OMIT_EMPTY, 0x02, 1),
     f("reference", 0, OMIT_EMPTY, 0x01, 0),
     // Container
     f("args", 70, OMIT_EMPTY, 0x04, 3),
     f("command", 70, OMIT_EMPTY, 0x03, 2),
-    f("env", 194, OMIT_EMPTY, 0x07, 7),
-    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
+    f("env", 195, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 189, OMIT_EMPTY, 0x13, 6),
     f("image", 0, OMIT_EMPTY, 0x02, 1),
-    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
-    f("lifecycle", 227, POINTER | OMIT_EMPTY, 0x0c, 17),
-    f("livenessProbe", 223, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("imagePullPolicy", 180, OMIT_EMPTY, 0x0e, 20),
+    f("lifecycle", 228, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 224, POINTER | OMIT_EMPTY, 0x0a, 14),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("ports", 184, OMIT_EMPTY, 0x06, 5),
-    f("readinessProbe", 223, POINTER | OMIT_EMPTY, 0x0b, 15),
-    f("resizePolicy", 201, OMIT_EMPTY, 0x17, 9),
-    f("resources", 197, OMIT_EMPTY, 0x08, 8),
-    f("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x18, 10),
-    f("restartPolicyRules", 208, OMIT_EMPTY, 0x19, 11),
-    f("securityContext", 239, POINTER | OMIT_EMPTY, 0x0f, 21),
-    f("startupProbe", 223, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("ports", 185, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 224, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("resizePolicy", 202, OMIT_EMPTY, 0x17, 9),
+    f("resources", 198, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("restartPolicyRules", 209, OMIT_EMPTY, 0x19, 11),
+    f("securityContext", 240, POINTER | OMIT_EMPTY, 0x0f, 21),
+    f("startupProbe", 224, POINTER | OMIT_EMPTY, 0x16, 16),
     f("stdin", 5, OMIT_EMPTY, 0x10, 22),
     f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
     f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
-    f("terminationMessagePolicy", 228, OMIT_EMPTY, 0x14, 19),
+    f("terminationMessagePolicy", 229, OMIT_EMPTY, 0x14, 19),
     f("tty", 5, OMIT_EMPTY, 0x12, 24),
-    f("volumeDevices", 214, OMIT_EMPTY, 0x15, 13),
-    f("volumeMounts", 212, OMIT_EMPTY, 0x09, 12),
+    f("volumeDevices", 215, OMIT_EMPTY, 0x15, 13),
+    f("volumeMounts", 213, OMIT_EMPTY, 0x09, 12),
     f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
     // ContainerPort
     f("containerPort", 26, REQUIRED, 0x03, 2),
@@ -2610,9 +2611,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("protocol", 27, OMIT_EMPTY, 0x04, 3),
     // EnvFromSource
-    f("configMapRef", 185, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("configMapRef", 186, POINTER | OMIT_EMPTY, 0x02, 1),
     f("prefix", 0, OMIT_EMPTY, 0x01, 0),
-    f("secretRef", 186, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("secretRef", 187, POINTER | OMIT_EMPTY, 0x03, 2),
     // ConfigMapEnvSource
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -2622,13 +2623,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     // EnvVar
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, OMIT_EMPTY, 0x02, 1),
-    f("valueFrom", 192, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("valueFrom", 193, POINTER | OMIT_EMPTY, 0x03, 2),
     // EnvVarSource
-    f("configMapKeyRef", 189, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("fieldRef", 158, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("fileKeyRef", 191, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("resourceFieldRef", 159, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("secretKeyRef", 190, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("configMapKeyRef", 190, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("fileKeyRef", 192, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("secretKeyRef", 191, POINTER | OMIT_EMPTY, 0x04, 3),
     // ConfigMapKeySelector
     f("key", 0, REQUIRED, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
@@ -2643,87 +2644,87 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("path", 0, REQUIRED, 0x02, 1),
     f("volumeName", 0, REQUIRED, 0x01, 0),
     // ResourceRequirements
-    f("claims", 196, OMIT_EMPTY, 0x03, 2),
+    f("claims", 197, OMIT_EMPTY, 0x03, 2),
     f("limits", 39, OMIT_EMPTY, 0x01, 0),
     f("requests", 39, OMIT_EMPTY, 0x02, 1),
     // ResourceClaim
     f("name", 0, REQUIRED, 0x01, 0),
     f("request", 0, OMIT_EMPTY, 0x02, 1),
     // ContainerResizePolicy
-    f("resourceName", 198, REQUIRED, 0x01, 0),
-    f("restartPolicy", 199, REQUIRED, 0x02, 1),
+    f("resourceName", 199, REQUIRED, 0x01, 0),
+    f("restartPolicy", 200, REQUIRED, 0x02, 1),
     // ContainerRestartRule
-    f("action", 203, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("exitCodes", 206, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("action", 204, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("exitCodes", 207, POINTER | OMIT_EMPTY, 0x02, 1),
     // ContainerRestartRuleOnExitCodes
-    f("operator", 204, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("values", 205, OMIT_EMPTY, 0x02, 1),
+    f("operator", 205, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("values", 206, OMIT_EMPTY, 0x02, 1),
     // VolumeMount
     f("mountPath", 0, REQUIRED, 0x03, 3),
-    f("mountPropagation", 210, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("mountPropagation", 211, POINTER | OMIT_EMPTY, 0x05, 5),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x02, 1),
-    f("recursiveReadOnly", 209, POINTER | OMIT_EMPTY, 0x07, 2),
+    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x07, 2),
     f("subPath", 0, OMIT_EMPTY, 0x04, 4),
     f("subPathExpr", 0, OMIT_EMPTY, 0x06, 6),
     // VolumeDevice
     f("devicePath", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // Probe
-    inlined("exec", 215, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
+    inlined("exec", 216, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
     f("failureThreshold", 26, OMIT_EMPTY, 0x06, 8),
-    inlined("grpc", 222, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
-    inlined("httpGet", 220, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
+    inlined("grpc", 223, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
+    inlined("httpGet", 221, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
     f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02, 4),
     f("periodSeconds", 26, OMIT_EMPTY, 0x04, 6),
     f("successThreshold", 26, OMIT_EMPTY, 0x05, 7),
-    inlined("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
+    inlined("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x07, 9),
     f("timeoutSeconds", 26, OMIT_EMPTY, 0x03, 5),
     // ExecAction
     f("command", 70, OMIT_EMPTY, 0x01, 0),
     // HTTPGetAction
     f("host", 0, OMIT_EMPTY, 0x03, 2),
-    f("httpHeaders", 219, OMIT_EMPTY, 0x05, 4),
+    f("httpHeaders", 220, OMIT_EMPTY, 0x05, 4),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("port", 216, REQUIRED, 0x02, 1),
-    f("scheme", 217, OMIT_EMPTY, 0x04, 3),
+    f("port", 217, REQUIRED, 0x02, 1),
+    f("scheme", 218, OMIT_EMPTY, 0x04, 3),
     // HTTPHeader
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, REQUIRED, 0x02, 1),
     // TCPSocketAction
     f("host", 0, OMIT_EMPTY, 0x02, 1),
-    f("port", 216, REQUIRED, 0x01, 0),
+    f("port", 217, REQUIRED, 0x01, 0),
     // GRPCAction
     f("port", 26, REQUIRED, 0x01, 0),
     f("service", 0, POINTER, 0x02, 1),
     // Lifecycle
-    f("postStart", 225, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("preStop", 225, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 226, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("postStart", 226, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preStop", 226, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x03, 2),
     // LifecycleHandler
-    f("exec", 215, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("httpGet", 220, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sleep", 224, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("exec", 216, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("httpGet", 221, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sleep", 225, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x03, 2),
     // SleepAction
     f("seconds", 2, REQUIRED, 0x01, 0),
     // SecurityContext
     f("allowPrivilegeEscalation", 5, POINTER | OMIT_EMPTY, 0x07, 8),
-    f("appArmorProfile", 238, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("capabilities", 231, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("appArmorProfile", 239, POINTER | OMIT_EMPTY, 0x0c, 11),
+    f("capabilities", 232, POINTER | OMIT_EMPTY, 0x01, 0),
     f("privileged", 5, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("procMount", 234, POINTER | OMIT_EMPTY, 0x09, 9),
+    f("procMount", 235, POINTER | OMIT_EMPTY, 0x09, 9),
     f("readOnlyRootFilesystem", 5, POINTER | OMIT_EMPTY, 0x06, 7),
     f("runAsGroup", 2, POINTER | OMIT_EMPTY, 0x08, 5),
     f("runAsNonRoot", 5, POINTER | OMIT_EMPTY, 0x05, 6),
     f("runAsUser", 2, POINTER | OMIT_EMPTY, 0x04, 4),
-    f("seLinuxOptions", 232, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("seccompProfile", 236, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("windowsOptions", 233, POINTER | OMIT_EMPTY, 0x0a, 3),
+    f("seLinuxOptions", 233, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("seccompProfile", 237, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("windowsOptions", 234, POINTER | OMIT_EMPTY, 0x0a, 3),
     // Capabilities
-    f("add", 230, OMIT_EMPTY, 0x01, 0),
-    f("drop", 230, OMIT_EMPTY, 0x02, 1),
+    f("add", 231, OMIT_EMPTY, 0x01, 0),
+    f("drop", 231, OMIT_EMPTY, 0x02, 1),
     // SELinuxOptions
     f("level", 0, OMIT_EMPTY, 0x04, 3),
     f("role", 0, OMIT_EMPTY, 0x02, 1),
@@ -2736,84 +2737,84 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("runAsUserName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     // SeccompProfile
     f("localhostProfile", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 235, REQUIRED, 0x01, 0),
+    f("type", 236, REQUIRED, 0x01, 0),
     // AppArmorProfile
     f("localhostProfile", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 237, REQUIRED, 0x01, 0),
+    f("type", 238, REQUIRED, 0x01, 0),
     // EphemeralContainer
     inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
     inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
-    inlined("env", 194, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
-    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("env", 195, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 189, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
     inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
-    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
-    inlined("lifecycle", 227, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
-    inlined("livenessProbe", 223, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 180, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
+    inlined("lifecycle", 228, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 224, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
     inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
-    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
-    inlined("readinessProbe", 223, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
-    inlined("resizePolicy", 201, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
-    inlined("resources", 197, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
-    inlined("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
-    inlined("restartPolicyRules", 208, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
-    inlined("securityContext", 239, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
-    inlined("startupProbe", 223, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("ports", 185, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 224, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 202, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 198, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 209, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("securityContext", 240, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
+    inlined("startupProbe", 224, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
     inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
     inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
     f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
     inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
-    inlined("terminationMessagePolicy", 228, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 229, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
     inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
-    inlined("volumeDevices", 214, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
-    inlined("volumeMounts", 212, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 215, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 213, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
     inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
     // PodSecurityContext
-    f("appArmorProfile", 238, POINTER | OMIT_EMPTY, 0x0b, 11),
+    f("appArmorProfile", 239, POINTER | OMIT_EMPTY, 0x0b, 11),
     f("fsGroup", 2, POINTER | OMIT_EMPTY, 0x05, 7),
-    f("fsGroupChangePolicy", 251, POINTER | OMIT_EMPTY, 0x09, 9),
+    f("fsGroupChangePolicy", 252, POINTER | OMIT_EMPTY, 0x09, 9),
     f("runAsGroup", 2, POINTER | OMIT_EMPTY, 0x06, 3),
     f("runAsNonRoot", 5, POINTER | OMIT_EMPTY, 0x03, 4),
     f("runAsUser", 2, POINTER | OMIT_EMPTY, 0x02, 2),
-    f("seLinuxChangePolicy", 252, POINTER | OMIT_EMPTY, 0x0d, 12),
-    f("seLinuxOptions", 232, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("seccompProfile", 236, POINTER | OMIT_EMPTY, 0x0a, 10),
-    f("supplementalGroups", 247, OMIT_EMPTY, 0x04, 5),
-    f("supplementalGroupsPolicy", 248, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("sysctls", 250, OMIT_EMPTY, 0x07, 8),
-    f("windowsOptions", 233, POINTER | OMIT_EMPTY, 0x08, 1),
+    f("seLinuxChangePolicy", 253, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("seLinuxOptions", 233, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("seccompProfile", 237, POINTER | OMIT_EMPTY, 0x0a, 10),
+    f("supplementalGroups", 248, OMIT_EMPTY, 0x04, 5),
+    f("supplementalGroupsPolicy", 249, POINTER | OMIT_EMPTY, 0x0c, 6),
+    f("sysctls", 251, OMIT_EMPTY, 0x07, 8),
+    f("windowsOptions", 234, POINTER | OMIT_EMPTY, 0x08, 1),
     // Sysctl
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, REQUIRED, 0x02, 1),
     // Affinity
-    f("nodeAffinity", 257, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podAffinity", 262, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podAntiAffinity", 263, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeAffinity", 258, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podAffinity", 263, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podAntiAffinity", 264, POINTER | OMIT_EMPTY, 0x03, 2),
     // NodeAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 256, OMIT_EMPTY, 0x02, 1),
-    f("requiredDuringSchedulingIgnoredDuringExecution", 120, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 257, OMIT_EMPTY, 0x02, 1),
+    f("requiredDuringSchedulingIgnoredDuringExecution", 121, POINTER | OMIT_EMPTY, 0x01, 0),
     // PreferredSchedulingTerm
-    f("preference", 118, REQUIRED, 0x02, 1),
+    f("preference", 119, REQUIRED, 0x02, 1),
     f("weight", 26, REQUIRED, 0x01, 0),
     // PodAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 261, OMIT_EMPTY, 0x02, 1),
-    f("requiredDuringSchedulingIgnoredDuringExecution", 259, OMIT_EMPTY, 0x01, 0),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 262, OMIT_EMPTY, 0x02, 1),
+    f("requiredDuringSchedulingIgnoredDuringExecution", 260, OMIT_EMPTY, 0x01, 0),
     // PodAffinityTerm
-    f("labelSelector", 129, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
     f("matchLabelKeys", 70, OMIT_EMPTY, 0x05, 4),
     f("mismatchLabelKeys", 70, OMIT_EMPTY, 0x06, 5),
-    f("namespaceSelector", 129, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x04, 3),
     f("namespaces", 70, OMIT_EMPTY, 0x02, 1),
     f("topologyKey", 0, REQUIRED, 0x03, 2),
     // WeightedPodAffinityTerm
-    f("podAffinityTerm", 258, REQUIRED, 0x02, 1),
+    f("podAffinityTerm", 259, REQUIRED, 0x02, 1),
     f("weight", 26, REQUIRED, 0x01, 0),
     // PodAntiAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 261, OMIT_EMPTY, 0x02, 1),
-    f("requiredDuringSchedulingIgnoredDuringExecution", 259, OMIT_EMPTY, 0x01, 0),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 262, OMIT_EMPTY, 0x02, 1),
+    f("requiredDuringSchedulingIgnoredDuringExecution", 260, OMIT_EMPTY, 0x01, 0),
     // Toleration
     f("effect", 53, OMIT_EMPTY, 0x04, 3),
     f("key", 0, OMIT_EMPTY, 0x01, 0),
-    f("operator", 265, OMIT_EMPTY, 0x02, 1),
+    f("operator", 266, OMIT_EMPTY, 0x02, 1),
     f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
     f("value", 0, OMIT_EMPTY, 0x03, 2),
     // HostAlias
@@ -2821,24 +2822,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("ip", 0, REQUIRED, 0x01, 0),
     // PodDNSConfig
     f("nameservers", 70, OMIT_EMPTY, 0x01, 0),
-    f("options", 271, OMIT_EMPTY, 0x03, 2),
+    f("options", 272, OMIT_EMPTY, 0x03, 2),
     f("searches", 70, OMIT_EMPTY, 0x02, 1),
     // PodDNSConfigOption
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("value", 0, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodReadinessGate
-    f("conditionType", 273, REQUIRED, 0x01, 0),
+    f("conditionType", 274, REQUIRED, 0x01, 0),
     // TopologySpreadConstraint
-    f("labelSelector", 129, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x04, 3),
     f("matchLabelKeys", 70, OMIT_EMPTY, 0x08, 7),
     f("maxSkew", 26, REQUIRED, 0x01, 0),
     f("minDomains", 26, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeAffinityPolicy", 278, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("nodeTaintsPolicy", 278, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("nodeAffinityPolicy", 279, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("nodeTaintsPolicy", 279, POINTER | OMIT_EMPTY, 0x07, 6),
     f("topologyKey", 0, REQUIRED, 0x02, 1),
-    f("whenUnsatisfiable", 277, REQUIRED, 0x03, 2),
+    f("whenUnsatisfiable", 278, REQUIRED, 0x03, 2),
     // PodOS
-    f("name", 281, REQUIRED, 0x01, 0),
+    f("name", 282, REQUIRED, 0x01, 0),
     // PodSchedulingGate
     f("name", 0, REQUIRED, 0x01, 0),
     // PodResourceClaim
@@ -2849,25 +2850,25 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("podGroupName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // PodStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
-    f("conditions", 291, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 313, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 313, OMIT_EMPTY, 0x0d, 14),
-    f("extendedResourceClaimStatus", 320, POINTER | OMIT_EMPTY, 0x12, 17),
+    f("conditions", 292, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 314, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 314, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 321, POINTER | OMIT_EMPTY, 0x12, 17),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
-    f("hostIPs", 293, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 313, OMIT_EMPTY, 0x0a, 11),
+    f("hostIPs", 294, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 314, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 324, OMIT_EMPTY, 0x15, 20),
+    f("nodeAllocatableResourceClaimStatuses", 325, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
-    f("phase", 289, OMIT_EMPTY, 0x01, 1),
+    f("phase", 290, OMIT_EMPTY, 0x01, 1),
     f("podIP", 0, OMIT_EMPTY, 0x06, 8),
-    f("podIPs", 295, OMIT_EMPTY, 0x0c, 9),
-    f("qosClass", 314, OMIT_EMPTY, 0x09, 13),
+    f("podIPs", 296, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 315, OMIT_EMPTY, 0x09, 13),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
-    f("resize", 315, OMIT_EMPTY, 0x0e, 15),
-    f("resourceClaimStatuses", 317, OMIT_EMPTY, 0x0f, 16),
-    f("resources", 197, POINTER | OMIT_EMPTY, 0x14, 19),
+    f("resize", 316, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 318, OMIT_EMPTY, 0x0f, 16),
+    f("resources", 198, POINTER | OMIT_EMPTY, 0x14, 19),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
     // PodCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 3),
@@ -2876,31 +2877,31 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("observedGeneration", 2, OMIT_EMPTY, 0x07, 1),
     f("reason", 0, OMIT_EMPTY, 0x05, 5),
     f("status", 17, REQUIRED, 0x02, 2),
-    f("type", 273, REQUIRED, 0x01, 0),
+    f("type", 274, REQUIRED, 0x01, 0),
     // HostIP
     f("ip", 0, REQUIRED, 0x01, 0),
     // PodIP
     f("ip", 0, REQUIRED, 0x01, 0),
     // ContainerStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x0a, 9),
-    f("allocatedResourcesStatus", 311, OMIT_EMPTY, 0x0e, 13),
+    f("allocatedResourcesStatus", 312, OMIT_EMPTY, 0x0e, 13),
     f("containerID", 0, OMIT_EMPTY, 0x08, 7),
     f("image", 0, REQUIRED, 0x06, 5),
     f("imageID", 0, REQUIRED, 0x07, 6),
-    f("lastState", 299, OMIT_EMPTY, 0x03, 2),
+    f("lastState", 300, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     f("ready", 5, REQUIRED, 0x04, 3),
-    f("resources", 197, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("resources", 198, POINTER | OMIT_EMPTY, 0x0b, 10),
     f("restartCount", 26, REQUIRED, 0x05, 4),
     f("started", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("state", 299, OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 226, POINTER | OMIT_EMPTY, 0x0f, 14),
-    f("user", 305, POINTER | OMIT_EMPTY, 0x0d, 12),
-    f("volumeMounts", 303, OMIT_EMPTY, 0x0c, 11),
+    f("state", 300, OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x0f, 14),
+    f("user", 306, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("volumeMounts", 304, OMIT_EMPTY, 0x0c, 11),
     // ContainerState
-    f("running", 297, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("terminated", 298, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("waiting", 296, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("running", 298, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("terminated", 299, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("waiting", 297, POINTER | OMIT_EMPTY, 0x01, 0),
     // ContainerStateWaiting
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("reason", 0, OMIT_EMPTY, 0x01, 0),
@@ -2918,39 +2919,39 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("mountPath", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x03, 2),
-    f("recursiveReadOnly", 209, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("volumeStatus", 301, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("volumeStatus", 302, POINTER | OMIT_EMPTY, 0x05, 4),
     // VolumeStatus
-    f("image", 300, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("image", 301, POINTER | OMIT_EMPTY, 0x01, 0),
     // ImageVolumeStatus
     f("imageRef", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // ContainerUser
-    f("linux", 304, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("linux", 305, POINTER | OMIT_EMPTY, 0x01, 0),
     // LinuxContainerUser
     f("gid", 2, REQUIRED, 0x02, 1),
-    f("supplementalGroups", 247, OMIT_EMPTY, 0x03, 2),
+    f("supplementalGroups", 248, OMIT_EMPTY, 0x03, 2),
     f("uid", 2, REQUIRED, 0x01, 0),
     // ResourceStatus
-    f("name", 198, REQUIRED, 0x01, 0),
-    f("resources", 309, OMIT_EMPTY, 0x02, 1),
+    f("name", 199, REQUIRED, 0x01, 0),
+    f("resources", 310, OMIT_EMPTY, 0x02, 1),
     // ResourceHealth
-    f("health", 307, OMIT_EMPTY, 0x02, 1),
+    f("health", 308, OMIT_EMPTY, 0x02, 1),
     f("message", 0, POINTER | OMIT_EMPTY, 0x06, 2),
-    f("resourceID", 306, REQUIRED, 0x01, 0),
+    f("resourceID", 307, REQUIRED, 0x01, 0),
     // PodResourceClaimStatus
     f("name", 0, REQUIRED, 0x01, 0),
     f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodExtendedResourceClaimStatus
-    f("requestMappings", 319, REQUIRED, 0x01, 0),
+    f("requestMappings", 320, REQUIRED, 0x01, 0),
     f("resourceClaimName", 0, REQUIRED, 0x02, 1),
     // ContainerExtendedResourceRequest
     f("containerName", 0, REQUIRED, 0x01, 0),
     f("requestName", 0, REQUIRED, 0x03, 2),
     f("resourceName", 0, REQUIRED, 0x02, 1),
     // NodeAllocatableResourceClaimStatus
-    f("containers", 321, OMIT_EMPTY, 0x02, 1),
+    f("containers", 322, OMIT_EMPTY, 0x02, 1),
     f("resourceClaimName", 0, REQUIRED, 0x01, 0),
-    f("resources", 322, REQUIRED, 0x03, 2),
+    f("resources", 323, REQUIRED, 0x03, 2),
     // PodAttachOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("container", 0, OMIT_EMPTY, 0x05, 6),
@@ -2971,7 +2972,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     // PodPortForwardOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("ports", 329, OMIT_EMPTY, 0x01, 2),
+    f("ports", 330, OMIT_EMPTY, 0x01, 2),
     // PodProxyOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -2980,24 +2981,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("template", 332, OMIT_EMPTY, 0x02, 3),
+    f("template", 333, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 288, OMIT_EMPTY, 0x02, 1),
+    f("spec", 289, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 334, OMIT_EMPTY, 0x02, 3),
-    f("status", 338, OMIT_EMPTY, 0x03, 4),
+    f("spec", 335, OMIT_EMPTY, 0x02, 3),
+    f("status", 339, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 246, OMIT_EMPTY, 0x02, 2),
-    f("template", 332, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("selector", 247, OMIT_EMPTY, 0x02, 2),
+    f("template", 333, POINTER | OMIT_EMPTY, 0x03, 3),
     // ReplicationControllerStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 337, OMIT_EMPTY, 0x06, 5),
+    f("conditions", 338, OMIT_EMPTY, 0x06, 5),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 4),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -3007,22 +3008,22 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 335, REQUIRED, 0x01, 0),
+    f("type", 336, REQUIRED, 0x01, 0),
     // ResourceQuota
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 346, OMIT_EMPTY, 0x02, 3),
-    f("status", 347, OMIT_EMPTY, 0x03, 4),
+    f("spec", 347, OMIT_EMPTY, 0x02, 3),
+    f("status", 348, OMIT_EMPTY, 0x03, 4),
     // ResourceQuotaSpec
     f("hard", 39, OMIT_EMPTY, 0x01, 0),
-    f("scopeSelector", 345, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("scopes", 341, OMIT_EMPTY, 0x02, 1),
+    f("scopeSelector", 346, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("scopes", 342, OMIT_EMPTY, 0x02, 1),
     // ScopeSelector
-    f("matchExpressions", 344, OMIT_EMPTY, 0x01, 0),
+    f("matchExpressions", 345, OMIT_EMPTY, 0x01, 0),
     // ScopedResourceSelectorRequirement
-    f("operator", 342, REQUIRED, 0x02, 1),
-    f("scopeName", 340, REQUIRED, 0x01, 0),
+    f("operator", 343, REQUIRED, 0x02, 1),
+    f("scopeName", 341, REQUIRED, 0x01, 0),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // ResourceQuotaStatus
     f("hard", 39, OMIT_EMPTY, 0x01, 0),
@@ -3034,55 +3035,55 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("stringData", 4, OMIT_EMPTY, 0x04, 5),
-    f("type", 349, OMIT_EMPTY, 0x03, 6),
+    f("type", 350, OMIT_EMPTY, 0x03, 6),
     // Service
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 362, OMIT_EMPTY, 0x02, 3),
-    f("status", 371, OMIT_EMPTY, 0x03, 4),
+    f("spec", 363, OMIT_EMPTY, 0x02, 3),
+    f("status", 372, OMIT_EMPTY, 0x03, 4),
     // ServiceSpec
     f("allocateLoadBalancerNodePorts", 5, POINTER | OMIT_EMPTY, 0x14, 16),
     f("clusterIP", 0, OMIT_EMPTY, 0x03, 2),
     f("clusterIPs", 70, OMIT_EMPTY, 0x12, 3),
     f("externalIPs", 70, OMIT_EMPTY, 0x05, 5),
     f("externalName", 0, OMIT_EMPTY, 0x0a, 9),
-    f("externalTrafficPolicy", 355, OMIT_EMPTY, 0x0b, 10),
+    f("externalTrafficPolicy", 356, OMIT_EMPTY, 0x0b, 10),
     f("healthCheckNodePort", 26, OMIT_EMPTY, 0x0c, 11),
-    f("internalTrafficPolicy", 361, POINTER | OMIT_EMPTY, 0x16, 18),
-    f("ipFamilies", 359, OMIT_EMPTY, 0x13, 14),
-    f("ipFamilyPolicy", 360, POINTER | OMIT_EMPTY, 0x11, 15),
+    f("internalTrafficPolicy", 362, POINTER | OMIT_EMPTY, 0x16, 18),
+    f("ipFamilies", 360, OMIT_EMPTY, 0x13, 14),
+    f("ipFamilyPolicy", 361, POINTER | OMIT_EMPTY, 0x11, 15),
     f("loadBalancerClass", 0, POINTER | OMIT_EMPTY, 0x15, 17),
     f("loadBalancerIP", 0, OMIT_EMPTY, 0x08, 7),
     f("loadBalancerSourceRanges", 70, OMIT_EMPTY, 0x09, 8),
-    f("ports", 352, OMIT_EMPTY, 0x01, 0),
+    f("ports", 353, OMIT_EMPTY, 0x01, 0),
     f("publishNotReadyAddresses", 5, OMIT_EMPTY, 0x0d, 12),
-    f("selector", 246, OMIT_EMPTY, 0x02, 1),
-    f("sessionAffinity", 354, OMIT_EMPTY, 0x07, 6),
-    f("sessionAffinityConfig", 357, POINTER | OMIT_EMPTY, 0x0e, 13),
+    f("selector", 247, OMIT_EMPTY, 0x02, 1),
+    f("sessionAffinity", 355, OMIT_EMPTY, 0x07, 6),
+    f("sessionAffinityConfig", 358, POINTER | OMIT_EMPTY, 0x0e, 13),
     f("trafficDistribution", 0, POINTER | OMIT_EMPTY, 0x17, 19),
-    f("type", 353, OMIT_EMPTY, 0x04, 4),
+    f("type", 354, OMIT_EMPTY, 0x04, 4),
     // ServicePort
     f("appProtocol", 0, POINTER | OMIT_EMPTY, 0x06, 2),
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("nodePort", 26, OMIT_EMPTY, 0x05, 5),
     f("port", 26, REQUIRED, 0x03, 3),
     f("protocol", 27, OMIT_EMPTY, 0x02, 1),
-    f("targetPort", 216, OMIT_EMPTY, 0x04, 4),
+    f("targetPort", 217, OMIT_EMPTY, 0x04, 4),
     // SessionAffinityConfig
-    f("clientIP", 356, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("clientIP", 357, POINTER | OMIT_EMPTY, 0x01, 0),
     // ClientIPConfig
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // ServiceStatus
-    f("conditions", 370, OMIT_EMPTY, 0x02, 1),
-    f("loadBalancer", 368, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 371, OMIT_EMPTY, 0x02, 1),
+    f("loadBalancer", 369, OMIT_EMPTY, 0x01, 0),
     // LoadBalancerStatus
-    f("ingress", 367, OMIT_EMPTY, 0x01, 0),
+    f("ingress", 368, OMIT_EMPTY, 0x01, 0),
     // LoadBalancerIngress
     f("hostname", 0, OMIT_EMPTY, 0x02, 1),
     f("ip", 0, OMIT_EMPTY, 0x01, 0),
-    f("ipMode", 363, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("ports", 365, OMIT_EMPTY, 0x04, 3),
+    f("ipMode", 364, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("ports", 366, OMIT_EMPTY, 0x04, 3),
     // PortStatus
     f("error", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
@@ -3097,10 +3098,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     // ServiceAccount
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("imagePullSecrets", 374, OMIT_EMPTY, 0x03, 4),
+    f("imagePullSecrets", 375, OMIT_EMPTY, 0x03, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("secrets", 373, OMIT_EMPTY, 0x02, 3),
+    f("secrets", 374, OMIT_EMPTY, 0x02, 3),
     // ServiceProxyOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -3108,22 +3109,22 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Status
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("code", 26, OMIT_EMPTY, 0x06, 7),
-    f("details", 383, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("details", 384, POINTER | OMIT_EMPTY, 0x05, 6),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("message", 0, OMIT_EMPTY, 0x03, 4),
-    f("metadata", 378, OMIT_EMPTY, 0x01, 2),
-    f("reason", 379, OMIT_EMPTY, 0x04, 5),
+    f("metadata", 379, OMIT_EMPTY, 0x01, 2),
+    f("reason", 380, OMIT_EMPTY, 0x04, 5),
     f("status", 0, OMIT_EMPTY, 0x02, 3),
     // ListMeta
     f("continue", 0, OMIT_EMPTY, 0x03, 2),
     f("remainingItemCount", 2, POINTER | OMIT_EMPTY, 0x04, 3),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
     f("selfLink", 0, OMIT_EMPTY, 0x01, 0),
-    f("shardInfo", 377, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("shardInfo", 378, POINTER | OMIT_EMPTY, 0x05, 4),
     // ShardInfo
     f("selector", 0, REQUIRED, 0x01, 0),
     // StatusDetails
-    f("causes", 382, OMIT_EMPTY, 0x04, 4),
+    f("causes", 383, OMIT_EMPTY, 0x04, 4),
     f("group", 0, OMIT_EMPTY, 0x02, 1),
     f("kind", 0, OMIT_EMPTY, 0x03, 2),
     f("name", 0, OMIT_EMPTY, 0x01, 0),
@@ -3132,43 +3133,43 @@ pub(super) static FIELDS: [Field; 2904] = [
     // StatusCause
     f("field", 0, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
-    f("reason", 380, OMIT_EMPTY, 0x01, 0),
+    f("reason", 381, OMIT_EMPTY, 0x01, 0),
     // MutatingAdmissionPolicy
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 404, OMIT_EMPTY, 0x02, 3),
+    f("spec", 405, OMIT_EMPTY, 0x02, 3),
     // MutatingAdmissionPolicySpec
-    f("failurePolicy", 400, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("matchConditions", 402, OMIT_EMPTY, 0x06, 5),
-    f("matchConstraints", 392, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("mutations", 399, OMIT_EMPTY, 0x04, 3),
-    f("paramKind", 385, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("reinvocationPolicy", 403, OMIT_EMPTY, 0x07, 6),
-    f("variables", 394, OMIT_EMPTY, 0x03, 2),
+    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("matchConditions", 403, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 393, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("mutations", 400, OMIT_EMPTY, 0x04, 3),
+    f("paramKind", 386, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("reinvocationPolicy", 404, OMIT_EMPTY, 0x07, 6),
+    f("variables", 395, OMIT_EMPTY, 0x03, 2),
     // ParamKind
     f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
     f("kind", 0, OMIT_EMPTY, 0x02, 1),
     // MatchResources
-    f("excludeResourceRules", 390, OMIT_EMPTY, 0x04, 3),
-    f("matchPolicy", 391, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("namespaceSelector", 129, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("objectSelector", 129, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceRules", 390, OMIT_EMPTY, 0x03, 2),
+    f("excludeResourceRules", 391, OMIT_EMPTY, 0x04, 3),
+    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceRules", 391, OMIT_EMPTY, 0x03, 2),
     // NamedRuleWithOperations
     inlined("apiGroups", 70, OMIT_EMPTY, 0x020201, 2, "RuleWithOperations.Rule"),
     inlined("apiVersions", 70, OMIT_EMPTY, 0x020202, 3, "RuleWithOperations.Rule"),
-    inlined("operations", 387, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
+    inlined("operations", 388, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
     f("resourceNames", 70, OMIT_EMPTY, 0x01, 0),
     inlined("resources", 70, OMIT_EMPTY, 0x020203, 4, "RuleWithOperations.Rule"),
-    inlined("scope", 388, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
+    inlined("scope", 389, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
     // Variable
     f("expression", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // Mutation
-    f("applyConfiguration", 396, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("jsonPatch", 397, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("patchType", 395, REQUIRED, 0x02, 0),
+    f("applyConfiguration", 397, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("jsonPatch", 398, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("patchType", 396, REQUIRED, 0x02, 0),
     // ApplyConfiguration
     f("expression", 0, OMIT_EMPTY, 0x01, 0),
     // JSONPatch
@@ -3180,37 +3181,37 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 408, OMIT_EMPTY, 0x02, 3),
+    f("spec", 409, OMIT_EMPTY, 0x02, 3),
     // MutatingAdmissionPolicyBindingSpec
-    f("matchResources", 392, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("paramRef", 407, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("matchResources", 393, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 408, POINTER | OMIT_EMPTY, 0x02, 1),
     f("policyName", 0, OMIT_EMPTY, 0x01, 0),
     // ParamRef
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("namespace", 0, OMIT_EMPTY, 0x02, 1),
-    f("parameterNotFoundAction", 406, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("selector", 129, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("parameterNotFoundAction", 407, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
     // MutatingWebhookConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("webhooks", 416, OMIT_EMPTY, 0x02, 3),
+    f("webhooks", 417, OMIT_EMPTY, 0x02, 3),
     // MutatingWebhook
     f("admissionReviewVersions", 70, REQUIRED, 0x08, 9),
-    f("clientConfig", 411, REQUIRED, 0x02, 1),
-    f("failurePolicy", 400, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 402, OMIT_EMPTY, 0x0c, 11),
-    f("matchPolicy", 391, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("clientConfig", 412, REQUIRED, 0x02, 1),
+    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 403, OMIT_EMPTY, 0x0c, 11),
+    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x09, 4),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("namespaceSelector", 129, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("objectSelector", 129, POINTER | OMIT_EMPTY, 0x0b, 6),
-    f("reinvocationPolicy", 403, POINTER | OMIT_EMPTY, 0x0a, 10),
-    f("rules", 413, OMIT_EMPTY, 0x03, 2),
-    f("sideEffects", 414, REQUIRED | POINTER, 0x06, 7),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x0b, 6),
+    f("reinvocationPolicy", 404, POINTER | OMIT_EMPTY, 0x0a, 10),
+    f("rules", 414, OMIT_EMPTY, 0x03, 2),
+    f("sideEffects", 415, REQUIRED | POINTER, 0x06, 7),
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x07, 8),
     // WebhookClientConfig
     f("caBundle", 21, OMIT_EMPTY, 0x02, 2),
-    f("service", 410, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("service", 411, POINTER | OMIT_EMPTY, 0x01, 1),
     f("url", 0, POINTER | OMIT_EMPTY, 0x03, 0),
     // ServiceReference
     f("name", 0, REQUIRED, 0x02, 1),
@@ -3220,37 +3221,37 @@ pub(super) static FIELDS: [Field; 2904] = [
     // RuleWithOperations
     inlined("apiGroups", 70, OMIT_EMPTY, 0x0201, 1, "Rule"),
     inlined("apiVersions", 70, OMIT_EMPTY, 0x0202, 2, "Rule"),
-    f("operations", 387, OMIT_EMPTY, 0x01, 0),
+    f("operations", 388, OMIT_EMPTY, 0x01, 0),
     inlined("resources", 70, OMIT_EMPTY, 0x0203, 3, "Rule"),
-    inlined("scope", 388, POINTER | OMIT_EMPTY, 0x0204, 4, "Rule"),
+    inlined("scope", 389, POINTER | OMIT_EMPTY, 0x0204, 4, "Rule"),
     // ValidatingAdmissionPolicy
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 423, OMIT_EMPTY, 0x02, 3),
-    f("status", 428, OMIT_EMPTY, 0x03, 4),
+    f("spec", 424, OMIT_EMPTY, 0x02, 3),
+    f("status", 429, OMIT_EMPTY, 0x03, 4),
     // ValidatingAdmissionPolicySpec
-    f("auditAnnotations", 421, OMIT_EMPTY, 0x05, 4),
-    f("failurePolicy", 400, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 402, OMIT_EMPTY, 0x06, 5),
-    f("matchConstraints", 392, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("paramKind", 385, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("validations", 419, OMIT_EMPTY, 0x03, 2),
-    f("variables", 422, OMIT_EMPTY, 0x07, 6),
+    f("auditAnnotations", 422, OMIT_EMPTY, 0x05, 4),
+    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 403, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 393, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("paramKind", 386, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("validations", 420, OMIT_EMPTY, 0x03, 2),
+    f("variables", 423, OMIT_EMPTY, 0x07, 6),
     // Validation
     f("expression", 0, REQUIRED, 0x01, 0),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("messageExpression", 0, OMIT_EMPTY, 0x04, 3),
-    f("reason", 379, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("reason", 380, POINTER | OMIT_EMPTY, 0x03, 2),
     // AuditAnnotation
     f("key", 0, REQUIRED, 0x01, 0),
     f("valueExpression", 0, REQUIRED, 0x02, 1),
     // ValidatingAdmissionPolicyStatus
-    f("conditions", 427, OMIT_EMPTY, 0x03, 2),
+    f("conditions", 428, OMIT_EMPTY, 0x03, 2),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
-    f("typeChecking", 426, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("typeChecking", 427, POINTER | OMIT_EMPTY, 0x02, 1),
     // TypeChecking
-    f("expressionWarnings", 425, OMIT_EMPTY, 0x01, 0),
+    f("expressionWarnings", 426, OMIT_EMPTY, 0x01, 0),
     // ExpressionWarning
     f("fieldRef", 0, REQUIRED, 0x02, 0),
     f("warning", 0, REQUIRED, 0x03, 1),
@@ -3258,42 +3259,42 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 432, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 433, REQUIRED | OMIT_EMPTY, 0x02, 3),
     // ValidatingAdmissionPolicyBindingSpec
-    f("matchResources", 392, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("paramRef", 407, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("matchResources", 393, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 408, POINTER | OMIT_EMPTY, 0x02, 1),
     f("policyName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("validationActions", 431, REQUIRED | OMIT_EMPTY, 0x04, 3),
+    f("validationActions", 432, REQUIRED | OMIT_EMPTY, 0x04, 3),
     // ValidatingWebhookConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("webhooks", 435, OMIT_EMPTY, 0x02, 3),
+    f("webhooks", 436, OMIT_EMPTY, 0x02, 3),
     // ValidatingWebhook
     f("admissionReviewVersions", 70, REQUIRED, 0x08, 9),
-    f("clientConfig", 411, REQUIRED, 0x02, 1),
-    f("failurePolicy", 400, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 402, OMIT_EMPTY, 0x0b, 10),
-    f("matchPolicy", 391, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("clientConfig", 412, REQUIRED, 0x02, 1),
+    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 403, OMIT_EMPTY, 0x0b, 10),
+    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x09, 4),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("namespaceSelector", 129, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("objectSelector", 129, POINTER | OMIT_EMPTY, 0x0a, 6),
-    f("rules", 413, OMIT_EMPTY, 0x03, 2),
-    f("sideEffects", 414, REQUIRED | POINTER, 0x06, 7),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x0a, 6),
+    f("rules", 414, OMIT_EMPTY, 0x03, 2),
+    f("sideEffects", 415, REQUIRED | POINTER, 0x06, 7),
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x07, 8),
     // CustomResourceDefinition
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 470, REQUIRED, 0x02, 3),
-    f("status", 474, OMIT_EMPTY, 0x03, 4),
+    f("spec", 471, REQUIRED, 0x02, 3),
+    f("status", 475, OMIT_EMPTY, 0x03, 4),
     // CustomResourceDefinitionSpec
-    f("conversion", 469, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("conversion", 470, POINTER | OMIT_EMPTY, 0x09, 4),
     f("group", 0, REQUIRED, 0x01, 0),
-    f("names", 437, REQUIRED, 0x03, 1),
+    f("names", 438, REQUIRED, 0x03, 1),
     f("preserveUnknownFields", 5, OMIT_EMPTY, 0x0a, 5),
-    f("scope", 438, REQUIRED, 0x04, 2),
-    f("versions", 464, REQUIRED, 0x07, 3),
+    f("scope", 439, REQUIRED, 0x04, 2),
+    f("versions", 465, REQUIRED, 0x07, 3),
     // CustomResourceDefinitionNames
     f("categories", 70, OMIT_EMPTY, 0x06, 5),
     f("kind", 0, REQUIRED, 0x04, 3),
@@ -3302,51 +3303,51 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("shortNames", 70, OMIT_EMPTY, 0x03, 2),
     f("singular", 0, OMIT_EMPTY, 0x02, 1),
     // CustomResourceDefinitionVersion
-    f("additionalPrinterColumns", 460, OMIT_EMPTY, 0x06, 7),
+    f("additionalPrinterColumns", 461, OMIT_EMPTY, 0x06, 7),
     f("deprecated", 5, OMIT_EMPTY, 0x07, 3),
     f("deprecationWarning", 0, POINTER | OMIT_EMPTY, 0x08, 4),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("schema", 455, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("selectableFields", 462, OMIT_EMPTY, 0x09, 8),
+    f("schema", 456, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("selectableFields", 463, OMIT_EMPTY, 0x09, 8),
     f("served", 5, REQUIRED, 0x02, 1),
     f("storage", 5, REQUIRED, 0x03, 2),
-    f("subresources", 458, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("subresources", 459, POINTER | OMIT_EMPTY, 0x05, 6),
     // CustomResourceValidation
-    f("openAPIV3Schema", 443, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("openAPIV3Schema", 444, POINTER | OMIT_EMPTY, 0x01, 0),
     // JSONSchemaProps
     f("$ref", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("$schema", 439, OMIT_EMPTY, 0x02, 1),
-    f("additionalItems", 447, POINTER | OMIT_EMPTY, 0x21, 32),
-    f("additionalProperties", 447, POINTER | OMIT_EMPTY, 0x1e, 29),
-    f("allOf", 445, OMIT_EMPTY, 0x19, 24),
-    f("anyOf", 445, OMIT_EMPTY, 0x1b, 26),
-    f("default", 440, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("definitions", 450, OMIT_EMPTY, 0x22, 33),
-    f("dependencies", 449, OMIT_EMPTY, 0x20, 31),
+    f("$schema", 440, OMIT_EMPTY, 0x02, 1),
+    f("additionalItems", 448, POINTER | OMIT_EMPTY, 0x21, 32),
+    f("additionalProperties", 448, POINTER | OMIT_EMPTY, 0x1e, 29),
+    f("allOf", 446, OMIT_EMPTY, 0x19, 24),
+    f("anyOf", 446, OMIT_EMPTY, 0x1b, 26),
+    f("default", 441, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("definitions", 451, OMIT_EMPTY, 0x22, 33),
+    f("dependencies", 450, OMIT_EMPTY, 0x20, 31),
     f("description", 0, OMIT_EMPTY, 0x04, 3),
-    f("enum", 442, OMIT_EMPTY, 0x14, 19),
-    f("example", 440, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("enum", 443, OMIT_EMPTY, 0x14, 19),
+    f("example", 441, POINTER | OMIT_EMPTY, 0x24, 35),
     f("exclusiveMaximum", 5, OMIT_EMPTY, 0x0a, 9),
     f("exclusiveMinimum", 5, OMIT_EMPTY, 0x0c, 11),
-    f("externalDocs", 451, POINTER | OMIT_EMPTY, 0x23, 34),
+    f("externalDocs", 452, POINTER | OMIT_EMPTY, 0x23, 34),
     f("format", 0, OMIT_EMPTY, 0x06, 5),
     f("id", 0, OMIT_EMPTY, 0x01, 0),
-    f("items", 444, POINTER | OMIT_EMPTY, 0x18, 23),
+    f("items", 445, POINTER | OMIT_EMPTY, 0x18, 23),
     f("maxItems", 2, POINTER | OMIT_EMPTY, 0x10, 15),
     f("maxLength", 2, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("maxProperties", 2, POINTER | OMIT_EMPTY, 0x15, 20),
-    f("maximum", 441, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("maximum", 442, POINTER | OMIT_EMPTY, 0x09, 8),
     f("minItems", 2, POINTER | OMIT_EMPTY, 0x11, 16),
     f("minLength", 2, POINTER | OMIT_EMPTY, 0x0e, 13),
     f("minProperties", 2, POINTER | OMIT_EMPTY, 0x16, 21),
-    f("minimum", 441, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("multipleOf", 441, POINTER | OMIT_EMPTY, 0x13, 18),
-    f("not", 443, POINTER | OMIT_EMPTY, 0x1c, 27),
+    f("minimum", 442, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("multipleOf", 442, POINTER | OMIT_EMPTY, 0x13, 18),
+    f("not", 444, POINTER | OMIT_EMPTY, 0x1c, 27),
     f("nullable", 5, OMIT_EMPTY, 0x25, 36),
-    f("oneOf", 445, OMIT_EMPTY, 0x1a, 25),
+    f("oneOf", 446, OMIT_EMPTY, 0x1a, 25),
     f("pattern", 0, OMIT_EMPTY, 0x0f, 14),
-    f("patternProperties", 446, OMIT_EMPTY, 0x1f, 30),
-    f("properties", 446, OMIT_EMPTY, 0x1d, 28),
+    f("patternProperties", 447, OMIT_EMPTY, 0x1f, 30),
+    f("properties", 447, OMIT_EMPTY, 0x1d, 28),
     f("required", 70, OMIT_EMPTY, 0x17, 22),
     f("title", 0, OMIT_EMPTY, 0x07, 6),
     f("type", 0, OMIT_EMPTY, 0x05, 4),
@@ -3357,7 +3358,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("x-kubernetes-list-type", 0, POINTER | OMIT_EMPTY, 0x2a, 41),
     f("x-kubernetes-map-type", 0, POINTER | OMIT_EMPTY, 0x2b, 42),
     f("x-kubernetes-preserve-unknown-fields", 5, POINTER | OMIT_EMPTY, 0x26, 37),
-    f("x-kubernetes-validations", 454, OMIT_EMPTY, 0x2c, 43),
+    f("x-kubernetes-validations", 455, OMIT_EMPTY, 0x2c, 43),
     // ExternalDocumentation
     f("description", 0, OMIT_EMPTY, 0x01, 0),
     f("url", 0, OMIT_EMPTY, 0x02, 1),
@@ -3366,11 +3367,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("messageExpression", 0, OMIT_EMPTY, 0x03, 2),
     f("optionalOldSelf", 5, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("reason", 452, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("reason", 453, POINTER | OMIT_EMPTY, 0x04, 3),
     f("rule", 0, REQUIRED, 0x01, 0),
     // CustomResourceSubresources
-    f("scale", 457, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("status", 456, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("scale", 458, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("status", 457, POINTER | OMIT_EMPTY, 0x01, 0),
     // CustomResourceSubresourceStatus
     // CustomResourceSubresourceScale
     f("labelSelectorPath", 0, POINTER | OMIT_EMPTY, 0x03, 2),
@@ -3386,14 +3387,14 @@ pub(super) static FIELDS: [Field; 2904] = [
     // SelectableField
     f("jsonPath", 0, REQUIRED, 0x01, 0),
     // CustomResourceConversion
-    f("strategy", 465, REQUIRED, 0x01, 0),
-    f("webhook", 468, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("strategy", 466, REQUIRED, 0x01, 0),
+    f("webhook", 469, POINTER | OMIT_EMPTY, 0x02, 1),
     // WebhookConversion
-    f("clientConfig", 467, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("clientConfig", 468, POINTER | OMIT_EMPTY, 0x02, 0),
     f("conversionReviewVersions", 70, REQUIRED, 0x03, 1),
     // WebhookClientConfig
     f("caBundle", 21, OMIT_EMPTY, 0x02, 2),
-    f("service", 466, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("service", 467, POINTER | OMIT_EMPTY, 0x01, 1),
     f("url", 0, POINTER | OMIT_EMPTY, 0x03, 0),
     // ServiceReference
     f("name", 0, REQUIRED, 0x02, 1),
@@ -3401,8 +3402,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("path", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     // CustomResourceDefinitionStatus
-    f("acceptedNames", 437, 0, 0x02, 1),
-    f("conditions", 473, 0, 0x01, 0),
+    f("acceptedNames", 438, 0, 0x02, 1),
+    f("conditions", 474, 0, 0x01, 0),
     f("observedGeneration", 2, OMIT_EMPTY, 0x04, 3),
     f("storedVersions", 70, 0, 0x03, 2),
     // CustomResourceDefinitionCondition
@@ -3411,19 +3412,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("observedGeneration", 2, OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 471, REQUIRED, 0x01, 0),
+    f("type", 472, REQUIRED, 0x01, 0),
     // APIService
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 477, OMIT_EMPTY, 0x02, 3),
-    f("status", 481, OMIT_EMPTY, 0x03, 4),
+    f("spec", 478, OMIT_EMPTY, 0x02, 3),
+    f("status", 482, OMIT_EMPTY, 0x03, 4),
     // APIServiceSpec
     f("caBundle", 21, OMIT_EMPTY, 0x05, 4),
     f("group", 0, OMIT_EMPTY, 0x02, 1),
     f("groupPriorityMinimum", 26, REQUIRED, 0x07, 5),
     f("insecureSkipTLSVerify", 5, OMIT_EMPTY, 0x04, 3),
-    f("service", 476, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("service", 477, POINTER | OMIT_EMPTY, 0x01, 0),
     f("version", 0, OMIT_EMPTY, 0x03, 2),
     f("versionPriority", 26, REQUIRED, 0x08, 6),
     // ServiceReference
@@ -3431,16 +3432,16 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     f("port", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     // APIServiceStatus
-    f("conditions", 480, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 481, OMIT_EMPTY, 0x01, 0),
     // APIServiceCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 478, REQUIRED, 0x01, 0),
+    f("type", 479, REQUIRED, 0x01, 0),
     // ControllerRevision
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("data", 483, OMIT_EMPTY, 0x02, 3),
+    f("data", 484, OMIT_EMPTY, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("revision", 2, REQUIRED, 0x03, 4),
@@ -3448,23 +3449,23 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 488, OMIT_EMPTY, 0x02, 3),
-    f("status", 492, OMIT_EMPTY, 0x03, 4),
+    f("spec", 489, OMIT_EMPTY, 0x02, 3),
+    f("status", 493, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
-    f("selector", 129, REQUIRED | POINTER, 0x01, 0),
-    f("template", 332, REQUIRED, 0x02, 1),
-    f("updateStrategy", 487, OMIT_EMPTY, 0x03, 2),
+    f("selector", 130, REQUIRED | POINTER, 0x01, 0),
+    f("template", 333, REQUIRED, 0x02, 1),
+    f("updateStrategy", 488, OMIT_EMPTY, 0x03, 2),
     // DaemonSetUpdateStrategy
-    f("rollingUpdate", 486, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 485, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 487, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 486, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateDaemonSet
-    f("maxSurge", 216, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("maxUnavailable", 216, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("maxSurge", 217, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
     // DaemonSetStatus
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("conditions", 491, OMIT_EMPTY, 0x0a, 9),
+    f("conditions", 492, OMIT_EMPTY, 0x0a, 9),
     f("currentNumberScheduled", 26, REQUIRED, 0x01, 0),
     f("desiredNumberScheduled", 26, REQUIRED, 0x03, 2),
     f("numberAvailable", 26, OMIT_EMPTY, 0x07, 6),
@@ -3478,32 +3479,32 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 489, REQUIRED, 0x01, 0),
+    f("type", 490, REQUIRED, 0x01, 0),
     // Deployment
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 497, OMIT_EMPTY, 0x02, 3),
-    f("status", 501, OMIT_EMPTY, 0x03, 4),
+    f("spec", 498, OMIT_EMPTY, 0x02, 3),
+    f("status", 502, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
     f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09, 7),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 1),
-    f("strategy", 496, OMIT_EMPTY, 0x04, 3),
-    f("template", 332, REQUIRED, 0x03, 2),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("strategy", 497, OMIT_EMPTY, 0x04, 3),
+    f("template", 333, REQUIRED, 0x03, 2),
     // DeploymentStrategy
-    f("rollingUpdate", 495, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 494, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 496, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 495, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateDeployment
-    f("maxSurge", 216, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("maxUnavailable", 216, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("maxSurge", 217, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
     // DeploymentStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
-    f("conditions", 500, OMIT_EMPTY, 0x06, 7),
+    f("conditions", 501, OMIT_EMPTY, 0x06, 7),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
@@ -3516,21 +3517,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 498, REQUIRED, 0x01, 0),
+    f("type", 499, REQUIRED, 0x01, 0),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 503, OMIT_EMPTY, 0x02, 3),
-    f("status", 507, OMIT_EMPTY, 0x03, 4),
+    f("spec", 504, OMIT_EMPTY, 0x02, 3),
+    f("status", 508, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 2),
-    f("template", 332, OMIT_EMPTY, 0x03, 3),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 2),
+    f("template", 333, OMIT_EMPTY, 0x03, 3),
     // ReplicaSetStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 506, OMIT_EMPTY, 0x06, 6),
+    f("conditions", 507, OMIT_EMPTY, 0x06, 6),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -3541,40 +3542,40 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 504, REQUIRED, 0x01, 0),
+    f("type", 505, REQUIRED, 0x01, 0),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 517, OMIT_EMPTY, 0x02, 3),
-    f("status", 521, OMIT_EMPTY, 0x03, 4),
+    f("spec", 518, OMIT_EMPTY, 0x02, 3),
+    f("status", 522, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
-    f("ordinals", 516, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("persistentVolumeClaimRetentionPolicy", 515, POINTER | OMIT_EMPTY, 0x0a, 9),
-    f("podManagementPolicy", 510, OMIT_EMPTY, 0x06, 5),
+    f("ordinals", 517, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 516, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 511, OMIT_EMPTY, 0x06, 5),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 1),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 332, REQUIRED, 0x03, 2),
-    f("updateStrategy", 513, OMIT_EMPTY, 0x07, 6),
-    f("volumeClaimTemplates", 509, OMIT_EMPTY, 0x04, 3),
+    f("template", 333, REQUIRED, 0x03, 2),
+    f("updateStrategy", 514, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 510, OMIT_EMPTY, 0x04, 3),
     // StatefulSetUpdateStrategy
-    f("rollingUpdate", 512, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 511, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 513, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 512, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateStatefulSetStrategy
-    f("maxUnavailable", 216, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x02, 1),
     f("partition", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // StatefulSetPersistentVolumeClaimRetentionPolicy
-    f("whenDeleted", 514, OMIT_EMPTY, 0x01, 0),
-    f("whenScaled", 514, OMIT_EMPTY, 0x02, 1),
+    f("whenDeleted", 515, OMIT_EMPTY, 0x01, 0),
+    f("whenScaled", 515, OMIT_EMPTY, 0x02, 1),
     // StatefulSetOrdinals
     f("start", 26, 0, 0x01, 0),
     // StatefulSetStatus
     f("availableReplicas", 26, 0, 0x0b, 9),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("conditions", 520, OMIT_EMPTY, 0x0a, 8),
+    f("conditions", 521, OMIT_EMPTY, 0x0a, 8),
     f("currentReplicas", 26, OMIT_EMPTY, 0x04, 3),
     f("currentRevision", 0, OMIT_EMPTY, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
@@ -3587,16 +3588,16 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 518, REQUIRED, 0x01, 0),
+    f("type", 519, REQUIRED, 0x01, 0),
     // SelfSubjectReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("status", 526, OMIT_EMPTY, 0x02, 3),
+    f("status", 527, OMIT_EMPTY, 0x02, 3),
     // SelfSubjectReviewStatus
-    f("userInfo", 525, OMIT_EMPTY, 0x01, 0),
+    f("userInfo", 526, OMIT_EMPTY, 0x01, 0),
     // UserInfo
-    f("extra", 524, OMIT_EMPTY, 0x04, 3),
+    f("extra", 525, OMIT_EMPTY, 0x04, 3),
     f("groups", 70, OMIT_EMPTY, 0x03, 2),
     f("uid", 0, OMIT_EMPTY, 0x02, 1),
     f("username", 0, OMIT_EMPTY, 0x01, 0),
@@ -3604,11 +3605,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 529, 0, 0x02, 3),
-    f("status", 530, OMIT_EMPTY, 0x03, 4),
+    f("spec", 530, 0, 0x02, 3),
+    f("status", 531, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
     f("audiences", 70, 0, 0x01, 0),
-    f("boundObjectRef", 528, POINTER, 0x03, 2),
+    f("boundObjectRef", 529, POINTER, 0x03, 2),
     f("expirationSeconds", 2, POINTER, 0x04, 1),
     // BoundObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x02, 1),
@@ -3622,8 +3623,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 532, REQUIRED, 0x02, 3),
-    f("status", 533, OMIT_EMPTY, 0x03, 4),
+    f("spec", 533, REQUIRED, 0x02, 3),
+    f("status", 534, OMIT_EMPTY, 0x03, 4),
     // TokenReviewSpec
     f("audiences", 70, OMIT_EMPTY, 0x02, 1),
     f("token", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
@@ -3631,24 +3632,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("audiences", 70, OMIT_EMPTY, 0x04, 2),
     f("authenticated", 5, OMIT_EMPTY, 0x01, 0),
     f("error", 0, OMIT_EMPTY, 0x03, 3),
-    f("user", 525, OMIT_EMPTY, 0x02, 1),
+    f("user", 526, OMIT_EMPTY, 0x02, 1),
     // LocalSubjectAccessReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 542, REQUIRED, 0x02, 3),
-    f("status", 543, OMIT_EMPTY, 0x03, 4),
+    f("spec", 543, REQUIRED, 0x02, 3),
+    f("status", 544, OMIT_EMPTY, 0x03, 4),
     // SubjectAccessReviewSpec
-    f("extra", 524, OMIT_EMPTY, 0x05, 4),
+    f("extra", 525, OMIT_EMPTY, 0x05, 4),
     f("groups", 70, OMIT_EMPTY, 0x04, 3),
-    f("nonResourceAttributes", 541, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceAttributes", 540, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("nonResourceAttributes", 542, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceAttributes", 541, POINTER | OMIT_EMPTY, 0x01, 0),
     f("uid", 0, OMIT_EMPTY, 0x06, 5),
     f("user", 0, OMIT_EMPTY, 0x03, 2),
     // ResourceAttributes
-    f("fieldSelector", 538, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("fieldSelector", 539, POINTER | OMIT_EMPTY, 0x08, 7),
     f("group", 0, OMIT_EMPTY, 0x03, 2),
-    f("labelSelector", 539, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("labelSelector", 540, POINTER | OMIT_EMPTY, 0x09, 8),
     f("name", 0, OMIT_EMPTY, 0x07, 6),
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     f("resource", 0, OMIT_EMPTY, 0x05, 4),
@@ -3657,14 +3658,14 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("version", 0, OMIT_EMPTY, 0x04, 3),
     // FieldSelectorAttributes
     f("rawSelector", 0, OMIT_EMPTY, 0x01, 0),
-    f("requirements", 537, OMIT_EMPTY, 0x02, 1),
+    f("requirements", 538, OMIT_EMPTY, 0x02, 1),
     // FieldSelectorRequirement
     f("key", 0, REQUIRED, 0x01, 0),
-    f("operator", 535, REQUIRED, 0x02, 1),
+    f("operator", 536, REQUIRED, 0x02, 1),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // LabelSelectorAttributes
     f("rawSelector", 0, OMIT_EMPTY, 0x01, 0),
-    f("requirements", 128, OMIT_EMPTY, 0x02, 1),
+    f("requirements", 129, OMIT_EMPTY, 0x02, 1),
     // NonResourceAttributes
     f("path", 0, OMIT_EMPTY, 0x01, 0),
     f("verb", 0, OMIT_EMPTY, 0x02, 1),
@@ -3677,24 +3678,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 545, REQUIRED, 0x02, 3),
-    f("status", 543, OMIT_EMPTY, 0x03, 4),
+    f("spec", 546, REQUIRED, 0x02, 3),
+    f("status", 544, OMIT_EMPTY, 0x03, 4),
     // SelfSubjectAccessReviewSpec
-    f("nonResourceAttributes", 541, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceAttributes", 540, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("nonResourceAttributes", 542, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceAttributes", 541, POINTER | OMIT_EMPTY, 0x01, 0),
     // SelfSubjectRulesReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 547, REQUIRED, 0x02, 3),
-    f("status", 552, OMIT_EMPTY, 0x03, 4),
+    f("spec", 548, REQUIRED, 0x02, 3),
+    f("status", 553, OMIT_EMPTY, 0x03, 4),
     // SelfSubjectRulesReviewSpec
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     // SubjectRulesReviewStatus
     f("evaluationError", 0, OMIT_EMPTY, 0x04, 3),
     f("incomplete", 5, REQUIRED, 0x03, 2),
-    f("nonResourceRules", 551, REQUIRED, 0x02, 1),
-    f("resourceRules", 549, REQUIRED, 0x01, 0),
+    f("nonResourceRules", 552, REQUIRED, 0x02, 1),
+    f("resourceRules", 550, REQUIRED, 0x01, 0),
     // ResourceRule
     f("apiGroups", 70, OMIT_EMPTY, 0x02, 1),
     f("resourceNames", 70, OMIT_EMPTY, 0x04, 3),
@@ -3707,18 +3708,18 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 542, REQUIRED, 0x02, 3),
-    f("status", 543, OMIT_EMPTY, 0x03, 4),
+    f("spec", 543, REQUIRED, 0x02, 3),
+    f("status", 544, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscaler
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 556, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 557, OMIT_EMPTY, 0x03, 4),
+    f("spec", 557, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 558, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerSpec
     f("maxReplicas", 26, REQUIRED, 0x03, 2),
     f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleTargetRef", 555, REQUIRED, 0x01, 0),
+    f("scaleTargetRef", 556, REQUIRED, 0x01, 0),
     f("targetCPUUtilizationPercentage", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     // CrossVersionObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x03, 2),
@@ -3734,8 +3735,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 559, OMIT_EMPTY, 0x02, 3),
-    f("status", 560, OMIT_EMPTY, 0x03, 4),
+    f("spec", 560, OMIT_EMPTY, 0x02, 3),
+    f("status", 561, OMIT_EMPTY, 0x03, 4),
     // ScaleSpec
     f("replicas", 26, OMIT_EMPTY, 0x01, 0),
     // ScaleStatus
@@ -3745,113 +3746,113 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 580, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 592, OMIT_EMPTY, 0x03, 4),
+    f("spec", 581, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 593, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerSpec
-    f("behavior", 579, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("behavior", 580, POINTER | OMIT_EMPTY, 0x05, 4),
     f("maxReplicas", 26, REQUIRED, 0x03, 2),
-    f("metrics", 573, OMIT_EMPTY, 0x04, 3),
+    f("metrics", 574, OMIT_EMPTY, 0x04, 3),
     f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleTargetRef", 562, REQUIRED, 0x01, 0),
+    f("scaleTargetRef", 563, REQUIRED, 0x01, 0),
     // CrossVersionObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x03, 2),
     f("kind", 0, REQUIRED, 0x01, 0),
     f("name", 0, REQUIRED, 0x02, 1),
     // MetricSpec
-    f("containerResource", 570, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("external", 571, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("object", 567, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("pods", 568, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resource", 569, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("type", 563, REQUIRED, 0x01, 0),
+    f("containerResource", 571, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("external", 572, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("object", 568, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("pods", 569, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resource", 570, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("type", 564, REQUIRED, 0x01, 0),
     // ObjectMetricSource
-    f("describedObject", 562, REQUIRED, 0x01, 0),
-    f("metric", 566, REQUIRED, 0x03, 2),
-    f("target", 565, REQUIRED, 0x02, 1),
+    f("describedObject", 563, REQUIRED, 0x01, 0),
+    f("metric", 567, REQUIRED, 0x03, 2),
+    f("target", 566, REQUIRED, 0x02, 1),
     // MetricTarget
     f("averageUtilization", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("averageValue", 38, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("type", 564, REQUIRED, 0x01, 0),
+    f("type", 565, REQUIRED, 0x01, 0),
     f("value", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // MetricIdentifier
     f("name", 0, REQUIRED, 0x01, 0),
-    f("selector", 129, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodsMetricSource
-    f("metric", 566, REQUIRED, 0x01, 0),
-    f("target", 565, REQUIRED, 0x02, 1),
+    f("metric", 567, REQUIRED, 0x01, 0),
+    f("target", 566, REQUIRED, 0x02, 1),
     // ResourceMetricSource
-    f("name", 198, REQUIRED, 0x01, 0),
-    f("target", 565, REQUIRED, 0x02, 1),
+    f("name", 199, REQUIRED, 0x01, 0),
+    f("target", 566, REQUIRED, 0x02, 1),
     // ContainerResourceMetricSource
     f("container", 0, REQUIRED, 0x03, 2),
-    f("name", 198, REQUIRED, 0x01, 0),
-    f("target", 565, REQUIRED, 0x02, 1),
+    f("name", 199, REQUIRED, 0x01, 0),
+    f("target", 566, REQUIRED, 0x02, 1),
     // ExternalMetricSource
-    f("metric", 566, REQUIRED, 0x01, 0),
-    f("target", 565, REQUIRED, 0x02, 1),
+    f("metric", 567, REQUIRED, 0x01, 0),
+    f("target", 566, REQUIRED, 0x02, 1),
     // HorizontalPodAutoscalerBehavior
-    f("scaleDown", 578, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleUp", 578, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("scaleDown", 579, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("scaleUp", 579, POINTER | OMIT_EMPTY, 0x01, 0),
     // HPAScalingRules
-    f("policies", 577, OMIT_EMPTY, 0x02, 2),
-    f("selectPolicy", 574, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("policies", 578, OMIT_EMPTY, 0x02, 2),
+    f("selectPolicy", 575, POINTER | OMIT_EMPTY, 0x01, 1),
     f("stabilizationWindowSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 0),
     f("tolerance", 38, POINTER | OMIT_EMPTY, 0x04, 3),
     // HPAScalingPolicy
     f("periodSeconds", 26, REQUIRED, 0x03, 2),
-    f("type", 575, REQUIRED, 0x01, 0),
+    f("type", 576, REQUIRED, 0x01, 0),
     f("value", 26, REQUIRED, 0x02, 1),
     // HorizontalPodAutoscalerStatus
-    f("conditions", 591, OMIT_EMPTY, 0x06, 5),
-    f("currentMetrics", 588, 0, 0x05, 4),
+    f("conditions", 592, OMIT_EMPTY, 0x06, 5),
+    f("currentMetrics", 589, 0, 0x05, 4),
     f("currentReplicas", 26, OMIT_EMPTY, 0x03, 2),
     f("desiredReplicas", 26, REQUIRED, 0x04, 3),
     f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x01, 0),
     // MetricStatus
-    f("containerResource", 585, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("external", 586, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("object", 582, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("pods", 583, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resource", 584, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("type", 563, REQUIRED, 0x01, 0),
+    f("containerResource", 586, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("external", 587, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("object", 583, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("pods", 584, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resource", 585, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("type", 564, REQUIRED, 0x01, 0),
     // ObjectMetricStatus
-    f("current", 581, REQUIRED, 0x02, 1),
-    f("describedObject", 562, REQUIRED, 0x03, 2),
-    f("metric", 566, REQUIRED, 0x01, 0),
+    f("current", 582, REQUIRED, 0x02, 1),
+    f("describedObject", 563, REQUIRED, 0x03, 2),
+    f("metric", 567, REQUIRED, 0x01, 0),
     // MetricValueStatus
     f("averageUtilization", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("averageValue", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("value", 38, POINTER | OMIT_EMPTY, 0x01, 0),
     // PodsMetricStatus
-    f("current", 581, REQUIRED, 0x02, 1),
-    f("metric", 566, REQUIRED, 0x01, 0),
+    f("current", 582, REQUIRED, 0x02, 1),
+    f("metric", 567, REQUIRED, 0x01, 0),
     // ResourceMetricStatus
-    f("current", 581, REQUIRED, 0x02, 1),
-    f("name", 198, REQUIRED, 0x01, 0),
+    f("current", 582, REQUIRED, 0x02, 1),
+    f("name", 199, REQUIRED, 0x01, 0),
     // ContainerResourceMetricStatus
     f("container", 0, REQUIRED, 0x03, 2),
-    f("current", 581, REQUIRED, 0x02, 1),
-    f("name", 198, REQUIRED, 0x01, 0),
+    f("current", 582, REQUIRED, 0x02, 1),
+    f("name", 199, REQUIRED, 0x01, 0),
     // ExternalMetricStatus
-    f("current", 581, REQUIRED, 0x02, 1),
-    f("metric", 566, REQUIRED, 0x01, 0),
+    f("current", 582, REQUIRED, 0x02, 1),
+    f("metric", 567, REQUIRED, 0x01, 0),
     // HorizontalPodAutoscalerCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 589, REQUIRED, 0x01, 0),
+    f("type", 590, REQUIRED, 0x01, 0),
     // CronJob
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 610, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 612, OMIT_EMPTY, 0x03, 4),
+    f("spec", 611, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 613, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
-    f("concurrencyPolicy", 594, OMIT_EMPTY, 0x03, 3),
+    f("concurrencyPolicy", 595, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 609, REQUIRED, 0x05, 5),
+    f("jobTemplate", 610, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -3859,104 +3860,104 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 608, OMIT_EMPTY, 0x02, 1),
+    f("spec", 609, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
     f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("completionMode", 606, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completionMode", 607, POINTER | OMIT_EMPTY, 0x09, 12),
     f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 602, POINTER | OMIT_EMPTY, 0x0b, 3),
-    f("podReplacementPolicy", 607, POINTER | OMIT_EMPTY, 0x0e, 14),
-    f("selector", 129, POINTER | OMIT_EMPTY, 0x04, 8),
-    f("successPolicy", 605, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("podFailurePolicy", 603, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 608, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
+    f("successPolicy", 606, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 332, REQUIRED, 0x06, 10),
+    f("template", 333, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // PodFailurePolicy
-    f("rules", 601, REQUIRED, 0x01, 0),
+    f("rules", 602, REQUIRED, 0x01, 0),
     // PodFailurePolicyRule
-    f("action", 595, REQUIRED, 0x01, 0),
-    f("onExitCodes", 597, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("onPodConditions", 599, OMIT_EMPTY, 0x03, 2),
+    f("action", 596, REQUIRED, 0x01, 0),
+    f("onExitCodes", 598, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("onPodConditions", 600, OMIT_EMPTY, 0x03, 2),
     // PodFailurePolicyOnExitCodesRequirement
     f("containerName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("operator", 596, REQUIRED, 0x02, 1),
-    f("values", 205, REQUIRED, 0x03, 2),
+    f("operator", 597, REQUIRED, 0x02, 1),
+    f("values", 206, REQUIRED, 0x03, 2),
     // PodFailurePolicyOnPodConditionsPattern
     f("status", 17, 0, 0x02, 1),
-    f("type", 273, REQUIRED, 0x01, 0),
+    f("type", 274, REQUIRED, 0x01, 0),
     // SuccessPolicy
-    f("rules", 604, REQUIRED, 0x01, 0),
+    f("rules", 605, REQUIRED, 0x01, 0),
     // SuccessPolicyRule
     f("succeededCount", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("succeededIndexes", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // CronJobStatus
-    f("active", 611, OMIT_EMPTY, 0x01, 0),
+    f("active", 612, OMIT_EMPTY, 0x01, 0),
     f("lastScheduleTime", 3, POINTER | OMIT_EMPTY, 0x04, 1),
     f("lastSuccessfulTime", 3, POINTER | OMIT_EMPTY, 0x05, 2),
     // Job
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 608, OMIT_EMPTY, 0x02, 3),
-    f("status", 619, OMIT_EMPTY, 0x03, 4),
+    f("spec", 609, OMIT_EMPTY, 0x02, 3),
+    f("status", 620, OMIT_EMPTY, 0x03, 4),
     // JobStatus
     f("active", 26, OMIT_EMPTY, 0x04, 3),
     f("completedIndexes", 0, OMIT_EMPTY, 0x07, 7),
     f("completionTime", 3, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("conditions", 616, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 617, OMIT_EMPTY, 0x01, 0),
     f("failed", 26, OMIT_EMPTY, 0x06, 5),
     f("failedIndexes", 0, POINTER | OMIT_EMPTY, 0x0a, 8),
     f("ready", 26, POINTER | OMIT_EMPTY, 0x09, 10),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
     f("succeeded", 26, OMIT_EMPTY, 0x05, 4),
     f("terminating", 26, POINTER | OMIT_EMPTY, 0x0b, 6),
-    f("uncountedTerminatedPods", 618, POINTER | OMIT_EMPTY, 0x08, 9),
+    f("uncountedTerminatedPods", 619, POINTER | OMIT_EMPTY, 0x08, 9),
     // JobCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 2),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 3),
     f("message", 0, OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x05, 4),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 614, REQUIRED, 0x01, 0),
+    f("type", 615, REQUIRED, 0x01, 0),
     // UncountedTerminatedPods
-    f("failed", 617, OMIT_EMPTY, 0x02, 1),
-    f("succeeded", 617, OMIT_EMPTY, 0x01, 0),
+    f("failed", 618, OMIT_EMPTY, 0x02, 1),
+    f("succeeded", 618, OMIT_EMPTY, 0x01, 0),
     // CertificateSigningRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 623, REQUIRED, 0x02, 3),
-    f("status", 627, OMIT_EMPTY, 0x03, 4),
+    f("spec", 624, REQUIRED, 0x02, 3),
+    f("status", 628, OMIT_EMPTY, 0x03, 4),
     // CertificateSigningRequestSpec
     f("expirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 2),
-    f("extra", 524, OMIT_EMPTY, 0x06, 7),
+    f("extra", 525, OMIT_EMPTY, 0x06, 7),
     f("groups", 70, OMIT_EMPTY, 0x04, 6),
     f("request", 21, REQUIRED, 0x01, 0),
     f("signerName", 0, REQUIRED, 0x07, 1),
     f("uid", 0, OMIT_EMPTY, 0x03, 5),
-    f("usages", 622, OMIT_EMPTY, 0x05, 3),
+    f("usages", 623, OMIT_EMPTY, 0x05, 3),
     f("username", 0, OMIT_EMPTY, 0x02, 4),
     // CertificateSigningRequestStatus
     f("certificate", 21, OMIT_EMPTY, 0x02, 1),
-    f("conditions", 626, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 627, OMIT_EMPTY, 0x01, 0),
     // CertificateSigningRequestCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x05, 5),
     f("lastUpdateTime", 3, OMIT_EMPTY, 0x04, 4),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
     f("reason", 0, OMIT_EMPTY, 0x02, 2),
     f("status", 17, REQUIRED, 0x06, 1),
-    f("type", 624, REQUIRED, 0x01, 0),
+    f("type", 625, REQUIRED, 0x01, 0),
     // Lease
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 630, OMIT_EMPTY, 0x02, 3),
+    f("spec", 631, OMIT_EMPTY, 0x02, 3),
     // LeaseSpec
     f("acquireTime", 34, POINTER | OMIT_EMPTY, 0x03, 2),
     f("holderIdentity", 0, POINTER | OMIT_EMPTY, 0x01, 0),
@@ -3964,19 +3965,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("leaseTransitions", 26, POINTER | OMIT_EMPTY, 0x05, 4),
     f("preferredHolder", 0, POINTER | OMIT_EMPTY, 0x07, 6),
     f("renewTime", 34, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("strategy", 629, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("strategy", 630, POINTER | OMIT_EMPTY, 0x06, 5),
     // EndpointSlice
-    f("addressType", 632, REQUIRED, 0x04, 3),
+    f("addressType", 633, REQUIRED, 0x04, 3),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("endpoints", 640, 0, 0x02, 4),
+    f("endpoints", 641, 0, 0x02, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("ports", 642, 0, 0x03, 5),
+    f("ports", 643, 0, 0x03, 5),
     // Endpoint
-    f("addresses", 321, REQUIRED, 0x01, 0),
-    f("conditions", 633, OMIT_EMPTY, 0x02, 1),
+    f("addresses", 322, REQUIRED, 0x01, 0),
+    f("conditions", 634, OMIT_EMPTY, 0x02, 1),
     f("deprecatedTopology", 4, OMIT_EMPTY, 0x05, 4),
-    f("hints", 638, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("hints", 639, POINTER | OMIT_EMPTY, 0x08, 7),
     f("hostname", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x06, 5),
     f("targetRef", 14, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -3986,8 +3987,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("serving", 5, POINTER | OMIT_EMPTY, 0x02, 1),
     f("terminating", 5, POINTER | OMIT_EMPTY, 0x03, 2),
     // EndpointHints
-    f("forNodes", 637, OMIT_EMPTY, 0x02, 1),
-    f("forZones", 635, OMIT_EMPTY, 0x01, 0),
+    f("forNodes", 638, OMIT_EMPTY, 0x02, 1),
+    f("forZones", 636, OMIT_EMPTY, 0x01, 0),
     // ForZone
     f("name", 0, REQUIRED, 0x01, 0),
     // ForNode
@@ -4013,7 +4014,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("related", 14, POINTER | OMIT_EMPTY, 0x09, 10),
     f("reportingController", 0, OMIT_EMPTY, 0x04, 5),
     f("reportingInstance", 0, OMIT_EMPTY, 0x05, 6),
-    f("series", 644, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("series", 645, POINTER | OMIT_EMPTY, 0x03, 4),
     f("type", 0, OMIT_EMPTY, 0x0b, 12),
     // EventSeries
     f("count", 26, REQUIRED, 0x01, 0),
@@ -4022,26 +4023,26 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 661, OMIT_EMPTY, 0x02, 3),
-    f("status", 665, OMIT_EMPTY, 0x03, 4),
+    f("spec", 662, OMIT_EMPTY, 0x02, 3),
+    f("status", 666, OMIT_EMPTY, 0x03, 4),
     // FlowSchemaSpec
-    f("distinguisherMethod", 648, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("distinguisherMethod", 649, POINTER | OMIT_EMPTY, 0x03, 2),
     f("matchingPrecedence", 26, 0, 0x02, 1),
-    f("priorityLevelConfiguration", 646, REQUIRED, 0x01, 0),
-    f("rules", 660, OMIT_EMPTY, 0x04, 3),
+    f("priorityLevelConfiguration", 647, REQUIRED, 0x01, 0),
+    f("rules", 661, OMIT_EMPTY, 0x04, 3),
     // PriorityLevelConfigurationReference
     f("name", 0, REQUIRED, 0x01, 0),
     // FlowDistinguisherMethod
-    f("type", 647, REQUIRED, 0x01, 0),
+    f("type", 648, REQUIRED, 0x01, 0),
     // PolicyRulesWithSubjects
-    f("nonResourceRules", 658, OMIT_EMPTY, 0x03, 2),
-    f("resourceRules", 656, OMIT_EMPTY, 0x02, 1),
-    f("subjects", 654, REQUIRED, 0x01, 0),
+    f("nonResourceRules", 659, OMIT_EMPTY, 0x03, 2),
+    f("resourceRules", 657, OMIT_EMPTY, 0x02, 1),
+    f("subjects", 655, REQUIRED, 0x01, 0),
     // Subject
-    f("group", 651, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("kind", 649, REQUIRED, 0x01, 0),
-    f("serviceAccount", 652, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("user", 650, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("group", 652, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("kind", 650, REQUIRED, 0x01, 0),
+    f("serviceAccount", 653, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("user", 651, POINTER | OMIT_EMPTY, 0x02, 1),
     // UserSubject
     f("name", 0, REQUIRED, 0x01, 0),
     // GroupSubject
@@ -4050,40 +4051,40 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("name", 0, REQUIRED, 0x02, 1),
     f("namespace", 0, REQUIRED, 0x01, 0),
     // ResourcePolicyRule
-    f("apiGroups", 321, REQUIRED, 0x02, 1),
+    f("apiGroups", 322, REQUIRED, 0x02, 1),
     f("clusterScope", 5, OMIT_EMPTY, 0x04, 3),
-    f("namespaces", 321, 0, 0x05, 4),
-    f("resources", 321, REQUIRED, 0x03, 2),
-    f("verbs", 321, REQUIRED, 0x01, 0),
+    f("namespaces", 322, 0, 0x05, 4),
+    f("resources", 322, REQUIRED, 0x03, 2),
+    f("verbs", 322, REQUIRED, 0x01, 0),
     // NonResourcePolicyRule
-    f("nonResourceURLs", 321, REQUIRED, 0x06, 1),
-    f("verbs", 321, REQUIRED, 0x01, 0),
+    f("nonResourceURLs", 322, REQUIRED, 0x06, 1),
+    f("verbs", 322, REQUIRED, 0x01, 0),
     // FlowSchemaStatus
-    f("conditions", 664, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 665, OMIT_EMPTY, 0x01, 0),
     // FlowSchemaCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 662, OMIT_EMPTY, 0x01, 0),
+    f("type", 663, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 673, OMIT_EMPTY, 0x02, 3),
-    f("status", 677, OMIT_EMPTY, 0x03, 4),
+    f("spec", 674, OMIT_EMPTY, 0x02, 3),
+    f("status", 678, OMIT_EMPTY, 0x03, 4),
     // PriorityLevelConfigurationSpec
-    f("exempt", 672, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limited", 671, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 667, REQUIRED, 0x01, 0),
+    f("exempt", 673, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("limited", 672, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 668, REQUIRED, 0x01, 0),
     // LimitedPriorityLevelConfiguration
     f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limitResponse", 670, OMIT_EMPTY, 0x02, 1),
+    f("limitResponse", 671, OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER, 0x01, 0),
     // LimitResponse
-    f("queuing", 669, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 668, REQUIRED, 0x01, 0),
+    f("queuing", 670, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 669, REQUIRED, 0x01, 0),
     // QueuingConfiguration
     f("handSize", 26, 0, 0x02, 1),
     f("queueLengthLimit", 26, 0, 0x03, 2),
@@ -4092,13 +4093,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationStatus
-    f("conditions", 676, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 677, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 674, OMIT_EMPTY, 0x01, 0),
+    f("type", 675, OMIT_EMPTY, 0x01, 0),
     // DeleteOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("dryRun", 70, OMIT_EMPTY, 0x05, 6),
@@ -4106,8 +4107,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("ignoreStoreReadErrorWithClusterBreakingPotential", 5, POINTER | OMIT_EMPTY, 0x06, 7),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("orphanDependents", 5, POINTER | OMIT_EMPTY, 0x03, 4),
-    f("preconditions", 679, POINTER | OMIT_EMPTY, 0x02, 3),
-    f("propagationPolicy", 680, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("preconditions", 680, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("propagationPolicy", 681, POINTER | OMIT_EMPTY, 0x04, 5),
     // Preconditions
     f("resourceVersion", 0, POINTER | OMIT_EMPTY, 0x02, 1),
     f("uid", 1, POINTER | OMIT_EMPTY, 0x01, 0),
@@ -4119,9 +4120,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 684, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 685, REQUIRED | OMIT_EMPTY, 0x02, 3),
     // IPAddressSpec
-    f("parentRef", 683, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("parentRef", 684, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
     // ParentReference
     f("group", 0, OMIT_EMPTY, 0x01, 0),
     f("name", 0, REQUIRED | OMIT_EMPTY, 0x04, 3),
@@ -4131,19 +4132,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 697, OMIT_EMPTY, 0x02, 3),
-    f("status", 703, OMIT_EMPTY, 0x03, 4),
+    f("spec", 698, OMIT_EMPTY, 0x02, 3),
+    f("status", 704, OMIT_EMPTY, 0x03, 4),
     // IngressSpec
-    f("defaultBackend", 688, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("defaultBackend", 689, POINTER | OMIT_EMPTY, 0x01, 1),
     f("ingressClassName", 0, POINTER | OMIT_EMPTY, 0x04, 0),
-    f("rules", 696, OMIT_EMPTY, 0x03, 3),
-    f("tls", 690, OMIT_EMPTY, 0x02, 2),
+    f("rules", 697, OMIT_EMPTY, 0x03, 3),
+    f("tls", 691, OMIT_EMPTY, 0x02, 2),
     // IngressBackend
-    f("resource", 131, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("service", 687, POINTER | OMIT_EMPTY, 0x04, 0),
+    f("resource", 132, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("service", 688, POINTER | OMIT_EMPTY, 0x04, 0),
     // IngressServiceBackend
     f("name", 0, REQUIRED, 0x01, 0),
-    f("port", 686, OMIT_EMPTY, 0x02, 1),
+    f("port", 687, OMIT_EMPTY, 0x02, 1),
     // ServiceBackendPort
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("number", 26, OMIT_EMPTY, 0x02, 1),
@@ -4152,21 +4153,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("secretName", 0, OMIT_EMPTY, 0x02, 1),
     // IngressRule
     f("host", 0, OMIT_EMPTY, 0x01, 0),
-    inlined("http", 694, POINTER | OMIT_EMPTY, 0x0201, 1, "IngressRuleValue"),
+    inlined("http", 695, POINTER | OMIT_EMPTY, 0x0201, 1, "IngressRuleValue"),
     // HTTPIngressRuleValue
-    f("paths", 693, REQUIRED, 0x01, 0),
+    f("paths", 694, REQUIRED, 0x01, 0),
     // HTTPIngressPath
-    f("backend", 688, REQUIRED, 0x02, 2),
+    f("backend", 689, REQUIRED, 0x02, 2),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("pathType", 691, REQUIRED | POINTER, 0x03, 1),
+    f("pathType", 692, REQUIRED | POINTER, 0x03, 1),
     // IngressStatus
-    f("loadBalancer", 702, OMIT_EMPTY, 0x01, 0),
+    f("loadBalancer", 703, OMIT_EMPTY, 0x01, 0),
     // IngressLoadBalancerStatus
-    f("ingress", 701, OMIT_EMPTY, 0x01, 0),
+    f("ingress", 702, OMIT_EMPTY, 0x01, 0),
     // IngressLoadBalancerIngress
     f("hostname", 0, OMIT_EMPTY, 0x02, 1),
     f("ip", 0, OMIT_EMPTY, 0x01, 0),
-    f("ports", 699, OMIT_EMPTY, 0x04, 2),
+    f("ports", 700, OMIT_EMPTY, 0x04, 2),
     // IngressPortStatus
     f("error", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
@@ -4175,10 +4176,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 706, OMIT_EMPTY, 0x02, 3),
+    f("spec", 707, OMIT_EMPTY, 0x02, 3),
     // IngressClassSpec
     f("controller", 0, OMIT_EMPTY, 0x01, 0),
-    f("parameters", 705, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("parameters", 706, POINTER | OMIT_EMPTY, 0x02, 1),
     // IngressClassParametersReference
     f("apiGroup", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     f("kind", 0, REQUIRED, 0x02, 1),
@@ -4189,81 +4190,81 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 719, OMIT_EMPTY, 0x02, 3),
+    f("spec", 720, OMIT_EMPTY, 0x02, 3),
     // NetworkPolicySpec
-    f("egress", 716, OMIT_EMPTY, 0x03, 2),
-    f("ingress", 714, OMIT_EMPTY, 0x02, 1),
-    f("podSelector", 129, 0, 0x01, 0),
-    f("policyTypes", 718, OMIT_EMPTY, 0x04, 3),
+    f("egress", 717, OMIT_EMPTY, 0x03, 2),
+    f("ingress", 715, OMIT_EMPTY, 0x02, 1),
+    f("podSelector", 130, 0, 0x01, 0),
+    f("policyTypes", 719, OMIT_EMPTY, 0x04, 3),
     // NetworkPolicyIngressRule
-    f("from", 712, OMIT_EMPTY, 0x02, 1),
-    f("ports", 709, OMIT_EMPTY, 0x01, 0),
+    f("from", 713, OMIT_EMPTY, 0x02, 1),
+    f("ports", 710, OMIT_EMPTY, 0x01, 0),
     // NetworkPolicyPort
     f("endPort", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("port", 216, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("port", 217, POINTER | OMIT_EMPTY, 0x02, 1),
     f("protocol", 27, POINTER | OMIT_EMPTY, 0x01, 0),
     // NetworkPolicyPeer
-    f("ipBlock", 710, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("namespaceSelector", 129, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podSelector", 129, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("ipBlock", 711, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
     // IPBlock
     f("cidr", 0, REQUIRED, 0x01, 0),
     f("except", 70, OMIT_EMPTY, 0x02, 1),
     // NetworkPolicyEgressRule
-    f("ports", 709, OMIT_EMPTY, 0x01, 0),
-    f("to", 712, OMIT_EMPTY, 0x02, 1),
+    f("ports", 710, OMIT_EMPTY, 0x01, 0),
+    f("to", 713, OMIT_EMPTY, 0x02, 1),
     // ServiceCIDR
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 721, OMIT_EMPTY, 0x02, 3),
-    f("status", 722, OMIT_EMPTY, 0x03, 4),
+    f("spec", 722, OMIT_EMPTY, 0x02, 3),
+    f("status", 723, OMIT_EMPTY, 0x03, 4),
     // ServiceCIDRSpec
     f("cidrs", 70, OMIT_EMPTY, 0x01, 0),
     // ServiceCIDRStatus
-    f("conditions", 370, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
     // RuntimeClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("handler", 0, REQUIRED, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("overhead", 724, POINTER | OMIT_EMPTY, 0x03, 4),
-    f("scheduling", 725, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("overhead", 725, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("scheduling", 726, POINTER | OMIT_EMPTY, 0x04, 5),
     // Overhead
     f("podFixed", 39, OMIT_EMPTY, 0x01, 0),
     // Scheduling
-    f("nodeSelector", 246, OMIT_EMPTY, 0x01, 0),
-    f("tolerations", 267, OMIT_EMPTY, 0x02, 1),
+    f("nodeSelector", 247, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 268, OMIT_EMPTY, 0x02, 1),
     // Eviction
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("deleteOptions", 681, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("deleteOptions", 682, POINTER | OMIT_EMPTY, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     // PodDisruptionBudget
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 730, OMIT_EMPTY, 0x02, 3),
-    f("status", 732, OMIT_EMPTY, 0x03, 4),
+    f("spec", 731, OMIT_EMPTY, 0x02, 3),
+    f("status", 733, OMIT_EMPTY, 0x03, 4),
     // PodDisruptionBudgetSpec
-    f("maxUnavailable", 216, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("minAvailable", 216, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 728, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("unhealthyPodEvictionPolicy", 729, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("minAvailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 729, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("unhealthyPodEvictionPolicy", 730, POINTER | OMIT_EMPTY, 0x04, 3),
     // PodDisruptionBudgetStatus
-    f("conditions", 370, OMIT_EMPTY, 0x07, 6),
+    f("conditions", 371, OMIT_EMPTY, 0x07, 6),
     f("currentHealthy", 26, 0, 0x04, 3),
     f("desiredHealthy", 26, 0, 0x05, 4),
-    f("disruptedPods", 731, OMIT_EMPTY, 0x02, 1),
+    f("disruptedPods", 732, OMIT_EMPTY, 0x02, 1),
     f("disruptionsAllowed", 26, 0, 0x03, 2),
     f("expectedPods", 26, 0, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     // ClusterRole
-    f("aggregationRule", 737, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("aggregationRule", 738, POINTER | OMIT_EMPTY, 0x03, 4),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("rules", 735, 0, 0x02, 3),
+    f("rules", 736, 0, 0x02, 3),
     // PolicyRule
     f("apiGroups", 70, OMIT_EMPTY, 0x02, 1),
     f("nonResourceURLs", 70, OMIT_EMPTY, 0x05, 4),
@@ -4271,13 +4272,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("resources", 70, OMIT_EMPTY, 0x03, 2),
     f("verbs", 70, REQUIRED, 0x01, 0),
     // AggregationRule
-    f("clusterRoleSelectors", 736, OMIT_EMPTY, 0x01, 0),
+    f("clusterRoleSelectors", 737, OMIT_EMPTY, 0x01, 0),
     // ClusterRoleBinding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 741, REQUIRED, 0x03, 4),
-    f("subjects", 740, OMIT_EMPTY, 0x02, 3),
+    f("roleRef", 742, REQUIRED, 0x03, 4),
+    f("subjects", 741, OMIT_EMPTY, 0x02, 3),
     // Subject
     f("apiGroup", 0, OMIT_EMPTY, 0x02, 1),
     f("kind", 0, REQUIRED, 0x01, 0),
@@ -4291,115 +4292,115 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("rules", 735, 0, 0x02, 3),
+    f("rules", 736, 0, 0x02, 3),
     // RoleBinding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 741, REQUIRED, 0x03, 4),
-    f("subjects", 740, OMIT_EMPTY, 0x02, 3),
+    f("roleRef", 742, REQUIRED, 0x03, 4),
+    f("subjects", 741, OMIT_EMPTY, 0x02, 3),
     // DeviceClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 751, REQUIRED, 0x02, 3),
+    f("spec", 752, REQUIRED, 0x02, 3),
     // DeviceClassSpec
-    f("config", 750, OMIT_EMPTY, 0x02, 1),
+    f("config", 751, OMIT_EMPTY, 0x02, 1),
     f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("selectors", 747, OMIT_EMPTY, 0x01, 0),
+    f("selectors", 748, OMIT_EMPTY, 0x01, 0),
     // DeviceSelector
-    f("cel", 745, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("cel", 746, POINTER | OMIT_EMPTY, 0x01, 0),
     // CELDeviceSelector
     f("expression", 0, REQUIRED, 0x01, 0),
     // DeviceClassConfiguration
-    inlined("opaque", 748, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
+    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
     // OpaqueDeviceConfiguration
     f("driver", 0, REQUIRED, 0x01, 0),
-    f("parameters", 483, REQUIRED, 0x02, 1),
+    f("parameters", 484, REQUIRED, 0x02, 1),
     // ResourceClaim
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 771, REQUIRED, 0x02, 3),
-    f("status", 784, OMIT_EMPTY, 0x03, 4),
+    f("spec", 772, REQUIRED, 0x02, 3),
+    f("status", 785, OMIT_EMPTY, 0x03, 4),
     // ResourceClaimSpec
-    f("devices", 770, 0, 0x01, 0),
+    f("devices", 771, 0, 0x01, 0),
     // DeviceClaim
-    f("config", 769, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 767, OMIT_EMPTY, 0x02, 1),
-    f("requests", 764, 0, 0x01, 0),
+    f("config", 770, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 768, OMIT_EMPTY, 0x02, 1),
+    f("requests", 765, 0, 0x01, 0),
     // DeviceRequest
-    f("exactly", 760, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 762, OMIT_EMPTY, 0x03, 2),
+    f("exactly", 761, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 763, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("allocationMode", 753, OMIT_EMPTY, 0x03, 2),
-    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 754, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x04, 3),
     f("deviceClassName", 0, REQUIRED, 0x01, 0),
-    f("selectors", 747, OMIT_EMPTY, 0x02, 1),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 748, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // DeviceToleration
-    f("effect", 755, OMIT_EMPTY, 0x04, 3),
+    f("effect", 756, OMIT_EMPTY, 0x04, 3),
     f("key", 0, OMIT_EMPTY, 0x01, 0),
-    f("operator", 754, OMIT_EMPTY, 0x02, 1),
+    f("operator", 755, OMIT_EMPTY, 0x02, 1),
     f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
     f("value", 0, OMIT_EMPTY, 0x03, 2),
     // CapacityRequirements
-    f("requests", 758, OMIT_EMPTY, 0x01, 0),
+    f("requests", 759, OMIT_EMPTY, 0x01, 0),
     // DeviceSubRequest
-    f("allocationMode", 753, OMIT_EMPTY, 0x04, 3),
-    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 754, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x05, 4),
     f("deviceClassName", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("selectors", 747, OMIT_EMPTY, 0x03, 2),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 748, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // DeviceConstraint
-    f("distinctAttribute", 765, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("matchAttribute", 765, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("distinctAttribute", 766, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("matchAttribute", 766, POINTER | OMIT_EMPTY, 0x02, 1),
     f("requests", 70, OMIT_EMPTY, 0x01, 0),
     // DeviceClaimConfiguration
-    inlined("opaque", 748, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
+    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
     f("requests", 70, OMIT_EMPTY, 0x01, 0),
     // ResourceClaimStatus
-    f("allocation", 778, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 783, OMIT_EMPTY, 0x04, 2),
-    f("reservedFor", 780, OMIT_EMPTY, 0x02, 1),
+    f("allocation", 779, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 784, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 781, OMIT_EMPTY, 0x02, 1),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 777, OMIT_EMPTY, 0x01, 0),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("devices", 778, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceAllocationResult
-    f("config", 776, OMIT_EMPTY, 0x02, 1),
-    f("results", 773, OMIT_EMPTY, 0x01, 0),
+    f("config", 777, OMIT_EMPTY, 0x02, 1),
+    f("results", 774, OMIT_EMPTY, 0x01, 0),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
-    f("consumedCapacity", 758, OMIT_EMPTY, 0x0a, 9),
+    f("consumedCapacity", 759, OMIT_EMPTY, 0x0a, 9),
     f("device", 0, REQUIRED, 0x04, 3),
     f("driver", 0, REQUIRED, 0x02, 1),
     f("pool", 0, REQUIRED, 0x03, 2),
     f("request", 0, REQUIRED, 0x01, 0),
     f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // DeviceAllocationConfiguration
-    inlined("opaque", 748, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
+    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
     f("requests", 70, OMIT_EMPTY, 0x02, 1),
-    f("source", 774, REQUIRED, 0x01, 0),
+    f("source", 775, REQUIRED, 0x01, 0),
     // ResourceClaimConsumerReference
     f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
     f("name", 0, REQUIRED, 0x04, 2),
     f("resource", 0, REQUIRED, 0x03, 1),
     f("uid", 1, REQUIRED, 0x05, 3),
     // AllocatedDeviceStatus
-    f("conditions", 427, 0, 0x04, 4),
-    f("data", 483, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("conditions", 428, 0, 0x04, 4),
+    f("data", 484, POINTER | OMIT_EMPTY, 0x05, 5),
     f("device", 0, REQUIRED, 0x03, 2),
     f("driver", 0, REQUIRED, 0x01, 0),
-    f("networkData", 781, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("networkData", 782, POINTER | OMIT_EMPTY, 0x06, 6),
     f("pool", 0, REQUIRED, 0x02, 1),
     f("shareID", 0, POINTER | OMIT_EMPTY, 0x07, 3),
     // NetworkDeviceData
@@ -4410,24 +4411,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 786, REQUIRED, 0x02, 3),
+    f("spec", 787, REQUIRED, 0x02, 3),
     // ResourceClaimTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 771, REQUIRED, 0x02, 1),
+    f("spec", 772, REQUIRED, 0x02, 1),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 810, REQUIRED, 0x02, 3),
+    f("spec", 811, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 807, OMIT_EMPTY, 0x06, 5),
+    f("devices", 808, OMIT_EMPTY, 0x06, 5),
     f("driver", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
     f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("pool", 788, REQUIRED, 0x02, 1),
-    f("sharedCounters", 809, OMIT_EMPTY, 0x08, 7),
+    f("pool", 789, REQUIRED, 0x02, 1),
+    f("sharedCounters", 810, OMIT_EMPTY, 0x08, 7),
     // ResourcePool
     f("generation", 2, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
@@ -4435,52 +4436,52 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 791, OMIT_EMPTY, 0x02, 1),
+    f("attributes", 792, OMIT_EMPTY, 0x02, 1),
     f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 796, OMIT_EMPTY, 0x03, 2),
-    f("consumesCounters", 800, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 797, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 801, OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResourceMappings", 805, OMIT_EMPTY, 0x0d, 12),
+    f("nodeAllocatableResourceMappings", 806, OMIT_EMPTY, 0x0d, 12),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("taints", 802, OMIT_EMPTY, 0x08, 7),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("taints", 803, OMIT_EMPTY, 0x08, 7),
     // DeviceAttribute
     f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("bools", 789, OMIT_EMPTY, 0x07, 5),
+    f("bools", 790, OMIT_EMPTY, 0x07, 5),
     f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
-    f("ints", 247, OMIT_EMPTY, 0x06, 4),
+    f("ints", 248, OMIT_EMPTY, 0x06, 4),
     f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
     f("strings", 70, OMIT_EMPTY, 0x08, 6),
     f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
     f("versions", 70, OMIT_EMPTY, 0x09, 7),
     // DeviceCapacity
-    f("requestPolicy", 794, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requestPolicy", 795, POINTER | OMIT_EMPTY, 0x02, 1),
     f("value", 38, REQUIRED, 0x01, 0),
     // CapacityRequestPolicy
     f("default", 38, POINTER, 0x01, 0),
-    f("validRange", 793, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("validValues", 792, OMIT_EMPTY, 0x03, 1),
+    f("validRange", 794, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("validValues", 793, OMIT_EMPTY, 0x03, 1),
     // CapacityRequestPolicyRange
     f("max", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("min", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
     f("step", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     // DeviceCounterConsumption
     f("counterSet", 0, REQUIRED, 0x01, 0),
-    f("counters", 798, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // Counter
     f("value", 38, REQUIRED, 0x01, 0),
     // DeviceTaint
-    f("effect", 755, REQUIRED, 0x03, 2),
+    f("effect", 756, REQUIRED, 0x03, 2),
     f("key", 0, REQUIRED, 0x01, 0),
     f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
     f("value", 0, OMIT_EMPTY, 0x02, 1),
     // NodeAllocatableResourceMapping
     f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("capacityKey", 803, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityKey", 804, POINTER | OMIT_EMPTY, 0x01, 0),
     // CounterSet
-    f("counters", 798, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // PriorityClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
@@ -4488,16 +4489,16 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("globalDefault", 5, OMIT_EMPTY, 0x03, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("preemptionPolicy", 276, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x05, 6),
     f("value", 26, 0, 0x02, 3),
     // CSIDriver
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 818, REQUIRED, 0x02, 3),
+    f("spec", 819, REQUIRED, 0x02, 3),
     // CSIDriverSpec
     f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("fsGroupPolicy", 815, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("fsGroupPolicy", 816, POINTER | OMIT_EMPTY, 0x05, 4),
     f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x09, 8),
     f("podInfoOnMount", 5, POINTER | OMIT_EMPTY, 0x02, 1),
     f("preventPodSchedulingIfMissing", 5, POINTER | OMIT_EMPTY, 0x0b, 10),
@@ -4505,8 +4506,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("seLinuxMount", 5, POINTER | OMIT_EMPTY, 0x08, 7),
     f("serviceAccountTokenInSecrets", 5, POINTER | OMIT_EMPTY, 0x0a, 9),
     f("storageCapacity", 5, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tokenRequests", 817, OMIT_EMPTY, 0x06, 5),
-    f("volumeLifecycleModes", 814, OMIT_EMPTY, 0x03, 2),
+    f("tokenRequests", 818, OMIT_EMPTY, 0x06, 5),
+    f("volumeLifecycleModes", 815, OMIT_EMPTY, 0x03, 2),
     // TokenRequest
     f("audience", 0, REQUIRED, 0x01, 0),
     f("expirationSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -4514,11 +4515,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 823, REQUIRED, 0x02, 3),
+    f("spec", 824, REQUIRED, 0x02, 3),
     // CSINodeSpec
-    f("drivers", 822, REQUIRED, 0x01, 0),
+    f("drivers", 823, REQUIRED, 0x01, 0),
     // CSINodeDriver
-    f("allocatable", 820, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("allocatable", 821, POINTER | OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
     f("nodeID", 0, REQUIRED, 0x02, 1),
     f("topologyKeys", 70, 0, 0x03, 2),
@@ -4530,21 +4531,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("maximumVolumeSize", 38, POINTER | OMIT_EMPTY, 0x05, 6),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("nodeTopology", 129, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("nodeTopology", 130, POINTER | OMIT_EMPTY, 0x02, 3),
     f("storageClassName", 0, REQUIRED, 0x03, 4),
     // StorageClass
     f("allowVolumeExpansion", 5, POINTER | OMIT_EMPTY, 0x06, 7),
-    f("allowedTopologies", 830, OMIT_EMPTY, 0x08, 9),
+    f("allowedTopologies", 831, OMIT_EMPTY, 0x08, 9),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("mountOptions", 70, OMIT_EMPTY, 0x05, 6),
     f("parameters", 4, OMIT_EMPTY, 0x03, 4),
     f("provisioner", 0, REQUIRED, 0x02, 3),
-    f("reclaimPolicy", 113, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("volumeBindingMode", 826, POINTER | OMIT_EMPTY, 0x07, 8),
+    f("reclaimPolicy", 114, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("volumeBindingMode", 827, POINTER | OMIT_EMPTY, 0x07, 8),
     // TopologySelectorTerm
-    f("matchLabelExpressions", 828, OMIT_EMPTY, 0x01, 0),
+    f("matchLabelExpressions", 829, OMIT_EMPTY, 0x01, 0),
     // TopologySelectorLabelRequirement
     f("key", 0, REQUIRED, 0x01, 0),
     f("values", 70, REQUIRED, 0x02, 1),
@@ -4552,20 +4553,20 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 833, REQUIRED, 0x02, 3),
-    f("status", 835, OMIT_EMPTY, 0x03, 4),
+    f("spec", 834, REQUIRED, 0x02, 3),
+    f("status", 836, OMIT_EMPTY, 0x03, 4),
     // VolumeAttachmentSpec
     f("attacher", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, REQUIRED, 0x03, 2),
-    f("source", 832, REQUIRED, 0x02, 1),
+    f("source", 833, REQUIRED, 0x02, 1),
     // VolumeAttachmentSource
-    f("inlineVolumeSpec", 122, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("inlineVolumeSpec", 123, POINTER | OMIT_EMPTY, 0x02, 1),
     f("persistentVolumeName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // VolumeAttachmentStatus
-    f("attachError", 834, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("attachError", 835, POINTER | OMIT_EMPTY, 0x03, 2),
     f("attached", 5, REQUIRED, 0x01, 0),
     f("attachmentMetadata", 4, OMIT_EMPTY, 0x02, 1),
-    f("detachError", 834, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("detachError", 835, POINTER | OMIT_EMPTY, 0x04, 3),
     // VolumeError
     f("errorCode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
@@ -4580,19 +4581,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 839, OMIT_EMPTY, 0x02, 3),
-    f("status", 841, OMIT_EMPTY, 0x03, 4),
+    f("spec", 840, OMIT_EMPTY, 0x02, 3),
+    f("status", 842, OMIT_EMPTY, 0x03, 4),
     // NodeSpec
     f("configSource", 57, POINTER | OMIT_EMPTY, 0x06, 5),
     f("externalID", 0, OMIT_EMPTY, 0x02, 6),
     f("podCIDR", 0, OMIT_EMPTY, 0x01, 0),
     f("podCIDRs", 8, OMIT_EMPTY, 0x07, 1),
-    f("podPreemptionPolicy", 838, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("podPreemptionPolicy", 839, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
     f("providerID", 0, OMIT_EMPTY, 0x03, 2),
     f("taints", 55, OMIT_EMPTY, 0x05, 4),
     f("unschedulable", 5, OMIT_EMPTY, 0x04, 3),
     // NodePodPreemptionPolicy
-    f("disableResizePreemption", 321, OMIT_EMPTY, 0x01, 0),
+    f("disableResizePreemption", 322, OMIT_EMPTY, 0x01, 0),
     // NodeStatus
     f("addresses", 65, OMIT_EMPTY, 0x05, 4),
     f("allocatable", 39, OMIT_EMPTY, 0x02, 1),
@@ -4603,7 +4604,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("declaredFeatures", 70, OMIT_EMPTY, 0x0e, 13),
     f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("images", 72, OMIT_EMPTY, 0x08, 7),
-    f("nodeInfo", 840, OMIT_EMPTY, 0x07, 6),
+    f("nodeInfo", 841, OMIT_EMPTY, 0x07, 6),
     f("phase", 59, OMIT_EMPTY, 0x03, 2),
     f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c, 11),
     f("volumesAttached", 76, OMIT_EMPTY, 0x0a, 9),
@@ -4625,115 +4626,115 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 133, OMIT_EMPTY, 0x02, 3),
-    f("status", 847, OMIT_EMPTY, 0x03, 4),
+    f("spec", 134, OMIT_EMPTY, 0x02, 3),
+    f("status", 848, OMIT_EMPTY, 0x03, 4),
     // PersistentVolumeClaimStatus
     f("accessModes", 112, OMIT_EMPTY, 0x02, 1),
-    f("allocatedResourceStatuses", 139, OMIT_EMPTY, 0x07, 5),
+    f("allocatedResourceStatuses", 140, OMIT_EMPTY, 0x07, 5),
     f("allocatedResources", 39, OMIT_EMPTY, 0x05, 4),
     f("capacity", 39, OMIT_EMPTY, 0x03, 2),
-    f("conditions", 137, OMIT_EMPTY, 0x04, 3),
+    f("conditions", 138, OMIT_EMPTY, 0x04, 3),
     f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
-    f("healthStatus", 846, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
-    f("modifyVolumeStatus", 141, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("phase", 134, OMIT_EMPTY, 0x01, 0),
+    f("healthStatus", 847, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
+    f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("phase", 135, OMIT_EMPTY, 0x01, 0),
     // VolumeHealthStatus
-    f("healthConditions", 845, OMIT_EMPTY, 0x01, 0),
+    f("healthConditions", 846, OMIT_EMPTY, 0x01, 0),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x02, 1),
     // VolumeHealthCondition
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 843, REQUIRED, 0x01, 0),
+    f("status", 844, REQUIRED, 0x01, 0),
     // Pod
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 883, OMIT_EMPTY, 0x02, 3),
-    f("status", 892, OMIT_EMPTY, 0x03, 4),
+    f("spec", 884, OMIT_EMPTY, 0x02, 3),
+    f("status", 893, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
-    f("affinity", 264, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("affinity", 265, POINTER | OMIT_EMPTY, 0x12, 21),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
-    f("containers", 878, REQUIRED, 0x02, 2),
-    f("dnsConfig", 272, POINTER | OMIT_EMPTY, 0x1a, 27),
-    f("dnsPolicy", 245, OMIT_EMPTY, 0x06, 7),
+    f("containers", 879, REQUIRED, 0x02, 2),
+    f("dnsConfig", 273, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 246, OMIT_EMPTY, 0x06, 7),
     f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
-    f("ephemeralContainers", 880, OMIT_EMPTY, 0x22, 3),
-    f("evictionResponders", 882, OMIT_EMPTY | GATED, 0x2c, 42),
-    f("hostAliases", 269, OMIT_EMPTY, 0x17, 24),
+    f("ephemeralContainers", 881, OMIT_EMPTY, 0x22, 3),
+    f("evictionResponders", 883, OMIT_EMPTY | GATED, 0x2c, 42),
+    f("hostAliases", 270, OMIT_EMPTY, 0x17, 24),
     f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
     f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
     f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
     f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
     f("hostname", 0, OMIT_EMPTY, 0x10, 19),
     f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
-    f("imagePullSecrets", 254, OMIT_EMPTY, 0x0f, 18),
-    f("initContainers", 878, OMIT_EMPTY, 0x14, 1),
+    f("imagePullSecrets", 255, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 879, OMIT_EMPTY, 0x14, 1),
     f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
-    f("nodeSelector", 246, OMIT_EMPTY, 0x07, 8),
-    f("os", 282, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("nodeSelector", 247, OMIT_EMPTY, 0x07, 8),
+    f("os", 283, POINTER | OMIT_EMPTY, 0x24, 35),
     f("overhead", 39, OMIT_EMPTY, 0x20, 32),
-    f("preemptionPolicy", 276, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x1f, 31),
     f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
     f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
-    f("readinessGates", 275, OMIT_EMPTY, 0x1c, 28),
-    f("resourceClaims", 286, OMIT_EMPTY, 0x27, 38),
-    f("resources", 197, POINTER | OMIT_EMPTY, 0x28, 39),
-    f("restartPolicy", 244, OMIT_EMPTY, 0x03, 4),
+    f("readinessGates", 276, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 287, OMIT_EMPTY, 0x27, 38),
+    f("resources", 198, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 245, OMIT_EMPTY, 0x03, 4),
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
-    f("schedulingGates", 284, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 287, POINTER | OMIT_EMPTY, 0x2b, 41),
-    f("securityContext", 253, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("schedulingGates", 285, OMIT_EMPTY, 0x26, 37),
+    f("schedulingGroup", 288, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("securityContext", 254, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
     f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
     f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
     f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("tolerations", 267, OMIT_EMPTY, 0x16, 23),
-    f("topologySpreadConstraints", 280, OMIT_EMPTY, 0x21, 33),
-    f("volumes", 867, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 268, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 281, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 868, OMIT_EMPTY, 0x01, 0),
     // Volume
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
     inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
-    inlined("azureFile", 163, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
-    inlined("cephfs", 157, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
-    inlined("cinder", 156, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
-    inlined("configMap", 856, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
-    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
-    inlined("downwardAPI", 855, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
-    inlined("emptyDir", 849, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
-    inlined("ephemeral", 178, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
+    inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
+    inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
+    inlined("configMap", 857, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("csi", 177, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("downwardAPI", 856, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 850, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("ephemeral", 179, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
-    inlined("flexVolume", 155, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
+    inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
     inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
     inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0203, 3, "VolumeSource"),
-    inlined("gitRepo", 146, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
-    inlined("glusterfs", 152, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
+    inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
+    inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
-    inlined("iscsi", 151, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
+    inlined("image", 181, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
-    inlined("persistentVolumeClaim", 153, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
+    inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
-    inlined("projected", 865, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("projected", 866, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
-    inlined("rbd", 154, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
-    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
-    inlined("secret", 852, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
-    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
+    inlined("scaleIO", 175, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("secret", 853, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("storageos", 176, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
     // EmptyDirVolumeSource
-    f("medium", 144, OMIT_EMPTY, 0x01, 0),
+    f("medium", 145, OMIT_EMPTY, 0x01, 0),
     f("mode", 26, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
     f("sizeLimit", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // SecretVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 851, OMIT_EMPTY, 0x02, 1),
+    f("items", 852, OMIT_EMPTY, 0x02, 1),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     f("secretName", 0, OMIT_EMPTY, 0x01, 0),
     // KeyToPath
@@ -4744,38 +4745,38 @@ pub(super) static FIELDS: [Field; 2904] = [
     // DownwardAPIVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("items", 854, OMIT_EMPTY, 0x01, 0),
+    f("items", 855, OMIT_EMPTY, 0x01, 0),
     // DownwardAPIVolumeFile
-    f("fieldRef", 158, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x02, 1),
     f("mode", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("path", 0, REQUIRED, 0x01, 0),
-    f("resourceFieldRef", 159, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x03, 2),
     f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
     // ConfigMapVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 851, OMIT_EMPTY, 0x02, 1),
+    f("items", 852, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     // ProjectedVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("sources", 864, 0, 0x01, 0),
+    f("sources", 865, 0, 0x01, 0),
     // VolumeProjection
-    f("clusterTrustBundle", 861, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("configMap", 859, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("downwardAPI", 858, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podCertificate", 862, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("secret", 857, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("serviceAccountToken", 860, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("clusterTrustBundle", 862, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 860, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 859, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 863, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 858, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 861, POINTER | OMIT_EMPTY, 0x04, 3),
     // SecretProjection
-    f("items", 851, OMIT_EMPTY, 0x02, 1),
+    f("items", 852, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // DownwardAPIProjection
-    f("items", 854, OMIT_EMPTY, 0x01, 0),
+    f("items", 855, OMIT_EMPTY, 0x01, 0),
     // ConfigMapProjection
-    f("items", 851, OMIT_EMPTY, 0x02, 1),
+    f("items", 852, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // ServiceAccountTokenProjection
@@ -4784,7 +4785,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("path", 0, REQUIRED, 0x03, 2),
     f("user", 2, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
     // ClusterTrustBundleProjection
-    f("labelSelector", 129, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
     f("name", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x05, 3),
     f("path", 0, REQUIRED, 0x04, 4),
@@ -4802,160 +4803,160 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Container
     f("args", 70, OMIT_EMPTY, 0x04, 3),
     f("command", 70, OMIT_EMPTY, 0x03, 2),
-    f("env", 194, OMIT_EMPTY, 0x07, 7),
-    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
+    f("env", 195, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 189, OMIT_EMPTY, 0x13, 6),
     f("image", 0, OMIT_EMPTY, 0x02, 1),
-    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
-    f("lifecycle", 876, POINTER | OMIT_EMPTY, 0x0c, 17),
-    f("livenessProbe", 874, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("imagePullPolicy", 180, OMIT_EMPTY, 0x0e, 20),
+    f("lifecycle", 877, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 875, POINTER | OMIT_EMPTY, 0x0a, 14),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("ports", 184, OMIT_EMPTY, 0x06, 5),
-    f("readinessProbe", 874, POINTER | OMIT_EMPTY, 0x0b, 15),
-    f("resizePolicy", 201, OMIT_EMPTY, 0x17, 9),
-    f("resources", 197, OMIT_EMPTY, 0x08, 8),
-    f("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x18, 10),
-    f("restartPolicyRules", 208, OMIT_EMPTY, 0x19, 11),
-    f("securityContext", 239, POINTER | OMIT_EMPTY, 0x0f, 21),
-    f("startupProbe", 874, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("ports", 185, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 875, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("resizePolicy", 202, OMIT_EMPTY, 0x17, 9),
+    f("resources", 198, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("restartPolicyRules", 209, OMIT_EMPTY, 0x19, 11),
+    f("securityContext", 240, POINTER | OMIT_EMPTY, 0x0f, 21),
+    f("startupProbe", 875, POINTER | OMIT_EMPTY, 0x16, 16),
     f("stdin", 5, OMIT_EMPTY, 0x10, 22),
     f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
     f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
-    f("terminationMessagePolicy", 228, OMIT_EMPTY, 0x14, 19),
+    f("terminationMessagePolicy", 229, OMIT_EMPTY, 0x14, 19),
     f("tty", 5, OMIT_EMPTY, 0x12, 24),
-    f("volumeDevices", 214, OMIT_EMPTY, 0x15, 13),
-    f("volumeMounts", 869, OMIT_EMPTY, 0x09, 12),
+    f("volumeDevices", 215, OMIT_EMPTY, 0x15, 13),
+    f("volumeMounts", 870, OMIT_EMPTY, 0x09, 12),
     f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
     // VolumeMount
-    f("bindMountOptions", 321, OMIT_EMPTY | GATED, 0x08, 7),
+    f("bindMountOptions", 322, OMIT_EMPTY | GATED, 0x08, 7),
     f("mountPath", 0, REQUIRED, 0x03, 3),
-    f("mountPropagation", 210, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("mountPropagation", 211, POINTER | OMIT_EMPTY, 0x05, 5),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x02, 1),
-    f("recursiveReadOnly", 209, POINTER | OMIT_EMPTY, 0x07, 2),
+    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x07, 2),
     f("subPath", 0, OMIT_EMPTY, 0x04, 4),
     f("subPathExpr", 0, OMIT_EMPTY, 0x06, 6),
     // Probe
-    inlined("exec", 215, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
+    inlined("exec", 216, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
     f("failureThreshold", 26, OMIT_EMPTY, 0x06, 8),
-    inlined("grpc", 873, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
-    inlined("httpGet", 871, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
+    inlined("grpc", 874, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
+    inlined("httpGet", 872, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
     f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02, 4),
     f("periodSeconds", 26, OMIT_EMPTY, 0x04, 6),
     f("successThreshold", 26, OMIT_EMPTY, 0x05, 7),
-    inlined("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
+    inlined("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x07, 9),
     f("timeoutSeconds", 26, OMIT_EMPTY, 0x03, 5),
     // HTTPGetAction
     f("host", 0, OMIT_EMPTY, 0x03, 2),
-    f("httpHeaders", 219, OMIT_EMPTY, 0x05, 4),
+    f("httpHeaders", 220, OMIT_EMPTY, 0x05, 4),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("port", 216, REQUIRED, 0x02, 1),
-    f("protocol", 870, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
-    f("scheme", 217, OMIT_EMPTY, 0x04, 3),
+    f("port", 217, REQUIRED, 0x02, 1),
+    f("protocol", 871, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("scheme", 218, OMIT_EMPTY, 0x04, 3),
     // GRPCAction
-    f("mode", 872, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("mode", 873, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
     f("service", 0, POINTER, 0x02, 1),
     // Lifecycle
-    f("postStart", 875, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("preStop", 875, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 226, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("postStart", 876, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preStop", 876, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x03, 2),
     // LifecycleHandler
-    f("exec", 215, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("httpGet", 871, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sleep", 224, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tcpSocket", 221, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("exec", 216, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("httpGet", 872, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sleep", 225, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x03, 2),
     // EphemeralContainer
     inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
     inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
-    inlined("env", 194, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
-    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("env", 195, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 189, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
     inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
-    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
-    inlined("lifecycle", 876, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
-    inlined("livenessProbe", 874, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 180, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
+    inlined("lifecycle", 877, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 875, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
     inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
-    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
-    inlined("readinessProbe", 874, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
-    inlined("resizePolicy", 201, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
-    inlined("resources", 197, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
-    inlined("restartPolicy", 202, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
-    inlined("restartPolicyRules", 208, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
-    inlined("securityContext", 239, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
-    inlined("startupProbe", 874, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("ports", 185, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 875, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 202, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 198, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 209, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("securityContext", 240, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
+    inlined("startupProbe", 875, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
     inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
     inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
     f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
     inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
-    inlined("terminationMessagePolicy", 228, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 229, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
     inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
-    inlined("volumeDevices", 214, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
-    inlined("volumeMounts", 869, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 215, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 870, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
     inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
     // EvictionResponder
     f("name", 0, REQUIRED, 0x01, 0),
     f("priority", 26, REQUIRED | POINTER, 0x02, 1),
     // PodStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
-    f("conditions", 291, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 313, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 313, OMIT_EMPTY, 0x0d, 14),
-    f("extendedResourceClaimStatus", 320, POINTER | OMIT_EMPTY, 0x12, 17),
+    f("conditions", 292, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 314, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 314, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 321, POINTER | OMIT_EMPTY, 0x12, 17),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
-    f("hostIPs", 293, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 313, OMIT_EMPTY, 0x0a, 11),
+    f("hostIPs", 294, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 314, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 889, OMIT_EMPTY, 0x15, 20),
+    f("nodeAllocatableResourceClaimStatuses", 890, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
-    f("phase", 289, OMIT_EMPTY, 0x01, 1),
+    f("phase", 290, OMIT_EMPTY, 0x01, 1),
     f("podIP", 0, OMIT_EMPTY, 0x06, 8),
-    f("podIPs", 295, OMIT_EMPTY, 0x0c, 9),
-    f("qosClass", 314, OMIT_EMPTY, 0x09, 13),
+    f("podIPs", 296, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 315, OMIT_EMPTY, 0x09, 13),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
-    f("resize", 315, OMIT_EMPTY, 0x0e, 15),
-    f("resourceClaimStatuses", 317, OMIT_EMPTY, 0x0f, 16),
-    f("resources", 197, POINTER | OMIT_EMPTY, 0x14, 19),
+    f("resize", 316, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 318, OMIT_EMPTY, 0x0f, 16),
+    f("resources", 198, POINTER | OMIT_EMPTY, 0x14, 19),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
-    f("volumeHealth", 891, OMIT_EMPTY | GATED, 0x16, 21),
+    f("volumeHealth", 892, OMIT_EMPTY | GATED, 0x16, 21),
     // NodeAllocatableResourceClaimStatus
-    f("containers", 321, OMIT_EMPTY, 0x02, 1),
-    f("mapping", 885, OMIT_EMPTY, 0x04, 2),
-    f("overhead", 887, OMIT_EMPTY, 0x05, 3),
+    f("containers", 322, OMIT_EMPTY, 0x02, 1),
+    f("mapping", 886, OMIT_EMPTY, 0x04, 2),
+    f("overhead", 888, OMIT_EMPTY, 0x05, 3),
     f("resourceClaimName", 0, REQUIRED, 0x01, 0),
     // NodeAllocatableMappedResources
-    f("name", 198, REQUIRED, 0x01, 0),
+    f("name", 199, REQUIRED, 0x01, 0),
     f("quantity", 38, REQUIRED | POINTER, 0x02, 1),
     // NodeAllocatableOverheadResources
-    f("name", 198, REQUIRED, 0x01, 0),
+    f("name", 199, REQUIRED, 0x01, 0),
     f("perContainer", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     f("perPod", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodVolumeHealth
-    f("healthConditions", 845, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 846, OMIT_EMPTY, 0x02, 1),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // PodTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("template", 894, OMIT_EMPTY, 0x02, 3),
+    f("template", 895, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 883, OMIT_EMPTY, 0x02, 1),
+    f("spec", 884, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 896, OMIT_EMPTY, 0x02, 3),
-    f("status", 338, OMIT_EMPTY, 0x03, 4),
+    f("spec", 897, OMIT_EMPTY, 0x02, 3),
+    f("status", 339, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 246, OMIT_EMPTY, 0x02, 2),
-    f("template", 894, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("selector", 247, OMIT_EMPTY, 0x02, 2),
+    f("template", 895, POINTER | OMIT_EMPTY, 0x03, 3),
     // ControllerRevision
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("data", 483, REQUIRED, 0x02, 3),
+    f("data", 484, REQUIRED, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("revision", 2, 0, 0x03, 4),
@@ -4963,17 +4964,17 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 899, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 902, OMIT_EMPTY, 0x03, 4),
+    f("spec", 900, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 903, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
-    f("selector", 129, REQUIRED | POINTER, 0x01, 0),
-    f("template", 894, REQUIRED, 0x02, 1),
-    f("updateStrategy", 487, OMIT_EMPTY, 0x03, 2),
+    f("selector", 130, REQUIRED | POINTER, 0x01, 0),
+    f("template", 895, REQUIRED, 0x02, 1),
+    f("updateStrategy", 488, OMIT_EMPTY, 0x03, 2),
     // DaemonSetStatus
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("conditions", 901, OMIT_EMPTY, 0x0a, 9),
+    f("conditions", 902, OMIT_EMPTY, 0x0a, 9),
     f("currentNumberScheduled", 26, REQUIRED, 0x01, 0),
     f("desiredNumberScheduled", 26, REQUIRED, 0x03, 2),
     f("numberAvailable", 26, OMIT_EMPTY, 0x07, 6),
@@ -4987,26 +4988,26 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 489, 0, 0x01, 0),
+    f("type", 490, 0, 0x01, 0),
     // Deployment
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 904, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 907, OMIT_EMPTY, 0x03, 4),
+    f("spec", 905, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 908, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
     f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09, 7),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 1),
-    f("strategy", 496, OMIT_EMPTY, 0x04, 3),
-    f("template", 894, REQUIRED, 0x03, 2),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("strategy", 497, OMIT_EMPTY, 0x04, 3),
+    f("template", 895, REQUIRED, 0x03, 2),
     // DeploymentStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
-    f("conditions", 906, OMIT_EMPTY, 0x06, 7),
+    f("conditions", 907, OMIT_EMPTY, 0x06, 7),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
@@ -5019,21 +5020,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
     f("status", 17, 0, 0x02, 1),
-    f("type", 498, 0, 0x01, 0),
+    f("type", 499, 0, 0x01, 0),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 909, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 912, OMIT_EMPTY, 0x03, 4),
+    f("spec", 910, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 913, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 2),
-    f("template", 894, OMIT_EMPTY, 0x03, 3),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 2),
+    f("template", 895, OMIT_EMPTY, 0x03, 3),
     // ReplicaSetStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 911, OMIT_EMPTY, 0x06, 6),
+    f("conditions", 912, OMIT_EMPTY, 0x06, 6),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -5044,29 +5045,29 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 504, 0, 0x01, 0),
+    f("type", 505, 0, 0x01, 0),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 915, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 918, OMIT_EMPTY, 0x03, 4),
+    f("spec", 916, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 919, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
-    f("ordinals", 516, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("persistentVolumeClaimRetentionPolicy", 515, POINTER | OMIT_EMPTY, 0x0a, 9),
-    f("podManagementPolicy", 510, OMIT_EMPTY, 0x06, 5),
+    f("ordinals", 517, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 516, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 511, OMIT_EMPTY, 0x06, 5),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("selector", 129, REQUIRED | POINTER, 0x02, 1),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 894, REQUIRED, 0x03, 2),
-    f("updateStrategy", 513, OMIT_EMPTY, 0x07, 6),
-    f("volumeClaimTemplates", 914, OMIT_EMPTY, 0x04, 3),
+    f("template", 895, REQUIRED, 0x03, 2),
+    f("updateStrategy", 514, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 915, OMIT_EMPTY, 0x04, 3),
     // StatefulSetStatus
     f("availableReplicas", 26, 0, 0x0b, 9),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("conditions", 917, OMIT_EMPTY, 0x0a, 8),
+    f("conditions", 918, OMIT_EMPTY, 0x0a, 8),
     f("currentReplicas", 26, OMIT_EMPTY, 0x04, 3),
     f("currentRevision", 0, OMIT_EMPTY, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
@@ -5079,27 +5080,27 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 518, 0, 0x01, 0),
+    f("type", 519, 0, 0x01, 0),
     // TokenRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 922, 0, 0x02, 3),
-    f("status", 530, OMIT_EMPTY, 0x03, 4),
+    f("spec", 923, 0, 0x02, 3),
+    f("status", 531, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
-    f("attestations", 921, OMIT_EMPTY, 0x05, 3),
+    f("attestations", 922, OMIT_EMPTY, 0x05, 3),
     f("audiences", 70, 0, 0x01, 0),
-    f("boundObjectRef", 528, POINTER, 0x03, 2),
+    f("boundObjectRef", 529, POINTER, 0x03, 2),
     f("expirationSeconds", 2, POINTER, 0x04, 1),
     // HorizontalPodAutoscaler
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 580, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 926, OMIT_EMPTY, 0x03, 4),
+    f("spec", 581, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 927, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerStatus
-    f("conditions", 925, OMIT_EMPTY, 0x06, 5),
-    f("currentMetrics", 588, 0, 0x05, 4),
+    f("conditions", 926, OMIT_EMPTY, 0x06, 5),
+    f("currentMetrics", 589, 0, 0x05, 4),
     f("currentReplicas", 26, OMIT_EMPTY, 0x03, 2),
     f("desiredReplicas", 26, REQUIRED, 0x04, 3),
     f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -5110,17 +5111,17 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 589, REQUIRED, 0x01, 0),
+    f("type", 590, REQUIRED, 0x01, 0),
     // CronJob
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 942, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 612, OMIT_EMPTY, 0x03, 4),
+    f("spec", 943, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 613, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
-    f("concurrencyPolicy", 594, OMIT_EMPTY, 0x03, 3),
+    f("concurrencyPolicy", 595, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 941, REQUIRED, 0x05, 5),
+    f("jobTemplate", 942, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -5128,43 +5129,43 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 940, OMIT_EMPTY, 0x02, 1),
+    f("spec", 941, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
     f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("completionMode", 606, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completionMode", 607, POINTER | OMIT_EMPTY, 0x09, 12),
     f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 602, POINTER | OMIT_EMPTY, 0x0b, 3),
-    f("podReplacementPolicy", 607, POINTER | OMIT_EMPTY, 0x0e, 14),
-    f("scheduling", 939, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
-    f("selector", 129, POINTER | OMIT_EMPTY, 0x04, 8),
-    f("successPolicy", 605, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("podFailurePolicy", 603, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 608, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("scheduling", 940, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
+    f("successPolicy", 606, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 894, REQUIRED, 0x06, 10),
+    f("template", 895, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // JobSchedulingConfiguration
-    f("disruptionMode", 936, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resourceClaims", 938, OMIT_EMPTY, 0x04, 3),
-    f("schedulingConstraints", 933, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("schedulingPolicy", 930, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("disruptionMode", 937, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resourceClaims", 939, OMIT_EMPTY, 0x04, 3),
+    f("schedulingConstraints", 934, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("schedulingPolicy", 931, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingPolicy
-    f("basic", 928, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("gang", 929, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("basic", 929, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 930, POINTER | OMIT_EMPTY, 0x02, 1),
     // WorkloadPodGroupBasicSchedulingPolicy
     // WorkloadPodGroupGangSchedulingPolicy
     f("minCount", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingConstraints
-    f("topology", 932, OMIT_EMPTY, 0x01, 0),
+    f("topology", 933, OMIT_EMPTY, 0x01, 0),
     // TopologyConstraint
     f("key", 0, REQUIRED, 0x01, 0),
     // WorkloadPodGroupDisruptionMode
-    f("all", 935, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("single", 934, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("all", 936, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 935, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSingleDisruptionMode
     // WorkloadPodGroupAllDisruptionMode
     // WorkloadPodGroupResourceClaim
@@ -5175,13 +5176,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 940, OMIT_EMPTY, 0x02, 3),
-    f("status", 619, OMIT_EMPTY, 0x03, 4),
+    f("spec", 941, OMIT_EMPTY, 0x02, 3),
+    f("status", 620, OMIT_EMPTY, 0x03, 4),
     // ClusterTrustBundle
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 945, REQUIRED, 0x02, 3),
+    f("spec", 946, REQUIRED, 0x02, 3),
     // ClusterTrustBundleSpec
     f("signerName", 0, OMIT_EMPTY, 0x01, 0),
     f("trustBundle", 0, REQUIRED, 0x02, 1),
@@ -5189,11 +5190,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 948, REQUIRED, 0x02, 3),
-    f("status", 949, OMIT_EMPTY, 0x03, 4),
+    f("spec", 949, REQUIRED, 0x02, 3),
+    f("status", 950, OMIT_EMPTY, 0x03, 4),
     // PodCertificateRequestSpec
     f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("nodeName", 947, REQUIRED, 0x06, 5),
+    f("nodeName", 948, REQUIRED, 0x06, 5),
     f("nodeUID", 1, REQUIRED, 0x07, 6),
     f("podName", 0, REQUIRED, 0x02, 1),
     f("podUID", 1, REQUIRED, 0x03, 2),
@@ -5205,173 +5206,173 @@ pub(super) static FIELDS: [Field; 2904] = [
     // PodCertificateRequestStatus
     f("beginRefreshAt", 3, POINTER | OMIT_EMPTY, 0x05, 3),
     f("certificateChain", 0, OMIT_EMPTY, 0x02, 1),
-    f("conditions", 370, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
     f("notAfter", 3, POINTER | OMIT_EMPTY, 0x06, 4),
     f("notBefore", 3, POINTER | OMIT_EMPTY, 0x04, 2),
     // FlowSchema
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 661, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 953, OMIT_EMPTY, 0x03, 4),
+    f("spec", 662, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 954, OMIT_EMPTY, 0x03, 4),
     // FlowSchemaStatus
-    f("conditions", 952, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 953, OMIT_EMPTY, 0x01, 0),
     // FlowSchemaCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 662, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("type", 663, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 956, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 959, OMIT_EMPTY, 0x03, 4),
+    f("spec", 957, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 960, OMIT_EMPTY, 0x03, 4),
     // PriorityLevelConfigurationSpec
-    f("exempt", 672, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limited", 955, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 667, REQUIRED, 0x01, 0),
+    f("exempt", 673, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("limited", 956, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 668, REQUIRED, 0x01, 0),
     // LimitedPriorityLevelConfiguration
     f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limitResponse", 670, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("limitResponse", 671, REQUIRED | OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER, 0x01, 0),
     // PriorityLevelConfigurationStatus
-    f("conditions", 958, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 959, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 674, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("type", 675, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // DeviceClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 751, 0, 0x02, 3),
+    f("spec", 752, 0, 0x02, 3),
     // DeviceTaintRule
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 963, REQUIRED, 0x02, 3),
-    f("status", 964, OMIT_EMPTY, 0x03, 4),
+    f("spec", 964, REQUIRED, 0x02, 3),
+    f("status", 965, OMIT_EMPTY, 0x03, 4),
     // DeviceTaintRuleSpec
-    f("deviceSelector", 962, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("taint", 801, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("deviceSelector", 963, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("taint", 802, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // DeviceTaintSelector
     f("device", 0, POINTER | OMIT_EMPTY, 0x04, 2),
     f("driver", 0, POINTER | OMIT_EMPTY, 0x02, 0),
     f("pool", 0, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceTaintRuleStatus
-    f("conditions", 370, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
     // ResourceClaim
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 974, 0, 0x02, 3),
-    f("status", 981, OMIT_EMPTY, 0x03, 4),
+    f("spec", 975, 0, 0x02, 3),
+    f("status", 982, OMIT_EMPTY, 0x03, 4),
     // ResourceClaimSpec
-    f("devices", 973, 0, 0x01, 0),
+    f("devices", 974, 0, 0x01, 0),
     // DeviceClaim
-    f("config", 769, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 767, OMIT_EMPTY, 0x02, 1),
-    f("requests", 972, 0, 0x01, 0),
+    f("config", 770, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 768, OMIT_EMPTY, 0x02, 1),
+    f("requests", 973, 0, 0x01, 0),
     // DeviceRequest
-    f("exactly", 968, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 970, OMIT_EMPTY, 0x03, 2),
+    f("exactly", 969, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 971, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("allocationMode", 753, OMIT_EMPTY, 0x03, 2),
-    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 754, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x04, 3),
-    f("derivedAttributes", 967, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 968, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x01, 0),
-    f("selectors", 747, OMIT_EMPTY, 0x02, 1),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 748, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // DeviceDerivedAttribute
     f("expression", 0, REQUIRED, 0x02, 1),
-    f("name", 765, REQUIRED, 0x01, 0),
+    f("name", 766, REQUIRED, 0x01, 0),
     // DeviceSubRequest
-    f("allocationMode", 753, OMIT_EMPTY, 0x04, 3),
-    f("capacity", 759, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 754, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x05, 4),
-    f("derivedAttributes", 967, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 968, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("selectors", 747, OMIT_EMPTY, 0x03, 2),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 748, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimStatus
-    f("allocation", 980, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 783, OMIT_EMPTY, 0x04, 2),
-    f("reservedFor", 780, OMIT_EMPTY, 0x02, 1),
+    f("allocation", 981, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 784, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 781, OMIT_EMPTY, 0x02, 1),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 979, OMIT_EMPTY, 0x01, 0),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("devices", 980, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceAllocationResult
-    f("config", 776, OMIT_EMPTY, 0x02, 1),
-    f("results", 978, OMIT_EMPTY, 0x01, 0),
+    f("config", 777, OMIT_EMPTY, 0x02, 1),
+    f("results", 979, OMIT_EMPTY, 0x01, 0),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
-    f("consumedCapacity", 758, OMIT_EMPTY, 0x0a, 9),
+    f("consumedCapacity", 759, OMIT_EMPTY, 0x0a, 9),
     f("device", 0, REQUIRED, 0x04, 3),
     f("driver", 0, REQUIRED, 0x02, 1),
     f("pool", 0, REQUIRED, 0x03, 2),
     f("request", 0, REQUIRED, 0x01, 0),
     f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("skipNodeOperations", 976, OMIT_EMPTY | GATED, 0x0b, 10),
-    f("tolerations", 757, OMIT_EMPTY, 0x06, 5),
+    f("skipNodeOperations", 977, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 983, 0, 0x02, 3),
+    f("spec", 984, 0, 0x02, 3),
     // ResourceClaimTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 974, 0, 0x02, 1),
+    f("spec", 975, 0, 0x02, 1),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 993, REQUIRED, 0x02, 3),
+    f("spec", 994, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 992, OMIT_EMPTY, 0x06, 5),
+    f("devices", 993, OMIT_EMPTY, 0x06, 5),
     f("driver", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("partitionTypeAttribute", 765, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("partitionTypeAttribute", 766, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
     f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("pool", 788, REQUIRED, 0x02, 1),
-    f("sharedCounters", 809, OMIT_EMPTY, 0x08, 7),
-    f("skipNodeOperations", 976, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("pool", 789, REQUIRED, 0x02, 1),
+    f("sharedCounters", 810, OMIT_EMPTY, 0x08, 7),
+    f("skipNodeOperations", 977, OMIT_EMPTY | GATED, 0x0a, 9),
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 791, OMIT_EMPTY, 0x02, 1),
+    f("attributes", 792, OMIT_EMPTY, 0x02, 1),
     f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 796, OMIT_EMPTY, 0x03, 2),
-    f("consumesCounters", 986, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 797, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 987, OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResources", 990, OMIT_EMPTY | GATED, 0x0e, 12),
+    f("nodeAllocatableResources", 991, OMIT_EMPTY | GATED, 0x0e, 12),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeSelector", 120, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("taints", 802, OMIT_EMPTY, 0x08, 7),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("taints", 803, OMIT_EMPTY, 0x08, 7),
     // DeviceCounterConsumption
     f("compatibilityGroups", 70, OMIT_EMPTY | GATED, 0x03, 2),
     f("counterSet", 0, REQUIRED, 0x01, 0),
-    f("counters", 798, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // NodeAllocatableResource
-    f("mapping", 987, POINTER | OMIT_EMPTY, 0x03, 0),
-    f("overhead", 988, POINTER | OMIT_EMPTY, 0x04, 1),
+    f("mapping", 988, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("overhead", 989, POINTER | OMIT_EMPTY, 0x04, 1),
     // NodeAllocatableMapping
-    f("capacityKey", 803, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityKey", 804, POINTER | OMIT_EMPTY, 0x01, 0),
     f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     // NodeAllocatableOverhead
@@ -5381,32 +5382,32 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 823, REQUIRED, 0x02, 3),
-    f("status", 1000, OMIT_EMPTY, 0x03, 4),
+    f("spec", 824, REQUIRED, 0x02, 3),
+    f("status", 1001, OMIT_EMPTY, 0x03, 4),
     // CSINodeStatus
-    f("storageHealth", 999, OMIT_EMPTY | GATED, 0x01, 0),
+    f("storageHealth", 1000, OMIT_EMPTY | GATED, 0x01, 0),
     // StorageHealth
-    f("healthConditions", 997, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 998, OMIT_EMPTY, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // StorageHealthCondition
     f("accessMode", 111, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x06, 5),
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 995, REQUIRED, 0x01, 0),
-    f("volumeMode", 114, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("status", 996, REQUIRED, 0x01, 0),
+    f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x05, 4),
     // StorageVersionMigration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1003, OMIT_EMPTY, 0x02, 3),
-    f("status", 1004, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1004, OMIT_EMPTY, 0x02, 3),
+    f("status", 1005, OMIT_EMPTY, 0x03, 4),
     // StorageVersionMigrationSpec
-    f("resource", 1002, REQUIRED, 0x01, 0),
+    f("resource", 1003, REQUIRED, 0x01, 0),
     // GroupResource
     f("group", 0, REQUIRED, 0x01, 0),
     f("resource", 0, REQUIRED, 0x02, 1),
     // StorageVersionMigrationStatus
-    f("conditions", 370, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
 ];

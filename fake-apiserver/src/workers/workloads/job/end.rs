@@ -18,6 +18,12 @@ pub(super) struct Ending {
     message: String,
 }
 
+impl Ending {
+    pub(super) fn is_success(&self) -> bool {
+        self.is_success
+    }
+}
+
 /// Returns the time at which a Job finished.
 pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
     let ends = ["Complete", "Failed"]

@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> BTreeSet<i64> {
     set
 }
 
-/// Writes runs of indexes with a hyphen; a run of two, too.
+/// Writes runs of three and more indexes with a hyphen (Go's `orderedIntervals.String`).
 pub(super) fn print(set: &BTreeSet<i64>) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for index in set {
@@ -31,12 +31,10 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
     }
     let texts: Vec<String> = runs
         .into_iter()
-        .map(|(first, last)| {
-            if first == last {
-                first.to_string()
-            } else {
-                format!("{first}-{last}")
-            }
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first},{last}"),
+            _ => format!("{first}-{last}"),
         })
         .collect();
     texts.join(",")
@@ -58,9 +56,9 @@ mod tests {
     #[rstest]
     #[case("", "")]
     #[case("0", "0")]
-    #[case("0,1", "0-1")]
+    #[case("0,1", "0,1")]
     #[case("5,0-2", "0-2,5")]
-    #[case("1,3-4,7-9", "1,3-4,7-9")]
+    #[case("1,3-4,7-9", "1,3,4,7-9")]
     fn runs_are_joined(#[case] text: &str, #[case] want: &str) {
         assert_eq!(print(&parse(text)), want);
     }

@@ -23,6 +23,8 @@ use crate::storage::Key;
 const COMPONENT: &str = "job-controller";
 /// The finalizer by which a Pod stays until it has been counted.
 const TRACKED: &str = "batch.kubernetes.io/job-tracking";
+/// The `managedBy` of Jobs that are this controller's, as are those without one.
+const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 /// The annotation and label with a Pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Annotation with the number of failed Pods of an index before this one.
@@ -35,11 +37,17 @@ struct Run<'a> {
     pods: Vec<&'a Arc<Object>>,
 }
 
-/// Plans the work for a Job.
+/// Plans the work for a Job. One of another controller is only deleted a time after it finished.
 pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    if let Some(finished) = end::finished_at(job) {
+    let finished = end::finished_at(job);
+    if let Some(finished) = finished {
         expire(job, finished, sees, &mut plan);
+    }
+    if is_foreign(job) {
+        return plan;
+    }
+    if finished.is_some() {
         release(job, sees, &mut plan);
         return plan;
     }
@@ -55,6 +63,12 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     }
     run.work(&mut plan);
     plan
+}
+
+/// Returns `true` if another controller runs a Job (Go's `managedByExternalController`).
+fn is_foreign(job: &Object) -> bool {
+    let manager = Cursor::root(job).text("spec.managedBy");
+    !manager.is_empty() && manager != CONTROLLER_NAME
 }
 
 /// Deletes a Job a time after it finished.
@@ -80,7 +94,7 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
 /// Lets go of the Pods of a Job that will not be counted any more.
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
-        if pod.finalizers().any(|it| it == TRACKED) {
+        if track::is_tracked(pod) {
             track::release(pod, plan);
         }
     }
@@ -99,12 +113,12 @@ fn release_orphans(namespace: &str, sees: &Sees<'_>, plan: &mut Plan) {
         None => false,
         Some(("Job", name, uid)) => {
             let job = sees.cluster.find(Resource::Job, namespace, name);
-            job.is_some_and(|it| it.uid() == uid)
+            job.is_some_and(|it| it.uid() == uid || is_foreign(it))
         }
         Some(_) => true,
     };
     for pod in sees.cluster.within(Resource::Pod, namespace) {
-        if pod.finalizers().any(|it| it == TRACKED) && !is_counted_by_another(pod) {
+        if track::is_tracked(pod) && !is_counted_by_another(pod) {
             track::release(pod, plan);
         }
     }

@@ -36,7 +36,7 @@ impl<'a> Run<'a> {
         if has > wanted {
             let surplus = usize::try_from(has - wanted).unwrap_or(0);
             for pod in first_to_go(active, |_| 0, surplus) {
-                self.delete_pod(pod, plan);
+                self.delete_uncounted(pod, plan);
             }
             return;
         }

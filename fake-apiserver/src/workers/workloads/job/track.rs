@@ -29,6 +29,11 @@ pub(super) struct Counted<'a> {
     pub(super) failed_by_rule: Option<String>,
 }
 
+/// Returns `true` if a Pod stays until it has been counted.
+pub(super) fn is_tracked(pod: &Object) -> bool {
+    pod.finalizers().any(|it| it == TRACKED)
+}
+
 /// Takes the finalizer off a Pod.
 pub(super) fn release(pod: &Object, plan: &mut Plan) {
     let left: Vec<&str> = pod.finalizers().filter(|it| *it != TRACKED).collect();
@@ -54,11 +59,10 @@ impl<'a> Run<'a> {
             failed_indexes: indexes::parse(Cursor::root(next).text("failedIndexes")),
             ..Counted::default()
         };
-        let tracked = |pod: &Object| pod.finalizers().any(|it| it == TRACKED);
         let held: BTreeSet<&str> = self
             .pods
             .iter()
-            .filter(|pod| tracked(pod))
+            .filter(|pod| is_tracked(pod))
             .map(|pod| pod.uid())
             .collect();
         let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
@@ -70,7 +74,7 @@ impl<'a> Run<'a> {
             list.retain(|uid| held.contains(uid.as_str()));
             *count += i64::try_from(before - list.len()).unwrap_or(0);
         }
-        for pod in self.pods.iter().copied().filter(|pod| tracked(pod)) {
+        for pod in self.pods.iter().copied().filter(|pod| is_tracked(pod)) {
             if good.len() + bad.len() >= NOTED_MAX {
                 break;
             }

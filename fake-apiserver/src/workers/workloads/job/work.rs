@@ -16,20 +16,24 @@ impl Run<'_> {
     pub(super) fn work(&self, plan: &mut Plan) {
         let mut next = status(self.job).clone();
         self.start_or_suspend(&mut next, plan);
-        let counted = self.count(&mut next);
+        let mut counted = self.count(&mut next);
         let ending = self.ending(&next, &counted);
         let active = self.active();
         let mut active_left = active.len();
         match &ending {
-            Some(_) => {
+            Some(ending) => {
                 for pod in &active {
                     self.delete_pod(pod, plan);
+                }
+                if ending.is_success() {
+                    // Those that a success makes superfluous are no failures.
+                    counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
                 }
                 active_left = 0;
             }
             None if self.is_suspended() => {
                 for pod in &active {
-                    self.delete_pod(pod, plan);
+                    self.delete_uncounted(pod, plan);
                 }
                 active_left = 0;
             }
@@ -65,6 +69,15 @@ impl Run<'_> {
         next.insert("terminating".into(), terminating.into());
     }
 
+    /// Deletes a Pod that counts neither as a success nor as a failure (Go's `deleteJobPods`).
+    pub(super) fn delete_uncounted(&self, pod: &Object, plan: &mut Plan) {
+        if track::is_tracked(pod) {
+            track::release(pod, plan);
+        }
+        self.delete_pod(pod, plan);
+    }
+
+    /// Deletes a Pod, which stays until it has been counted (Go's `deleteActivePods`).
     pub(super) fn delete_pod(&self, pod: &Object, plan: &mut Plan) {
         let told = crate::workers::workloads::replica_set::told_of_deletion(Resource::Job, self.job, COMPONENT);
         plan.delete_and_tell(Resource::Pod, pod, Some(told));

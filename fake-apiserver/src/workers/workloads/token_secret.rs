@@ -1,0 +1,77 @@
+//! Secrets of type `kubernetes.io/service-account-token`: they get the token of the ServiceAccount that they name, as
+//! by Go's `TokensController`.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::json;
+
+use super::plan::{Plan, Write};
+use super::pods::annotation;
+use super::resource::{Resource, Target};
+use super::sees::Sees;
+use super::service_account::CA_BUNDLE;
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// Returns the ServiceAccount whose token a Secret is for.
+pub(crate) fn account_of(secret: &Object) -> Option<&str> {
+    let is_token = secret.get("type").and_then(|it| it.as_str()) == Some("kubernetes.io/service-account-token");
+    annotation(secret, ACCOUNT_NAME).filter(|name| is_token && !name.is_empty())
+}
+
+/// Plans the work for a Secret: it is filled, or deleted where its ServiceAccount is gone.
+pub(crate) fn sync(secret: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(name) = account_of(secret).filter(|_| !secret.is_terminating()) else {
+        return plan;
+    };
+    let uid = annotation(secret, ACCOUNT_UID).unwrap_or_default();
+    let account = sees
+        .cluster
+        .find(Resource::ServiceAccount, secret.namespace(), name)
+        .filter(|it| uid.is_empty() || uid == it.uid());
+    let Some(account) = account else {
+        plan.delete(Resource::Secret, secret);
+        return plan;
+    };
+    let data = Cursor::root(secret).map_or_empty("data");
+    let has_token = data
+        .get("token")
+        .and_then(|it| it.as_str())
+        .is_some_and(|it| !it.is_empty());
+    let wanted = [("ca.crt", CA_BUNDLE), ("namespace", secret.namespace())];
+    let wanted = wanted.map(|(key, text)| (key, BASE64_STANDARD.encode(text)));
+    let is_filled = wanted
+        .iter()
+        .all(|(key, text)| data.get(*key).and_then(|it| it.as_str()) == Some(text));
+    if has_token && is_filled && !uid.is_empty() {
+        return plan;
+    }
+    let at = Target::of(Resource::Secret, secret);
+    let mut patch = json!({"metadata": {"annotations": {ACCOUNT_UID: account.uid()}}, "data": {}});
+    for (key, text) in wanted {
+        patch["data"][key] = text.into();
+    }
+    if has_token {
+        plan.writes.push(Write::Merge {
+            at,
+            subresource: "",
+            patch,
+        });
+        return plan;
+    }
+    // Go's `legacyPrivateClaims`
+    let claims = json!({
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": secret.namespace(),
+        "kubernetes.io/serviceaccount/secret.name": secret.name(),
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": account.uid(),
+        "sub": format!("system:serviceaccount:{}:{name}", secret.namespace()),
+    });
+    plan.writes.push(Write::Token { at, patch, claims });
+    plan
+}
