@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, template};
 
 async fn class(cluster: &Cluster, mode: &str) {
     cluster
@@ -115,4 +115,59 @@ async fn the_smallest_volume_that_fits_is_taken() {
         cluster.get("v1", "PersistentVolume", "right").await["status"]["phase"],
         "Released"
     );
+}
+
+/// Claims go with Pods that are too many, and with the set, where the set says so.
+#[rstest]
+#[case("Retain", "Retain", &["data-db-0", "data-db-1"], &["data-db-0", "data-db-1"])]
+#[case("Delete", "Retain", &["data-db-0"], &["data-db-0"])]
+#[case("Retain", "Delete", &["data-db-0", "data-db-1"], &[])]
+#[case("Delete", "Delete", &["data-db-0"], &[])]
+#[tokio::test(start_paused = true)]
+async fn claims_of_a_stateful_set_go_by_its_policy(
+    #[case] scaled: &str,
+    #[case] deleted: &str,
+    #[case] after_scaling: &[&str],
+    #[case] at_the_end: &[&str],
+    #[values(false, true)] is_set_later: bool,
+) {
+    let cluster = Cluster::start();
+    class(&cluster, "Immediate").await;
+    let policy = json!({"whenScaled": scaled, "whenDeleted": deleted});
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template("db"),
+            "volumeClaimTemplates": [claim],
+        },
+    });
+    if !is_set_later {
+        set["spec"]["persistentVolumeClaimRetentionPolicy"] = policy.clone();
+    }
+    cluster.create(set).await;
+    cluster.pass(10.0).await;
+    let change = async |spec: Value| {
+        cluster
+            .patch("apps/v1", "StatefulSet", "db", json!({"spec": spec}))
+            .await;
+        cluster.pass(10.0).await;
+    };
+    if is_set_later {
+        change(json!({"persistentVolumeClaimRetentionPolicy": policy})).await;
+    }
+    let claims = async || {
+        let claims = cluster.list("v1", "PersistentVolumeClaim").await;
+        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        claims.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(claims().await, ["data-db-0", "data-db-1"]);
+    change(json!({"replicas": 1})).await;
+    assert_eq!(claims().await, after_scaling);
+    cluster.delete("apps/v1", "StatefulSet", "db").await;
+    cluster.pass(10.0).await;
+    assert_eq!(claims().await, at_the_end);
 }

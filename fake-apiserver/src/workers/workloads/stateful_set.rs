@@ -133,7 +133,8 @@ impl Set<'_> {
             .rev()
             .filter(|(it, _)| **it < self.first || **it >= last)
             .collect();
-        for (_, pod) in &condemned {
+        for (ordinal, pod) in &condemned {
+            self.own_claims(pod, **ordinal, true, plan);
             if pod.is_terminating() {
                 if self.is_parallel() {
                     continue;
@@ -262,11 +263,8 @@ impl Set<'_> {
             if let Some(annotations) = meta.get("annotations") {
                 claim["metadata"]["annotations"] = annotations.clone();
             }
-            let policy = Cursor::root(self.set).map_or_empty("spec.persistentVolumeClaimRetentionPolicy");
-            if Cursor::root(policy).text("whenDeleted") == "Delete" {
-                let mut owner = controller_reference(Resource::StatefulSet, self.set);
-                owner["blockOwnerDeletion"] = false.into();
-                claim["metadata"]["ownerReferences"] = json!([owner]);
+            if self.claims_go_with("whenDeleted") {
+                claim["metadata"]["ownerReferences"] = json!([controller_reference(Resource::StatefulSet, self.set)]);
             }
             plan.create_and_tell(
                 Resource::PersistentVolumeClaim,
@@ -276,11 +274,66 @@ impl Set<'_> {
         }
     }
 
-    /// Makes the claims anew that a Pod lost.
+    /// Makes the claims anew that a Pod lost, and brings their owners up to date.
     fn keep_claims(&self, pod: &Object, ordinal: i64, plan: &mut Plan) {
         if !pod.is_terminating() && Cursor::root(pod).text("spec.nodeName").is_empty() {
             self.create_claims(ordinal, plan);
         }
+        if self.own_claims(pod, ordinal, false, plan) {
+            let about = (Resource::StatefulSet, self.set);
+            let message = format!(
+                "Update Pod {} in StatefulSet {} successful",
+                pod.name(),
+                self.set.name()
+            );
+            plan.note(about, COMPONENT, "SuccessfulUpdate", message);
+        }
+    }
+
+    /// Returns `true` if claims are deleted with the set (`whenDeleted`), or with Pods that it has too many of
+    /// (`whenScaled`).
+    fn claims_go_with(&self, what: &str) -> bool {
+        let policy = Cursor::root(self.set).map_or_empty("spec.persistentVolumeClaimRetentionPolicy");
+        Cursor::root(policy).text(what) == "Delete"
+    }
+
+    /// Makes the set, or a Pod that goes for good, the owner of the claims that go with it, and nobody of others (Go's
+    /// `updateClaimOwnerRefForSetAndPod`). Returns whether that is to be done.
+    fn own_claims(&self, pod: &Object, ordinal: i64, is_condemned: bool, plan: &mut Plan) -> bool {
+        let goes_with_pod = is_condemned && self.claims_go_with("whenScaled");
+        let goes_with_set = !goes_with_pod && self.claims_go_with("whenDeleted");
+        let owner = match (goes_with_pod, goes_with_set) {
+            (true, _) => Some(controller_reference(Resource::Pod, pod)),
+            (_, true) => Some(controller_reference(Resource::StatefulSet, self.set)),
+            (false, false) => None,
+        };
+        let mut is_changed = false;
+        for template in self.claim_templates() {
+            let name = self.claim_name(Cursor::root(template).text("metadata.name"), ordinal);
+            let Some(claim) = self
+                .sees
+                .cluster
+                .find(Resource::PersistentVolumeClaim, self.set.namespace(), &name)
+            else {
+                continue;
+            };
+            let known = Cursor::root(claim).list("metadata.ownerReferences");
+            let is_ours = |it: &&Value| it["uid"] == self.set.uid() || it["uid"] == pod.uid();
+            if known
+                .iter()
+                .filter(is_ours)
+                .map(|it| &it["uid"])
+                .eq(owner.iter().map(|it| &it["uid"]))
+            {
+                continue;
+            }
+            let others = known.iter().filter(|it| !is_ours(it)).cloned();
+            let references: Vec<Value> = others.chain(owner.clone()).collect();
+            let patch = json!({"metadata": {"uid": claim.uid(), "ownerReferences": references}});
+            plan.merge(Resource::PersistentVolumeClaim, claim, patch);
+            is_changed = true;
+        }
+        is_changed
     }
 
     fn delete(&self, pod: &Object, plan: &mut Plan) {
