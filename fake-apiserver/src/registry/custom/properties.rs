@@ -70,7 +70,7 @@ impl Properties {
     }
 }
 
-/// A walk through the fields of a node beside an object, as whose fields they are asked for in order.
+/// A walk through the fields of a node beside an object, whose fields are asked for in their order.
 #[derive(Debug)]
 pub(super) struct FieldsInOrder<'a> {
     node: &'a Structural,
