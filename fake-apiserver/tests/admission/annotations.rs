@@ -184,12 +184,11 @@ async fn tokens_and_deprecated_kinds() {
     let found = annotations(&lines);
     let credential = found["authentication.kubernetes.io/issued-credential-id"].as_str();
     assert!(credential.is_some_and(|it| it.starts_with("JTI=")), "{found}");
-    let body = lines.lock().expect("nobody panics with it").last().cloned();
-    let body = body.unwrap_or_default();
-    assert!(
-        body.contains(r#""requestObject":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest""#),
-        "{body}"
-    );
+    let event = lines.lock().expect("nobody panics with it").last().cloned();
+    let event: Value = serde_json::from_str(&event.unwrap_or_default()).expect("an event");
+    let shown = &event["requestObject"];
+    assert_eq!(shown["kind"], "TokenRequest", "{event}");
+    assert_eq!(shown["apiVersion"], "authentication.k8s.io/v1");
     ask(
         &server,
         Method::GET,
