@@ -7,6 +7,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::tungstenite::{Error, handshake::client::generate_key};
@@ -29,6 +30,7 @@ fn scripted() -> ApiServer {
                 _ => ExecOutput::default().exits_with(127),
             },
         )
+        .port(8080, |received| (received == b"GET /").then(|| b"hello".to_vec()))
         .port(5432, |received| {
             received.ends_with(b"?").then(|| [received, b"!"].concat())
         });
@@ -301,7 +303,7 @@ async fn failed_connections_name_the_reason(
 }
 
 #[rstest]
-#[case::spdy("SPDY/3.1", 501, "v5.channel.k8s.io over WebSockets")]
+#[case::spdy("SPDY/3.1", 501, "SPDY is spoken here for port-forward alone")]
 #[case::nothing("", 400, "Upgrade request required")]
 #[tokio::test]
 async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
@@ -315,27 +317,58 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
 }
 
-/// kubectl sends one after the other, and shows the second refusal.
-#[rstest]
-#[case::in_a_websocket("GET", "websocket", "SPDY/3.1+portforward.k8s.io")]
-#[case::as_it_is("POST", "SPDY/3.1", "")]
+/// The bytes that kubectl sends to read `/` of port 8080: the streams of a connection, and data.
+fn port_forward() -> Vec<u8> {
+    let digits = include_str!("data/port_forward.hex").lines().collect::<String>();
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// The end of the answer: the data, and the ends of both streams.
+const FORWARDED: &[u8] = b"\0\0\0\x03\0\0\0\x05hello\0\0\0\x03\x01\0\0\0\0\0\0\x01\x01\0\0\0";
+
+const FORWARD: &str = "/api/v1/namespaces/default/pods/db/portforward";
+
 #[tokio::test]
-async fn port_forward_over_spdy_is_refused_by_name(
-    #[case] method: &str,
-    #[case] upgrade: &str,
-    #[case] protocol: &str,
-) {
-    let request = Request::builder()
-        .method(method)
-        .uri("/api/v1/namespaces/default/pods/db/portforward")
-        .header("Connection", "Upgrade")
-        .header("Upgrade", upgrade)
-        .header("Sec-WebSocket-Protocol", protocol)
-        .body("")
-        .expect("it is a request");
-    let answer = scripted().call(request).await;
-    assert_eq!(answer.status(), 501);
-    assert!(String::from_utf8_lossy(answer.body()).contains("SPDY is not spoken here"));
+async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
+    let serving = serve(&scripted()).await;
+    let protocol = "SPDY/3.1+portforward.k8s.io";
+    let (mut socket, chosen) = connect(&serving, FORWARD, protocol).await.expect("it is accepted");
+    assert_eq!(chosen, protocol);
+    socket.send(Message::binary(port_forward())).await.expect("it is open");
+    let answer = socket.next().await.expect("an answer").expect("a message").into_data();
+    assert!(answer.ends_with(FORWARDED), "{answer:?}");
+    // The tunnel stays for more connections, and ends if the client breaks the protocol.
+    socket.send(Message::binary(vec![0xff; 8])).await.expect("it is open");
+    assert!(matches!(socket.next().await, Some(Ok(Message::Close(Some(_))))));
+}
+
+#[rstest]
+#[case::as_kubectl_asks("X-Stream-Protocol-Version: portforward.k8s.io\r\n", "101")]
+#[case::without_a_version("", "101")]
+#[case::another_version("X-Stream-Protocol-Version: v4.channel.k8s.io\r\n", "403")]
+#[tokio::test]
+async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) {
+    let serving = serve(&scripted()).await;
+    let host = serving.addr();
+    let mut stream = TcpStream::connect(host).await.expect("it listens");
+    let head = format!("POST {FORWARD} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n{version}");
+    let head = format!("{head}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("it is open");
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|it| it == b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut answer).await.expect("it is open"), 0);
+    }
+    let head = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+    assert!(head.starts_with(&format!("http/1.1 {code}")), "{head}");
+    if code != "101" {
+        return;
+    }
+    assert!(head.contains("upgrade: spdy/3.1") && head.contains("x-stream-protocol-version: portforward.k8s.io"));
+    stream.write_all(&port_forward()).await.expect("it is open");
+    while !answer.ends_with(FORWARDED) {
+        assert_ne!(stream.read_buf(&mut answer).await.expect("it is open"), 0, "{answer:?}");
+    }
 }
 
 #[tokio::test]

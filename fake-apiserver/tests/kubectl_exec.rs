@@ -1,10 +1,10 @@
-//! kubectl's `exec`, `cp`, `logs`, `attach` and `debug` against a Pod whose script answers.
+//! kubectl's `exec`, `cp`, `logs`, `attach`, `port-forward` and `debug` against a Pod whose script answers.
 
 mod common;
 #[path = "common/kubectl.rs"]
 mod kubectl;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,8 @@ const SCRIPT: &str = r#"{"script": {
         {"command": ["false"], "exitCode": 3},
         {"command": ["cat"], "echoesStdin": true},
         {"command": ["tar", "-xmf", "-", "-C", "/srv"], "echoesStdin": true}
-    ]
+    ],
+    "ports": [{"port": 8080, "http": {"body": "hello\n"}}]
 }}"#;
 
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
@@ -57,6 +58,38 @@ fn set_script(url: &str) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the server answers");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// The answers of port 8080 of the Pod to two connections through one `kubectl port-forward`.
+fn forwarded(program: &Path, config: &Path) -> String {
+    let mut child = Command::new(program)
+        .args(["port-forward", "pod/db", ":8080"])
+        .env("KUBECONFIG", config)
+        .env("HOME", config.parent().expect("it is in a folder"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kubectl was started before");
+    let mut line = String::new();
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    lines.read_line(&mut line).expect("it is a text");
+    // Forwarding from 127.0.0.1:40123 -> 8080
+    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let bodies = [0, 1].map(|_| {
+        let mut stream = TcpStream::connect(&address).expect("kubectl listens");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: db\r\n\r\n")
+            .expect("kubectl reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the Pod answers");
+        answer
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| body.to_owned())
+            .expect("a body")
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("it is our child");
+    assert_eq!(bodies[0], bodies[1]);
+    bodies[0].clone()
 }
 
 #[test]
@@ -108,6 +141,8 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     std::fs::write(&file, "content").expect("the folder is there");
     let copied = kubectl(&["cp", file.to_str().expect("a plain name"), "db:/srv/file"], "");
     assert_eq!(copied.0, Some(0), "{copied:?}");
+
+    assert_eq!(forwarded(program, &config), "hello\n");
 
     let debug = ["debug", "db", "--image=i", "--container=debugger", "--", "sleep", "1"];
     assert_eq!(kubectl(&debug, "").0, Some(0));

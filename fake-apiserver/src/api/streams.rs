@@ -1,5 +1,6 @@
 //! Answers of containers to `exec`, `attach`, `port-forward` and `logs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::object::Object;
@@ -67,6 +68,9 @@ pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + S
 /// Answers what has come over a connection to a port so far; `None` waits for more.
 pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
+/// The ports that a Pod listens on.
+pub(crate) type Listening = BTreeMap<u16, PortHandler>;
+
 /// Answers of Pods that a worker runs.
 pub(crate) trait PodStreams: Send + Sync {
     /// Returns the logs of the containers of a Pod.
@@ -75,13 +79,9 @@ pub(crate) trait PodStreams: Send + Sync {
     /// Returns the handler of commands in a Pod; `None` if there is none.
     fn exec(&self, pod: &Object) -> Option<ExecHandler>;
 
-    /// Returns the handler of a port of a Pod; `None` if nothing listens, and an error if no port is served at all.
-    fn port(&self, pod: &Object, port: u16) -> Result<Option<PortHandler>, NoPorts>;
+    /// Returns the handlers of the ports of a Pod.
+    fn ports(&self, pod: &Object) -> Listening;
 }
-
-/// No port of a Pod is answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoPorts;
 
 /// A connection to a Pod that may be made.
 pub(crate) enum Connection {
@@ -89,8 +89,8 @@ pub(crate) enum Connection {
     Exec(ExecHandler, Vec<String>, Streams),
     /// `attach`: what the container has written.
     Attach(String, Streams),
-    /// `port-forward`: the ports in the order of the request, with their handlers.
-    Ports(Vec<(u16, Option<PortHandler>)>),
+    /// `port-forward`: the ports of the request in its order (none for SPDY), and those that the script listens on.
+    Ports(Vec<u16>, Listening),
 }
 
 impl std::fmt::Debug for Connection {
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Connection {
         f.write_str(match self {
             Self::Exec(..) => "Exec",
             Self::Attach(..) => "Attach",
-            Self::Ports(_) => "Ports",
+            Self::Ports(..) => "Ports",
         })
     }
 }

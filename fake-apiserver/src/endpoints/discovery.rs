@@ -1,6 +1,8 @@
 //! Discovery documents, `/version`, health checks and the list of paths, as functions of the served resources
 //! (rules N1 to N5, N9, N10).
 
+pub(crate) mod protobuf;
+
 use std::cmp::Ordering;
 use std::fmt::Write;
 

@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 use super::filters::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{self, CustomSchema, OpenApi};
-use super::{Endpoints, discovery, discovery_protobuf, encode, metrics, yaml};
+use super::{Endpoints, discovery, encode, metrics, yaml};
 use crate::api::options::Query;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
@@ -201,7 +201,7 @@ impl Asked {
                 return Ok(aggregated_document(headers, &self.rows(), is_core));
             }
             Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
-            Discovery::Plain(Encoding::Protobuf) => match discovery_protobuf::encode(&value) {
+            Discovery::Plain(Encoding::Protobuf) => match discovery::protobuf::encode(&value) {
                 Some(bytes) => bytes.into(),
                 None => return Err(negotiation::no_protobuf().into()),
             },

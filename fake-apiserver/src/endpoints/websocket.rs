@@ -1,19 +1,19 @@
 //! WebSockets: the handshake, watches over them, and the channels of `exec`, `attach` and `port-forward` (the framing
-//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`).
+//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`; `port-forward` in SPDY, too).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{SinkExt as _, StreamExt as _};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -22,9 +22,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
 use super::filters::Call;
+use super::spdy::Session;
 use super::watch_protobuf;
 use crate::api::status::Status;
-use crate::api::streams::{Connection, ExecHandler, ExecOutput, PortHandler, Stdin, Streams};
+use crate::api::streams::{Connection, ExecHandler, ExecOutput, Listening, PortHandler, Stdin, Streams};
 
 /// The most that standard input or a forwarded port may send; then the connection is closed.
 const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -49,6 +50,12 @@ const CHANNEL_PROTOCOLS: [&str; 6] = [
     "base64.channel.k8s.io",
     "",
 ];
+
+/// The protocol of `port-forward`, the version of SPDY that carries it, and the name of both in a WebSocket.
+const PORT_FORWARD: &str = "portforward.k8s.io";
+const SPDY: &str = "SPDY/3.1";
+const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
+const STREAM_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
 /// Prefix of the protocol name that is a bearer token (in base64url), since browsers can send no other header.
 pub(super) const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
@@ -207,24 +214,97 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
     let _ = sender.send(normal_end()).await;
 }
 
-/// Refuses a client that insists on SPDY, be it within a WebSocket, as kubectl's port-forward is.
-pub(super) fn check_spdy(call: &Call) -> Result<(), Status> {
-    let headers = &call.parts.headers;
-    let mut asked = words(headers, &header::UPGRADE).chain(words(headers, &header::SEC_WEBSOCKET_PROTOCOL));
-    if asked.any(|it| it.to_ascii_uppercase().starts_with("SPDY/")) {
-        return Err(Status::new(
-            501,
-            "NotImplemented",
-            "SPDY is not spoken here: use a client that speaks v5.channel.k8s.io over WebSockets",
-        ));
+/// The ways in which a client asks for SPDY.
+enum Spdy {
+    /// Within a WebSocket, as kubectl does.
+    Tunnel,
+    /// In the place of HTTP, as kubectl did before 1.31.
+    Alone,
+    Other,
+}
+
+fn asked_for_spdy(headers: &HeaderMap) -> Option<Spdy> {
+    let is_spdy = |it: &&str| it.to_ascii_uppercase().starts_with("SPDY/");
+    if is_asked_for(headers) {
+        let mut asked = words(headers, &header::SEC_WEBSOCKET_PROTOCOL)
+            .filter(is_spdy)
+            .peekable();
+        asked.peek()?;
+        let is_tunnel = asked.any(|it| it == TUNNEL_PROTOCOL);
+        return Some(if is_tunnel { Spdy::Tunnel } else { Spdy::Other });
     }
-    Ok(())
+    let asked = words(headers, &header::UPGRADE).find(is_spdy)?;
+    Some(if asked.eq_ignore_ascii_case(SPDY) {
+        Spdy::Alone
+    } else {
+        Spdy::Other
+    })
+}
+
+/// Ports whose connections are streams of SPDY, the messages of a WebSocket being its bytes.
+fn tunnel(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
+    switch(call, TUNNEL_PROTOCOL, move |mut socket| {
+        Box::pin(async move {
+            let mut session = Session::new(listening);
+            while let Some(Ok(message)) = socket.next().await {
+                let Message::Binary(bytes) = message else { continue };
+                let Ok(answer) = session.receive(&bytes) else { break };
+                if !answer.is_empty() && socket.send(Message::Binary(answer)).await.is_err() {
+                    return;
+                }
+            }
+            // The client may be gone.
+            let _ = socket.send(normal_end()).await;
+        })
+    })
+}
+
+/// The same on the connection itself.
+fn spdy(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
+    let asked: Vec<&str> = words(&call.parts.headers, &STREAM_PROTOCOL_VERSION).collect();
+    if !asked.is_empty() && !asked.contains(&PORT_FORWARD) {
+        let asked = asked.join(" ");
+        let why = format!("unable to negotiate protocol: client supports [{asked}], server accepts [{PORT_FORWARD}]");
+        return Err(Status::new(403, "Forbidden", why));
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answered = response.headers_mut();
+    answered.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    answered.insert(header::UPGRADE, HeaderValue::from_static(SPDY));
+    answered.insert(STREAM_PROTOCOL_VERSION, HeaderValue::from_static(PORT_FORWARD));
+    response.extensions_mut().insert(Upgrade::new(|mut stream| {
+        Box::pin(async move {
+            let (mut session, mut buffer) = (Session::new(listening), BytesMut::new());
+            while let Ok(1..) = stream.read_buf(&mut buffer).await {
+                let Ok(answer) = session.receive(&buffer.split()) else {
+                    return;
+                };
+                if stream.write_all(&answer).await.is_err() || stream.flush().await.is_err() {
+                    return;
+                }
+            }
+        })
+    }));
+    Ok(response)
 }
 
 /// A connection to a Pod.
 pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let headers = &call.parts.headers;
-    check_spdy(call)?;
+    let connection = match (asked_for_spdy(headers), connection) {
+        (Some(Spdy::Tunnel), Connection::Ports(_, listening)) => return tunnel(call, listening),
+        (Some(Spdy::Alone), Connection::Ports(_, listening)) => return spdy(call, listening),
+        (Some(_), _) => {
+            let why = "SPDY is spoken here for port-forward alone: use a client that speaks v5.channel.k8s.io over \
+                       WebSockets";
+            return Err(Status::new(501, "NotImplemented", why));
+        }
+        (None, Connection::Ports(asked, _)) if asked.is_empty() => {
+            return Err(Status::bad_request("query parameter \"ports\" is required"));
+        }
+        (None, connection) => connection,
+    };
     if !is_asked_for(headers) {
         return Err(Status::bad_request("Upgrade request required"));
     }
@@ -252,7 +332,7 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
             let _ = match connection {
                 Connection::Exec(handler, command, streams) => exec(&mut channels, &handler, &command, streams).await,
                 Connection::Attach(text, streams) => attach(&mut channels, text, streams).await,
-                Connection::Ports(ports) => forward(&mut channels, &ports).await,
+                Connection::Ports(asked, listening) => forward(&mut channels, &asked, &listening).await,
             };
             channels.close().await;
         })
@@ -401,10 +481,11 @@ async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Resu
 
 /// Forwards ports: each has a channel for data and one for errors, in the order they were asked for. Both begin with
 /// the number of the port.
-async fn forward(channels: &mut Channels, ports: &[(u16, Option<PortHandler>)]) -> Result<(), Gone> {
+async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) -> Result<(), Gone> {
+    let ports: Vec<(u16, Option<&PortHandler>)> = asked.iter().map(|it| (*it, listening.get(it))).collect();
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); ports.len()];
     let mut done = vec![false; ports.len()];
-    for (number, (port, handler)) in (0_u8..).step_by(2).zip(ports) {
+    for (number, (port, handler)) in (0_u8..).step_by(2).zip(&ports) {
         channels.send(number, &port.to_le_bytes()).await?;
         channels.send(number + 1, &port.to_le_bytes()).await?;
         if handler.is_none() {

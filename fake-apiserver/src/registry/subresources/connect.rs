@@ -72,26 +72,17 @@ impl Registry {
                 Ok(Connection::Attach(scripted.logs(&pod), streams(query)?))
             }
             "portforward" => {
-                let mut ports = Vec::new();
-                for text in query
-                    .all("ports")
-                    .flat_map(|it| it.split(','))
-                    .filter(|it| !it.is_empty())
-                {
-                    let port: u16 = text
-                        .parse()
-                        .ok()
-                        .filter(|it| *it > 0)
-                        .ok_or_else(|| Status::bad_request(format!("unable to parse {} as a port", quote(text))))?;
-                    let handler = scripted.port(&pod, port).map_err(|_| request.unsupported())?;
-                    ports.push((port, handler));
+                let listening = scripted.ports(&pod);
+                if listening.is_empty() {
+                    return Err(request.unsupported());
                 }
-                // A client of a tunnel names its ports later; none is answered where the script has none.
-                if ports.is_empty() {
-                    scripted.port(&pod, 0).map_err(|_| request.unsupported())?;
-                    return Err(Status::bad_request("query parameter \"ports\" is required"));
-                }
-                Ok(Connection::Ports(ports))
+                let asked = query.all("ports").flat_map(|it| it.split(','));
+                let port = |text: &str| {
+                    let port = text.parse().ok().filter(|it| *it > 0);
+                    port.ok_or_else(|| Status::bad_request(format!("unable to parse {} as a port", quote(text))))
+                };
+                let asked = asked.filter(|it| !it.is_empty()).map(port);
+                Ok(Connection::Ports(asked.collect::<Result<_, _>>()?, listening))
             }
             _ => Err(request.unsupported()),
         }

@@ -1,6 +1,5 @@
 //! `PodScript`: what becomes of Pods, as a test says it; and the `Kubelet`, which holds the scripts.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::api::streams::{ExecHandler, ExecOutput, NoPorts, PodStreams, PortHandler, Stdin};
+use crate::api::streams::{ExecHandler, ExecOutput, Listening, PodStreams, Stdin};
 
 /// Scripts a kubelet remembers; the oldest goes when another comes.
 const SCRIPTS_MAX: usize = 1024;
@@ -46,7 +45,7 @@ pub struct PodScript {
 #[derive(Clone, Default)]
 pub(super) struct Handlers {
     exec: Option<ExecHandler>,
-    ports: BTreeMap<u16, PortHandler>,
+    ports: Listening,
 }
 
 impl PartialEq for Handlers {
@@ -339,11 +338,7 @@ impl PodStreams for Kubelet {
         self.script_of(pod).handlers.exec
     }
 
-    fn port(&self, pod: &Object, port: u16) -> Result<Option<PortHandler>, NoPorts> {
-        let ports = self.script_of(pod).handlers.ports;
-        if ports.is_empty() {
-            return Err(NoPorts);
-        }
-        Ok(ports.get(&port).cloned())
+    fn ports(&self, pod: &Object) -> Listening {
+        self.script_of(pod).handlers.ports
     }
 }

@@ -1,0 +1,232 @@
+//! SPDY/3.1 for `port-forward`, as client-go's `httpstream/spdy` speaks it: kubectl carries it in a WebSocket, older
+//! clients send it as it is. A connection to a port is a stream for data and one for errors; both name the port.
+
+mod headers;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use self::headers::{HeaderReader, no_headers};
+use crate::api::streams::{Listening, PortHandler};
+
+/// The first two bytes of control frames: version 3.
+const CONTROL: [u8; 2] = [0x80, 0x03];
+const HEADER_BYTES: usize = 8;
+/// The flag of the last frame of a sender.
+const FIN: u8 = 1;
+
+const SYN_STREAM: u8 = 1;
+const SYN_REPLY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const HEADERS: u8 = 8;
+
+/// `PROTOCOL_ERROR` of a reset.
+const PROTOCOL_ERROR: u32 = 1;
+
+/// The most that may have come and is not answered; then the connection is closed.
+const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most that a control frame may take; those of port-forward are about 70 bytes.
+const CONTROL_BYTES_MAX: usize = 64 * 1024;
+/// The most streams at a time.
+const STREAMS_MAX: usize = 2_000;
+/// The most that is sent in one frame.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// The client broke the protocol or a limit.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// One end of a SPDY connection: takes what the client sends, and says what it is answered.
+pub(super) struct Session {
+    listening: Listening,
+    headers: HeaderReader,
+    /// The bytes received of a frame that is not whole yet.
+    pending: Vec<u8>,
+    streams: BTreeMap<u32, Stream>,
+    has_replied: bool,
+    answer: Vec<u8>,
+}
+
+/// A stream that the client has opened.
+struct Stream {
+    /// The number of the connection to a port.
+    request: String,
+    /// `None` for the stream of errors.
+    data: Option<Data>,
+}
+
+struct Data {
+    handler: PortHandler,
+    received: Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn new(listening: Listening) -> Self {
+        Self {
+            listening,
+            headers: HeaderReader::default(),
+            pending: Vec::new(),
+            streams: BTreeMap::new(),
+            has_replied: false,
+            answer: Vec::new(),
+        }
+    }
+
+    /// Takes bytes, and returns those to send.
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<Bytes, Gone> {
+        self.pending.extend_from_slice(bytes);
+        while let Some(frame) = self.next_frame()? {
+            self.take(&frame)?;
+        }
+        Ok(std::mem::take(&mut self.answer).into())
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Gone> {
+        let received: usize = self
+            .streams
+            .values()
+            .flat_map(|it| &it.data)
+            .map(|it| it.received.len())
+            .sum();
+        if self.pending.len() + received > INPUT_BYTES_MAX {
+            return Err(Gone);
+        }
+        let Some(header) = self.pending.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes([0, header[5], header[6], header[7]]);
+        let end = HEADER_BYTES + usize::try_from(length).map_err(|_| Gone)?;
+        // Refused before its body has come, which may be long.
+        let is_control = header[0] & 0x80 != 0;
+        if is_control && (header[..2] != CONTROL || end > CONTROL_BYTES_MAX) {
+            return Err(Gone);
+        }
+        if self.pending.len() < end {
+            return Ok(None);
+        }
+        let after = self.pending.split_off(end);
+        Ok(Some(std::mem::replace(&mut self.pending, after)))
+    }
+
+    fn take(&mut self, frame: &[u8]) -> Result<(), Gone> {
+        let (header, body) = frame.split_at(HEADER_BYTES);
+        let is_last = header[4] & FIN != 0;
+        if header[0] & 0x80 == 0 {
+            let id = id(header)?;
+            return self.take_data(id, body, is_last);
+        }
+        match header[3] {
+            SYN_STREAM => {
+                let id = id(body)?;
+                // The stream it belongs to, and a priority.
+                let headers = self.headers.read(body.get(10..).ok_or(Gone)?)?;
+                self.open(id, &headers)
+            }
+            // These move the compression on; nothing here asks for them.
+            SYN_REPLY | HEADERS => self.headers.read(body.get(4..).ok_or(Gone)?).map(drop),
+            RST_STREAM => {
+                self.streams.remove(&id(body)?);
+                Ok(())
+            }
+            // Those of a client are odd, and are sent back.
+            PING if id(body)? % 2 == 1 => {
+                self.answer.extend_from_slice(frame);
+                Ok(())
+            }
+            // Settings, windows and farewells change nothing.
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, id: u32, headers: &BTreeMap<String, String>) -> Result<(), Gone> {
+        if self.streams.len() >= STREAMS_MAX {
+            return Err(Gone);
+        }
+        let get = |name: &str| headers.get(name).map_or("", String::as_str);
+        let port = get("port").parse::<u16>().ok().filter(|it| *it > 0);
+        let request = get("requestid").to_owned();
+        let (Some(port), kind @ ("data" | "error")) = (port, get("streamtype")) else {
+            let reset = [id.to_be_bytes(), PROTOCOL_ERROR.to_be_bytes()].concat();
+            self.control(RST_STREAM, &reset);
+            return Ok(());
+        };
+        let block = no_headers(!self.has_replied);
+        self.has_replied = true;
+        self.control(SYN_REPLY, &[&id.to_be_bytes()[..], &block].concat());
+        let data = match (kind, self.listening.get(&port)) {
+            ("error", _) => None,
+            (_, Some(handler)) => Some(Data {
+                handler: PortHandler::clone(handler),
+                received: Vec::new(),
+            }),
+            (_, None) => {
+                let why = format!("an error occurred forwarding {port}: connection refused");
+                self.end(id, &request, &[], &why);
+                return Ok(());
+            }
+        };
+        self.streams.insert(id, Stream { request, data });
+        Ok(())
+    }
+
+    fn take_data(&mut self, id: u32, bytes: &[u8], is_last: bool) -> Result<(), Gone> {
+        let Some(Stream {
+            request,
+            data: Some(data),
+        }) = self.streams.get_mut(&id)
+        else {
+            // Clients say nothing on streams of errors, and may still send on one that has ended.
+            return Ok(());
+        };
+        data.received.extend_from_slice(bytes);
+        let answer = (data.handler)(&data.received);
+        if answer.is_some() || is_last {
+            let request = request.clone();
+            self.end(id, &request, &answer.unwrap_or_default(), "");
+        }
+        Ok(())
+    }
+
+    /// Ends a connection to a port: its last data, and why there are none.
+    fn end(&mut self, id: u32, request: &str, data: &[u8], error: &str) {
+        self.streams.remove(&id);
+        self.send_all(id, data);
+        let is_of_errors = |(_, it): &(&u32, &Stream)| it.data.is_none() && it.request == request;
+        if let Some(id) = self.streams.iter().find(is_of_errors).map(|(id, _)| *id) {
+            self.streams.remove(&id);
+            self.send_all(id, error.as_bytes());
+        }
+    }
+
+    /// Sends the last data of a stream.
+    fn send_all(&mut self, id: u32, bytes: &[u8]) {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            self.frame(id.to_be_bytes(), 0, chunk);
+        }
+        self.frame(id.to_be_bytes(), FIN, &[]);
+    }
+
+    fn control(&mut self, kind: u8, body: &[u8]) {
+        let [first, second] = CONTROL;
+        self.frame([first, second, 0, kind], 0, body);
+    }
+
+    fn frame(&mut self, start: [u8; 4], flags: u8, body: &[u8]) {
+        self.answer.extend_from_slice(&start);
+        // No body is longer than a chunk.
+        let length = u32::try_from(body.len()).unwrap_or_default().to_be_bytes();
+        self.answer.extend_from_slice(&[flags, length[1], length[2], length[3]]);
+        self.answer.extend_from_slice(body);
+    }
+}
+
+/// The number with which a body or a data frame begins, without its first bit.
+fn id(bytes: &[u8]) -> Result<u32, Gone> {
+    let number = bytes.first_chunk().ok_or(Gone)?;
+    Ok(u32::from_be_bytes(*number) & 0x7fff_ffff)
+}
+
+#[cfg(test)]
+mod tests;

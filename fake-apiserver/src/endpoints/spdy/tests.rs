@@ -1,0 +1,87 @@
+//! Frames as `moby/spdystream` writes them, and what they are answered.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+
+use super::*;
+
+/// Streams 1 (errors) and 3 (data) of connection 0 to port 8080, compressed with the dictionary, and `GET /` as data.
+const FRAMES: &str = include_str!("../../../tests/data/port_forward.hex");
+
+fn frames() -> [&'static str; 3] {
+    let frames: Vec<&str> = FRAMES.lines().collect();
+    frames.try_into().expect("three frames")
+}
+
+/// Their replies: no headers, stored.
+const REPLIES: &str = "8003000200000014000000017801000400fbff00000000000000ffff\
+                       800300020000001200000003000400fbff00000000000000ffff";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|it| !it.is_ascii_whitespace()).collect();
+    let byte = |it: &[u8]| u8::from_str_radix(std::str::from_utf8(it).expect("digits"), 16).expect("digits");
+    digits.chunks(2).map(byte).collect()
+}
+
+fn session(port: u16) -> Session {
+    let handler: PortHandler = Arc::new(|received| (received == b"GET /").then(|| b"hello".to_vec()));
+    Session::new([(port, handler)].into())
+}
+
+/// All answers to frames that come in pieces of a size.
+fn answers(session: &mut Session, frames: &[&str], size: usize) -> Result<Vec<u8>, Gone> {
+    let all: Vec<u8> = frames.iter().flat_map(|it| bytes(it)).collect();
+    let answers = all.chunks(size).map(|it| session.receive(it));
+    Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+#[rstest]
+fn a_port_answers_and_its_streams_end(#[values(1, 7, 1_000)] size: usize) {
+    let found = answers(&mut session(8080), &frames(), size).expect("it is SPDY");
+    let ends = "000000030000000568656c6c6f 0000000301000000 0000000101000000";
+    assert_eq!(found, bytes(&format!("{REPLIES}{ends}")));
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_is_told_by_the_stream_of_errors() {
+    let found = answers(&mut session(80), &frames()[..2], 1_000).expect("it is SPDY");
+    let text = String::from_utf8_lossy(&found).into_owned();
+    assert!(
+        text.contains("an error occurred forwarding 8080: connection refused"),
+        "{text}"
+    );
+    assert!(found.ends_with(&bytes("0000000101000000")));
+}
+
+#[rstest]
+#[case::ping("800300060000000400000001", "800300060000000400000001")]
+#[case::answer_to_a_ping("800300060000000400000002", "")]
+#[case::farewell("80030007000000080000000000000000", "")]
+#[case::settings("800300040000000400000000", "")]
+#[case::data_of_no_stream("0000000300000005474554202f", "")]
+fn other_frames_are_answered_or_not(#[case] frame: &str, #[case] answer: &str) {
+    let found = session(8080).receive(&bytes(frame)).expect("it is SPDY");
+    assert_eq!(found, bytes(answer));
+}
+
+#[rstest]
+#[case::another_version("800200060000000400000001")]
+#[case::a_long_control_frame("8003000100ffffff")]
+#[case::no_spdy_at_all("ffffffffffffffff")]
+#[case::no_room_for_a_number("80030006000000020000")]
+#[case::no_headers("80030001000000020000")]
+#[case::no_zlib("800300010000000d00000001000000000000ffffff")]
+#[case::cut_zlib_header("800300010000000b0000000100000000000078")]
+fn what_is_no_spdy_ends_the_connection(#[case] frame: &str) {
+    assert!(session(8080).receive(&bytes(frame)).is_err());
+}
+
+#[test]
+fn a_reset_stream_is_forgotten() {
+    let mut session = session(8080);
+    let reset = "80030003000000080000000300000005";
+    let [errors, data, get] = frames();
+    let found = answers(&mut session, &[errors, data, reset, get], 1_000).expect("it is SPDY");
+    assert_eq!(found, bytes(REPLIES));
+}
