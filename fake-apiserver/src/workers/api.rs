@@ -34,7 +34,7 @@ pub(crate) trait Host: Send + Sync {
 
 /// The resource of each name in storage, in the version that is stored.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     scheme: Arc<Scheme>,
     by_name: BTreeMap<Arc<str>, Arc<Row>>,
 }

@@ -102,7 +102,7 @@ pub(crate) struct Context<'a, K> {
 }
 
 /// A controller with its queue, with the type of its keys erased.
-pub(super) trait Lane: Send {
+pub(crate) trait Lane: Send {
     fn reset(&mut self);
     fn observe(&mut self, change: &Observed<'_>);
     fn served_changed(&mut self);

@@ -49,7 +49,8 @@
 //! }
 //! ```
 //!
-//! It becomes a [`Worker`] by a variant, its name, and a line in `lane`.
+//! Its file states a [`WorkerRow`], `const ROW: WorkerRow = WorkerRow::alone::<Labeller>("labeller")`, which the list in
+//! `worker.rs` names.
 
 mod api;
 mod controller;
@@ -61,6 +62,7 @@ mod observed;
 mod pump;
 mod queue;
 mod recorder;
+mod row;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -73,48 +75,34 @@ pub(crate) use meta::{Meta, OwnerReference};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;
 pub(crate) use recorder::Regarding;
+pub(crate) use row::WorkerRow;
 pub use worker::{UnknownWorker, Worker};
 pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder};
 
 use std::sync::Arc;
 
 use crate::tasks::TaskGroup;
-use controller::{Lane, Runner};
+use controller::Runner;
 use pump::Pump;
+use row::Runs;
+use workloads::Workloads;
 
 /// Starts workers for a server, each once and in the order of [`Worker`]. They end with the group. Must be called
 /// within a tokio runtime, unless there are none to start.
 pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], kubelet: &Kubelet, group: &TaskGroup) {
-    let wanted = Worker::ALL.iter().filter(|it| workers.contains(it));
-    let (life, alone): (Vec<Worker>, Vec<Worker>) = wanted.partition(|it| Worker::WORKLOADS.contains(it));
-    let mut lanes: Vec<_> = alone.into_iter().filter_map(lane).collect();
-    if !life.is_empty() {
-        // They share what they see, and so are one lane.
-        lanes.push(Box::new(Runner::new(workloads::Workloads::new(life, kubelet.clone()))));
+    let mut lanes = Vec::new();
+    let mut workloads = Vec::new();
+    for worker in Worker::ALL.iter().filter(|it| workers.contains(it)) {
+        match worker.row().runs {
+            Runs::InWrites => {}
+            Runs::Alone(lane) => lanes.push(lane()),
+            Runs::Workloads(_) => workloads.push(*worker),
+        }
+    }
+    if !workloads.is_empty() {
+        lanes.push(Box::new(Runner::new(Workloads::new(workloads, kubelet.clone()))));
     }
     if !lanes.is_empty() {
         group.spawn(Pump::new(host, lanes).run());
-    }
-}
-
-/// The controller of a worker that has a lane of its own. Quotas are counted by the admission
-/// plugin, and ClusterRoles gathered by the authoriser.
-fn lane(worker: Worker) -> Option<Box<dyn Lane>> {
-    match worker {
-        Worker::GarbageCollector => Some(Box::new(Runner::new(garbage_collector::GarbageCollector::default()))),
-        Worker::Namespace => Some(Box::new(Runner::new(namespace::NamespaceController::default()))),
-        Worker::ResourceQuota
-        | Worker::ClusterRoleAggregation
-        | Worker::ServiceAccount
-        | Worker::Deployment
-        | Worker::ReplicaSet
-        | Worker::StatefulSet
-        | Worker::DaemonSet
-        | Worker::Job
-        | Worker::CronJob
-        | Worker::Endpoints
-        | Worker::Disruption
-        | Worker::Volumes
-        | Worker::Kubelet => None,
     }
 }

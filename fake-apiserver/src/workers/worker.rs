@@ -1,7 +1,39 @@
-//! `Worker`: the names of the workers.
+//! `Worker`: the list of workers. Each is described by the [`WorkerRow`] in its own file.
 
 use std::fmt;
 
+use super::row::{Runs, WorkerRow};
+use super::workloads::WorkloadController;
+use super::{garbage_collector, namespace, workloads};
+
+/// Quotas are counted by their admission plugin.
+const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
+
+/// ClusterRoles are aggregated by the authorizer.
+const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
+
+/// Makes the enum, its list and the way to the rows out of one list.
+macro_rules! workers {
+    ($(#[$about:meta])* pub enum Worker { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Worker { $($(#[$doc])+ $name,)+ }
+
+        impl Worker {
+            /// Every worker, in the order in which they take their turns.
+            pub const ALL: &'static [Worker] = &[$(Worker::$name),+];
+
+            pub(crate) const fn row(self) -> &'static WorkerRow {
+                match self {
+                    $(Worker::$name => { const ROW: &WorkerRow = &$row; ROW })+
+                }
+            }
+        }
+    };
+}
+
+workers! {
 /// A part of a cluster that acts by itself, to be asked for with `ApiServerBuilder::workers`.
 ///
 /// ```
@@ -12,43 +44,42 @@ use std::fmt;
 /// assert!(Worker::parse_list("all").unwrap().contains(&Worker::Namespace));
 /// assert!(Worker::parse_list("gx").unwrap_err().to_string().contains("gc, namespace"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum Worker {
     /// Deletes objects whose owners are gone, and holds or releases owners whose deletion waits for their dependents.
-    GarbageCollector,
+    GarbageCollector => garbage_collector::ROW,
     /// Empties namespaces that are being deleted, and then lets them go.
-    Namespace,
+    Namespace => namespace::ROW,
     /// Counts what ResourceQuotas are about, with each write and without requests of its own; see
     /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
-    ResourceQuota,
+    ResourceQuota => RESOURCE_QUOTA,
     /// Fills aggregated ClusterRoles from those that their selectors find, with each write of a ClusterRole and without
     /// requests of its own. The bootstrap roles `admin`, `edit` and `view` are filled from the start.
-    ClusterRoleAggregation,
+    ClusterRoleAggregation => CLUSTER_ROLE_AGGREGATION,
     /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`, and fills Secrets of
     /// type `kubernetes.io/service-account-token`.
-    ServiceAccount,
+    ServiceAccount => workloads::service_account::ROW,
     /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
-    Deployment,
+    Deployment => workloads::deployment::ROW,
     /// Keeps as many Pods as ReplicaSets and ReplicationControllers ask for.
-    ReplicaSet,
+    ReplicaSet => workloads::replica_set::ROW,
     /// Keeps the Pods and claims of StatefulSets, in their order.
-    StatefulSet,
+    StatefulSet => workloads::stateful_set::ROW,
     /// Keeps a Pod of each DaemonSet on each Node that fits.
-    DaemonSet,
+    DaemonSet => workloads::daemon_set::ROW,
     /// Runs Jobs to their end, and deletes them a time after it where they say so.
-    Job,
+    Job => workloads::job::ROW,
     /// Makes Jobs by the schedules of CronJobs.
-    CronJob,
+    CronJob => workloads::cron_job::ROW,
     /// Keeps the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of others.
-    Endpoints,
+    Endpoints => workloads::endpoints::ROW,
     /// Counts what PodDisruptionBudgets allow.
-    Disruption,
+    Disruption => workloads::disruption::ROW,
     /// Binds PersistentVolumeClaims, to volumes that are there or to new ones.
-    Volumes,
+    Volumes => workloads::volumes::ROW,
     /// The scheduler and the kubelets: puts Pods on Nodes and lets them run by a script, see
     /// [`Kubelet`](crate::Kubelet).
-    Kubelet,
+    Kubelet => workloads::kubelet::ROW,
+}
 }
 
 /// A word that names no worker.
@@ -59,57 +90,27 @@ pub struct UnknownWorker {
 }
 
 impl Worker {
-    /// Every worker, in the order in which they take their turns.
-    pub const ALL: &'static [Worker] = &[
-        Worker::GarbageCollector,
-        Worker::Namespace,
-        Worker::ResourceQuota,
-        Worker::ClusterRoleAggregation,
-        Worker::ServiceAccount,
-        Worker::Deployment,
-        Worker::ReplicaSet,
-        Worker::StatefulSet,
-        Worker::DaemonSet,
-        Worker::Job,
-        Worker::CronJob,
-        Worker::Endpoints,
-        Worker::Disruption,
-        Worker::Volumes,
-        Worker::Kubelet,
-    ];
-
     /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controllers of
     /// namespaces, quotas and ClusterRoles.
-    pub const WORKLOADS: &'static [Worker] = match Self::ALL {
-        [
-            Worker::GarbageCollector,
-            Worker::Namespace,
-            Worker::ResourceQuota,
-            Worker::ClusterRoleAggregation,
-            life @ ..,
-        ] => life,
-        _ => panic!("those four come first"),
+    pub const WORKLOADS: &'static [Worker] = {
+        let mut first = 0;
+        while !matches!(Self::ALL[first].row().runs, Runs::Workloads(_)) {
+            first += 1;
+        }
+        Self::ALL.split_at(first).1
     };
+
+    /// Its controllers of workloads.
+    pub(super) fn workloads(self) -> &'static [WorkloadController] {
+        match self.row().runs {
+            Runs::Workloads(controllers) => controllers,
+            Runs::InWrites | Runs::Alone(_) => &[],
+        }
+    }
 
     /// The word for it on the command line.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Worker::GarbageCollector => "gc",
-            Worker::Namespace => "namespace",
-            Worker::ResourceQuota => "resourcequota",
-            Worker::ClusterRoleAggregation => "clusterrole",
-            Worker::ServiceAccount => "serviceaccount",
-            Worker::Deployment => "deployment",
-            Worker::ReplicaSet => "replicaset",
-            Worker::StatefulSet => "statefulset",
-            Worker::DaemonSet => "daemonset",
-            Worker::Job => "job",
-            Worker::CronJob => "cronjob",
-            Worker::Endpoints => "endpoints",
-            Worker::Disruption => "disruption",
-            Worker::Volumes => "volumes",
-            Worker::Kubelet => "kubelet",
-        }
+        self.row().word
     }
 
     /// The workers that a list such as `gc,namespace` names. `workloads` stands for all of [`Worker::WORKLOADS`], and

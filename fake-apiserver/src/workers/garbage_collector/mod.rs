@@ -4,8 +4,10 @@
 mod graph;
 mod collect;
 
-use super::{Context, Controller, Failure, Follows, Identity, Observed, WorkQueue};
+use super::{Context, Controller, Failure, Follows, Identity, Observed, WorkQueue, WorkerRow};
 use graph::{Graph, NodeId};
+
+pub(super) const ROW: WorkerRow = WorkerRow::alone::<GarbageCollector>("gc");
 
 /// The finalizer of an owner whose dependents are to go first.
 const FOREGROUND: &str = "foregroundDeletion";

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Api, Context, Controller, Failure, Follows, Identity, Observed, WorkQueue};
+use super::{Api, Context, Controller, Failure, Follows, Identity, Observed, WorkQueue, WorkerRow};
 use crate::api::object::Object;
 use crate::storage::Key;
 use content::Remains;
+
+pub(super) const ROW: WorkerRow = WorkerRow::alone::<NamespaceController>("namespace");
 
 /// The resource of namespaces in storage.
 const NAMESPACES: &str = "namespaces";

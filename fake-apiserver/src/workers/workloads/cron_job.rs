@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told, Write, controller_reference};
 use super::pods::{created, plus, spec, status, time};
 use super::resource::{Resource, Target};
@@ -14,8 +15,17 @@ use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::entropy;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "cronjob-controller";
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "cronjob",
+    &[WorkloadController {
+        owns: true,
+        ..WorkloadController::new(Resource::CronJob, COMPONENT, sync)
+    }],
+);
+
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// Most missed times that are looked at; beyond them a CronJob gets an Event that its clock may be wrong.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::key_of;
+use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::{
     annotation, available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec,
@@ -17,6 +19,7 @@ use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "daemonset-controller";
 
@@ -29,6 +32,21 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "daemonset",
+    &[WorkloadController {
+        owns: true,
+        adopts: Some(Resource::Pod),
+        reports_refusals: true,
+        concerns: |change, cluster, add| {
+            if change.resource == Resource::Node {
+                cluster.all(Resource::DaemonSet).for_each(|it| add(key_of(it)));
+            }
+        },
+        ..WorkloadController::new(Resource::DaemonSet, "daemon-set-controller", sync)
+    }],
+);
 
 /// The Pods of a DaemonSet by node, oldest first.
 type ByNode<'a> = BTreeMap<String, Vec<&'a Arc<Object>>>;

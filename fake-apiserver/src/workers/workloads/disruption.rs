@@ -5,16 +5,40 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cluster::controller_of;
+use super::cluster::{Cluster, controller_of, key_of, selects};
+use super::controller::{Changed, WorkloadController};
 use super::plan::Plan;
 use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status, time};
 use super::resource::Resource;
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::storage::Key;
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "disruption",
+    &[WorkloadController {
+        concerns,
+        ..WorkloadController::new(Resource::PodDisruptionBudget, "disruption-controller", sync)
+    }],
+);
 
 /// Time limit for an evicted Pod to go; after that the eviction counts as failed.
 const DELETION_TIMEOUT: i64 = 120;
+
+/// Adds the budgets that select a Pod.
+fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource != Resource::Pod {
+        return;
+    }
+    for budget in cluster.within(Resource::PodDisruptionBudget, change.key.namespace()) {
+        let selector = selector_of(spec(budget), "selector");
+        if selector.is_some_and(|it| change.versions().any(|pod| selects(&it, pod))) {
+            add(key_of(budget));
+        }
+    }
+}
 
 /// Plans the work for a PodDisruptionBudget.
 pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {

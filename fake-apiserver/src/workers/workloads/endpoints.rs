@@ -5,16 +5,27 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::concerns::service_selector;
+use super::cluster::{Cluster, key_of, selects};
+use super::controller::{Changed, WorkloadController};
 use super::mirror;
 use super::plan::{Plan, controller_reference};
 use super::pods::{is_finished, is_ready, label, spec};
 use super::resource::Resource;
-use super::sees::Sees;
+use super::sees::{Sees, service_selector};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "endpoints",
+    &[WorkloadController {
+        gone,
+        concerns,
+        ..WorkloadController::new(Resource::Service, "endpointslice-controller", sync)
+    }],
+);
 
 /// Endpoints in one slice.
 const SLICE_MOST: usize = 100;
@@ -28,6 +39,30 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// Adds the Services of slices and Endpoints, and those that select a Pod.
+fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    let namespace = change.key.namespace();
+    match change.resource {
+        Resource::EndpointSlice | Resource::Endpoints => {
+            for object in change.versions() {
+                add(Key::new(
+                    namespace,
+                    label(object, SERVICE_NAME).unwrap_or(object.name()),
+                ));
+            }
+        }
+        Resource::Pod => {
+            for service in cluster.within(Resource::Service, namespace) {
+                let selector = service_selector(service);
+                if selector.is_some_and(|it| change.versions().any(|pod| selects(&it, pod))) {
+                    add(key_of(service));
+                }
+            }
+        }
+        _ => {}
+    }
+}
 
 /// Plans the work for a Service.
 pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {

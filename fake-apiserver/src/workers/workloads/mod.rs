@@ -5,30 +5,31 @@ mod resource;
 mod cluster;
 mod sees;
 mod plan;
+mod controller;
 mod pods;
 mod hash;
 mod fit;
 mod scheduler;
-mod kubelet;
-mod replica_set;
-mod deployment;
-mod stateful_set;
+pub(super) mod kubelet;
+pub(super) mod replica_set;
+pub(super) mod deployment;
+pub(super) mod stateful_set;
 mod revisions;
-mod daemon_set;
-mod job;
-mod cron_job;
+pub(super) mod daemon_set;
+pub(super) mod job;
+pub(super) mod cron_job;
 mod schedule;
-mod endpoints;
+pub(super) mod endpoints;
 mod mirror;
-mod disruption;
-mod volumes;
-mod service_account;
+pub(super) mod disruption;
+pub(super) mod volumes;
+pub(super) mod service_account;
 mod token_secret;
-mod concerns;
 mod recorder;
 mod execute;
 mod life;
 
+pub(crate) use controller::WorkloadController;
 pub use kubelet::{Kubelet, PodScript, PodSelector, ScriptOrder};
 pub(crate) use life::Workloads;
 
@@ -43,4 +44,11 @@ pub(crate) struct Task {
     worker: Worker,
     resource: Resource,
     key: Key,
+}
+
+impl Task {
+    fn controller(&self) -> Option<&'static WorkloadController> {
+        let mut controllers = self.worker.workloads().iter();
+        controllers.find(|it| it.resource == self.resource)
+    }
 }

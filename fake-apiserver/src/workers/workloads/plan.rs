@@ -70,7 +70,7 @@ impl Regarding {
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             kind: resource.kind().to_owned(),
-            api_version: resource.api_version(),
+            api_version: resource.api_version().to_owned(),
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
             uid: object.uid().to_owned(),
@@ -101,6 +101,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Nothing to do.
+    pub(crate) const EMPTY: Self = Self {
+        writes: Vec::new(),
+        again: None,
+    };
+
     /// Looks again at `at`, or before, whichever was asked first.
     pub(crate) fn look_again(&mut self, at: Timestamp) {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told};
 use super::pods::{
     available_at, first_to_go, from_template, generation, is_active, is_available, is_ready, label, plus, spec, status,
@@ -14,6 +15,31 @@ use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "replicaset",
+    &[
+        WorkloadController {
+            owns: true,
+            adopts: Some(Resource::Pod),
+            reports_refusals: true,
+            ..WorkloadController::new(Resource::ReplicaSet, "replicaset-controller", |set, sees| {
+                sync(Resource::ReplicaSet, set, sees)
+            })
+        },
+        WorkloadController {
+            owns: true,
+            adopts: Some(Resource::Pod),
+            reports_refusals: true,
+            ..WorkloadController::new(
+                Resource::ReplicationController,
+                "replication-controller",
+                |set, sees| sync(Resource::ReplicationController, set, sees),
+            )
+        },
+    ],
+);
 
 /// Pods that one look at a set creates or deletes at most; the rest comes with the next.
 const BURST: usize = 500;

@@ -1,140 +1,77 @@
 //! `Resource`: the resources that the small cluster life reads or writes, and how an object of one is named.
 
+use super::cluster::key_of;
 use crate::api::object::Object;
 use crate::storage::Key;
 
-/// A resource of the small cluster life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Resource {
-    ConfigMap,
-    ControllerRevision,
-    CronJob,
-    DaemonSet,
-    Deployment,
-    EndpointSlice,
-    Endpoints,
-    Event,
-    Job,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Secret,
-    Service,
-    ServiceAccount,
-    StatefulSet,
-    StorageClass,
+/// Makes `Resource` out of a table: kind, `apiVersion`, and name in storage.
+macro_rules! resources {
+    ($($kind:ident: $api_version:literal, $storage:literal;)+) => {
+        /// A resource that the controllers of workloads read or write.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Resource { $($kind,)+ }
+
+        impl Resource {
+            const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// `Pod`, `Deployment`, …
+            pub(crate) const fn kind(self) -> &'static str {
+                match self { $(Self::$kind => stringify!($kind),)+ }
+            }
+
+            /// `v1`, `apps/v1`, …
+            pub(crate) const fn api_version(self) -> &'static str {
+                match self { $(Self::$kind => $api_version,)+ }
+            }
+
+            /// The name in storage: `pods`, `apps/deployments`.
+            pub(crate) const fn storage(self) -> &'static str {
+                match self { $(Self::$kind => $storage,)+ }
+            }
+        }
+    };
+}
+
+resources! {
+    Namespace: "v1", "namespaces";
+    Node: "v1", "nodes";
+    StorageClass: "storage.k8s.io/v1", "storage.k8s.io/storageclasses";
+    PersistentVolume: "v1", "persistentvolumes";
+    PersistentVolumeClaim: "v1", "persistentvolumeclaims";
+    ServiceAccount: "v1", "serviceaccounts";
+    Secret: "v1", "secrets";
+    ConfigMap: "v1", "configmaps";
+    ControllerRevision: "apps/v1", "apps/controllerrevisions";
+    CronJob: "batch/v1", "batch/cronjobs";
+    DaemonSet: "apps/v1", "apps/daemonsets";
+    Deployment: "apps/v1", "apps/deployments";
+    Job: "batch/v1", "batch/jobs";
+    ReplicaSet: "apps/v1", "apps/replicasets";
+    ReplicationController: "v1", "replicationcontrollers";
+    StatefulSet: "apps/v1", "apps/statefulsets";
+    Pod: "v1", "pods";
+    Service: "v1", "services";
+    EndpointSlice: "discovery.k8s.io/v1", "discovery.k8s.io/endpointslices";
+    Endpoints: "v1", "endpoints";
+    PodDisruptionBudget: "policy/v1", "policy/poddisruptionbudgets";
+    Event: "v1", "events";
 }
 
 impl Resource {
-    /// Those that are kept in memory, in the order in which they are read at the start.
-    pub(crate) const WATCHED: [Self; 21] = [
-        Self::Namespace,
-        Self::Node,
-        Self::StorageClass,
-        Self::PersistentVolume,
-        Self::PersistentVolumeClaim,
-        Self::ServiceAccount,
-        Self::Secret,
-        Self::ConfigMap,
-        Self::ControllerRevision,
-        Self::CronJob,
-        Self::DaemonSet,
-        Self::Deployment,
-        Self::Job,
-        Self::ReplicaSet,
-        Self::ReplicationController,
-        Self::StatefulSet,
-        Self::Pod,
-        Self::Service,
-        Self::EndpointSlice,
-        Self::Endpoints,
-        Self::PodDisruptionBudget,
-    ];
-
-    /// Group, version, plural and kind.
-    pub(crate) const fn names(self) -> [&'static str; 4] {
-        match self {
-            Self::ConfigMap => ["", "v1", "configmaps", "ConfigMap"],
-            Self::ControllerRevision => ["apps", "v1", "controllerrevisions", "ControllerRevision"],
-            Self::CronJob => ["batch", "v1", "cronjobs", "CronJob"],
-            Self::DaemonSet => ["apps", "v1", "daemonsets", "DaemonSet"],
-            Self::Deployment => ["apps", "v1", "deployments", "Deployment"],
-            Self::EndpointSlice => ["discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"],
-            Self::Endpoints => ["", "v1", "endpoints", "Endpoints"],
-            Self::Event => ["", "v1", "events", "Event"],
-            Self::Job => ["batch", "v1", "jobs", "Job"],
-            Self::Namespace => ["", "v1", "namespaces", "Namespace"],
-            Self::Node => ["", "v1", "nodes", "Node"],
-            Self::PersistentVolume => ["", "v1", "persistentvolumes", "PersistentVolume"],
-            Self::PersistentVolumeClaim => ["", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"],
-            Self::Pod => ["", "v1", "pods", "Pod"],
-            Self::PodDisruptionBudget => ["policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"],
-            Self::ReplicaSet => ["apps", "v1", "replicasets", "ReplicaSet"],
-            Self::ReplicationController => ["", "v1", "replicationcontrollers", "ReplicationController"],
-            Self::Secret => ["", "v1", "secrets", "Secret"],
-            Self::Service => ["", "v1", "services", "Service"],
-            Self::ServiceAccount => ["", "v1", "serviceaccounts", "ServiceAccount"],
-            Self::StatefulSet => ["apps", "v1", "statefulsets", "StatefulSet"],
-            Self::StorageClass => ["storage.k8s.io", "v1", "storageclasses", "StorageClass"],
-        }
-    }
-
-    /// The name in storage: `pods`, `apps/deployments`.
-    pub(crate) const fn storage(self) -> &'static str {
-        match self {
-            Self::ConfigMap => "configmaps",
-            Self::ControllerRevision => "apps/controllerrevisions",
-            Self::CronJob => "batch/cronjobs",
-            Self::DaemonSet => "apps/daemonsets",
-            Self::Deployment => "apps/deployments",
-            Self::EndpointSlice => "discovery.k8s.io/endpointslices",
-            Self::Endpoints => "endpoints",
-            Self::Event => "events",
-            Self::Job => "batch/jobs",
-            Self::Namespace => "namespaces",
-            Self::Node => "nodes",
-            Self::PersistentVolume => "persistentvolumes",
-            Self::PersistentVolumeClaim => "persistentvolumeclaims",
-            Self::Pod => "pods",
-            Self::PodDisruptionBudget => "policy/poddisruptionbudgets",
-            Self::ReplicaSet => "apps/replicasets",
-            Self::ReplicationController => "replicationcontrollers",
-            Self::Secret => "secrets",
-            Self::Service => "services",
-            Self::ServiceAccount => "serviceaccounts",
-            Self::StatefulSet => "apps/statefulsets",
-            Self::StorageClass => "storage.k8s.io/storageclasses",
-        }
-    }
-
-    /// `Pod`, `Deployment`, …
-    pub(crate) const fn kind(self) -> &'static str {
-        self.names()[3]
-    }
-
-    /// `v1`, `apps/v1`, …
-    pub(crate) fn api_version(self) -> String {
-        let [group, version, ..] = self.names();
-        if group.is_empty() {
-            version.to_owned()
-        } else {
-            format!("{group}/{version}")
-        }
-    }
+    /// Those that are kept in memory: all but Events, which are only written.
+    pub(crate) const WATCHED: &[Self] = match Self::ALL {
+        [watched @ .., Self::Event] => watched,
+        _ => panic!("Events come last"),
+    };
 
     /// The resource of a name in storage, if it is one of those that are kept in memory.
     pub(crate) fn of_storage(name: &str) -> Option<Self> {
-        Self::WATCHED.into_iter().find(|it| it.storage() == name)
+        Self::WATCHED.iter().copied().find(|it| it.storage() == name)
     }
 
     /// The resource of a kind, if it is one of these.
     pub(crate) fn of_kind(kind: &str) -> Option<Self> {
-        Self::WATCHED.into_iter().find(|it| it.kind() == kind)
+        Self::WATCHED.iter().copied().find(|it| it.kind() == kind)
     }
 }
 
@@ -152,7 +89,7 @@ impl Target {
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             resource,
-            key: Key::new(object.namespace(), object.name()),
+            key: key_of(object),
             uid: object.uid().to_owned(),
         }
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::{Cluster, key_of};
+use super::controller::Changed;
 use super::fit::{Load, lacking, requests};
 use super::plan::{Note, Plan, Regarding, Write};
 use super::pods::{annotation, condition, is_finished, spec};
@@ -14,6 +16,7 @@ use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::storage::Key;
 
 /// The node where the test made none. No object of this name is made.
 pub(crate) const DEFAULT_NODE: &str = "node-0";
@@ -22,6 +25,29 @@ pub(crate) const DEFAULT_NODE: &str = "node-0";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 const COMPONENT: &str = "default-scheduler";
+
+/// Adds the Pods without a node that a change may let in: of a node, of a Pod that leaves one, of a claim.
+pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    let waits = |it: &&Arc<Object>| Cursor::root(it).text("spec.nodeName").is_empty();
+    match change.resource {
+        Resource::Node => cluster.all(Resource::Pod).filter(waits).for_each(|it| add(key_of(it))),
+        Resource::Pod => {
+            let makes_room = |old: &Object| {
+                let was_there = !Cursor::root(old).text("spec.nodeName").is_empty();
+                was_there && change.new.is_none_or(is_finished) && !requests(old).is_empty()
+            };
+            if change.old.is_some_and(makes_room) {
+                cluster.all(Resource::Pod).filter(waits).for_each(|it| add(key_of(it)));
+            }
+        }
+        Resource::PersistentVolumeClaim => {
+            let pods = cluster.within(Resource::Pod, change.key.namespace()).filter(waits);
+            let users = pods.filter(|pod| claims(pod).iter().any(|it| it == change.key.name()));
+            users.for_each(|it| add(key_of(it)));
+        }
+        _ => {}
+    }
+}
 
 /// Plans the work for a Pod without a node. `load` is that of each node.
 pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> Plan {

@@ -147,3 +147,11 @@ pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a 
         .maps("conditions")
         .find(|it| Cursor::root(it).text("type") == kind)
 }
+
+/// The selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
+pub(crate) fn service_selector(service: &Object) -> Option<LabelSelector> {
+    let labels = Cursor::root(service).map("spec.selector").filter(|it| !it.is_empty())?;
+    LabelSelector::from_object(&serde_json::json!({"matchLabels": labels}))
+        .ok()
+        .flatten()
+}

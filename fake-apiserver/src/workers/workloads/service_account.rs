@@ -3,12 +3,31 @@
 
 use serde_json::{Value, json};
 
+use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::annotation;
 use super::resource::Resource;
 use super::sees::Sees;
+use super::token_secret;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::storage::Key;
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "serviceaccount",
+    &[
+        WorkloadController {
+            concerns: |change, _, add| {
+                if matches!(change.resource, Resource::ServiceAccount | Resource::ConfigMap) {
+                    add(Key::new("", change.key.namespace()));
+                }
+            },
+            ..WorkloadController::new(Resource::Namespace, "service-account-controller", sync)
+        },
+        token_secret::CONTROLLER,
+    ],
+);
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// The text in place of a certificate authority's.

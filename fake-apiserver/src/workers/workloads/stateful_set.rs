@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::cluster::{Cluster, key_of};
+use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Regarding, Told, controller_reference};
 use super::pods::{
     available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec, status,
@@ -14,10 +16,23 @@ use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::storage::Key;
+use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "statefulset-controller";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "statefulset",
+    &[WorkloadController {
+        owns: true,
+        adopts: Some(Resource::Pod),
+        reports_refusals: true,
+        concerns: deleted_claims,
+        ..WorkloadController::new(Resource::StatefulSet, COMPONENT, sync)
+    }],
+);
 
 /// A StatefulSet with its Pods by ordinal.
 struct Set<'a> {
@@ -30,6 +45,15 @@ struct Set<'a> {
     update: &'a Object,
     first: i64,
     replicas: i64,
+}
+
+/// Adds the sets of a namespace where a claim was deleted.
+fn deleted_claims(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource == Resource::PersistentVolumeClaim && change.new.is_none() {
+        cluster
+            .within(Resource::StatefulSet, change.key.namespace())
+            .for_each(|it| add(key_of(it)));
+    }
 }
 
 /// Plans the work for a StatefulSet.

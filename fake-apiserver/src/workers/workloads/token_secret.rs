@@ -5,6 +5,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
+use super::cluster::key_of;
+use super::controller::WorkloadController;
 use super::plan::{Plan, Write};
 use super::pods::annotation;
 use super::resource::{Resource, Target};
@@ -13,17 +15,29 @@ use super::service_account::CA_BUNDLE;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
+/// The second controller of the worker [`service_account`](super::service_account).
+pub(crate) const CONTROLLER: WorkloadController = WorkloadController {
+    concerns: |change, cluster, add| {
+        if change.resource == Resource::ServiceAccount {
+            let secrets = cluster.within(Resource::Secret, change.key.namespace());
+            let own = secrets.filter(|it| account_of(it) == Some(change.key.name()));
+            own.for_each(|it| add(key_of(it)));
+        }
+    },
+    ..WorkloadController::new(Resource::Secret, "tokens-controller", sync)
+};
+
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// Returns the ServiceAccount whose token a Secret is for.
-pub(crate) fn account_of(secret: &Object) -> Option<&str> {
+fn account_of(secret: &Object) -> Option<&str> {
     let is_token = secret.get("type").and_then(|it| it.as_str()) == Some("kubernetes.io/service-account-token");
     annotation(secret, ACCOUNT_NAME).filter(|name| is_token && !name.is_empty())
 }
 
 /// Plans the work for a Secret: it is filled, or deleted where its ServiceAccount is gone.
-pub(crate) fn sync(secret: &Object, sees: &Sees<'_>) -> Plan {
+fn sync(secret: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(name) = account_of(secret).filter(|_| !secret.is_terminating()) else {
         return plan;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::selects;
+use super::cluster::{Cluster, key_of, selects};
+use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Write};
 use super::pods::{annotation, spec, status};
 use super::resource::{Resource, Target};
@@ -14,6 +15,33 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
+use crate::storage::Key;
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "volumes",
+    &[
+        WorkloadController {
+            concerns: claims_concerned,
+            ..WorkloadController::new(Resource::PersistentVolumeClaim, BINDER, |claim, sees| {
+                let mut plan = Plan::default();
+                sync_claim(claim, sees, &mut plan);
+                plan
+            })
+        },
+        WorkloadController {
+            concerns: volumes_concerned,
+            ..WorkloadController::new(Resource::PersistentVolume, BINDER, |volume, sees| {
+                let mut plan = Plan::default();
+                sync_volume(volume, sees, &mut plan);
+                plan
+            })
+        },
+    ],
+);
+
+/// The service account of the controller.
+const BINDER: &str = "persistent-volume-binder";
 
 const COMPONENT: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -26,14 +54,41 @@ const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 /// Provisioner of a class that only binds.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Plans the work for a claim or a volume.
-pub(crate) fn sync(resource: Resource, object: &Object, sees: &Sees<'_>) -> Plan {
-    let mut plan = Plan::default();
-    match resource {
-        Resource::PersistentVolume => sync_volume(object, sees, &mut plan),
-        _ => sync_claim(object, sees, &mut plan),
+/// Adds the claims that a class, a volume or a deleted Pod concerns.
+fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    match change.resource {
+        Resource::StorageClass => cluster
+            .all(Resource::PersistentVolumeClaim)
+            .for_each(|it| add(key_of(it))),
+        Resource::PersistentVolume => {
+            for volume in change.versions() {
+                if let Some(claim) = Cursor::root(spec(volume)).map("claimRef").map(Cursor::root) {
+                    add(Key::new(claim.text("namespace"), claim.text("name")));
+                }
+            }
+            let is_free = |it: &Object| Cursor::root(it).text("status.phase") == "Available";
+            if change.new.is_some_and(is_free) {
+                let unbound = |it: &&Arc<Object>| Cursor::root(it).text("spec.volumeName").is_empty();
+                let claims = cluster.all(Resource::PersistentVolumeClaim).filter(unbound);
+                claims.for_each(|it| add(key_of(it)));
+            }
+        }
+        // A claim that was in use may go now.
+        Resource::Pod if change.new.is_none() => {
+            for claim in change.old.map(claims).unwrap_or_default() {
+                add(Key::new(change.key.namespace(), &claim));
+            }
+        }
+        _ => {}
     }
-    plan
+}
+
+/// Adds the volumes that a claim names.
+fn volumes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource == Resource::PersistentVolumeClaim {
+        let names = change.versions().map(|it| Cursor::root(it).text("spec.volumeName"));
+        names.filter(|it| !it.is_empty()).for_each(|it| add(Key::new("", it)));
+    }
 }
 
 /// The class of a claim or a volume; empty where it has none.

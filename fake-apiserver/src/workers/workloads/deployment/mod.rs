@@ -8,15 +8,27 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::{self, created, scaled, spec};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::WorkerRow;
 
 /// The label that tells the Pods of one template from those of another.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "deployment",
+    &[WorkloadController {
+        owns: true,
+        adopts: Some(Resource::ReplicaSet),
+        concerns: rollout::waiting_for_last_pod,
+        ..WorkloadController::new(Resource::Deployment, COMPONENT, sync)
+    }],
+);
 
 const COMPONENT: &str = "deployment-controller";
 const REVISION: &str = "deployment.kubernetes.io/revision";

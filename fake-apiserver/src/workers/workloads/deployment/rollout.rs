@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use super::{DESIRED, MAXIMUM, Rollout, counted, replicas};
 use crate::api::object::Object;
+use crate::storage::Key;
+use crate::workers::workloads::cluster::{Cluster, controller_of};
+use crate::workers::workloads::controller::Changed;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished};
 use crate::workers::workloads::resource::Resource;
@@ -209,4 +212,18 @@ impl<'a> Rollout<'a> {
 /// A quotient of numbers that are not negative, rounded as Go's `math.Round` does.
 fn round_half_away(number: i64, by: i64) -> i64 {
     (2 * number + by) / (2 * by)
+}
+
+/// Adds the Deployment of a Pod that is gone: one that recreates waits for the last Pod of its old sets.
+pub(super) fn waiting_for_last_pod(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource != Resource::Pod || change.new.is_some() {
+        return;
+    }
+    let namespace = change.key.namespace();
+    if let Some((_, name, _)) = change.old.and_then(controller_of)
+        && let Some(set) = cluster.find(Resource::ReplicaSet, namespace, name)
+        && let Some(("Deployment", deployment, _)) = controller_of(set)
+    {
+        add(Key::new(namespace, deployment));
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cluster::controller_of;
+use super::controller::WorkloadController;
 use super::plan::{Plan, Write};
 use super::pods::{self, is_finished, phase, plus, spec};
 use super::resource::{Resource, Target};
@@ -19,8 +20,20 @@ use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
+use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "job-controller";
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "job",
+    &[WorkloadController {
+        gone,
+        owns: true,
+        adopts: Some(Resource::Pod),
+        reports_refusals: true,
+        ..WorkloadController::new(Resource::Job, COMPONENT, sync)
+    }],
+);
+
 /// The finalizer by which a Pod stays until it has been counted.
 const TRACKED: &str = "batch.kubernetes.io/job-tracking";
 /// The `managedBy` of Jobs that are this controller's, as are those without one.

@@ -4,24 +4,51 @@
 mod command;
 mod container;
 mod described;
-pub(crate) mod node;
+mod node;
+mod nodes;
 mod script;
 mod status;
 mod stop;
 
 pub use described::ScriptOrder;
+pub(crate) use nodes::Nodes;
 pub use script::{Kubelet, PodScript, PodSelector};
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::controller::{Sender, Sync, WorkloadController};
 use super::plan::{Note, Plan, Regarding, Write};
 use super::pods::{self, is_finished};
 use super::resource::Resource;
+use super::scheduler;
 use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::WorkerRow;
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "kubelet",
+    &[
+        WorkloadController {
+            sender: Sender::Kubelet,
+            sync: Sync::Nodes(|pod, sees, nodes| match Cursor::root(pod).text("spec.nodeName") {
+                "" => scheduler::sync(pod, &nodes.load, sees),
+                _ => {
+                    let (script, memory) = nodes.enter(pod, sees.cluster);
+                    sync(pod, &script, memory, sees)
+                }
+            }),
+            concerns: scheduler::concerns,
+            ..WorkloadController::new(Resource::Pod, "", |_, _| Plan::EMPTY)
+        },
+        WorkloadController {
+            sender: Sender::Kubelet,
+            ..WorkloadController::new(Resource::Node, "", node::sync)
+        },
+    ],
+);
 
 /// Times of a Pod's events, finer than its status records.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +76,7 @@ struct Look<'a> {
 }
 
 /// Plans the next step of a Pod that has a node.
-pub(crate) fn sync(pod: &Object, script: &PodScript, memory: &mut Memory, sees: &Sees<'_>) -> Plan {
+fn sync(pod: &Object, script: &PodScript, memory: &mut Memory, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if Cursor::root(pod).text("spec.nodeName").is_empty() {
         return plan;

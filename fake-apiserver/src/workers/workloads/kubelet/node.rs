@@ -14,7 +14,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Plans the work for a Node: one without conditions becomes ready, and a ready one loses its taint. A Node whose
 /// conditions a test wrote stays as it is.
-pub(crate) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
+pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() {
         return plan;

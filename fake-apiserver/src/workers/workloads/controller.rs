@@ -1,0 +1,107 @@
+//! `WorkloadController`: a controller of workloads as data. Each stands in the file of its worker.
+
+use super::cluster::{Cluster, controller_of, key_of, selects};
+use super::kubelet::Nodes;
+use super::plan::Plan;
+use super::pods::spec;
+use super::resource::Resource;
+use super::sees::{Sees, selector_of, service_selector};
+use crate::api::object::Object;
+use crate::storage::Key;
+
+/// A controller of workloads: the resource whose objects it looks at, and the functions it consists of.
+pub(crate) struct WorkloadController {
+    /// Every change of an object of this resource is looked at.
+    pub(crate) resource: Resource,
+    pub(crate) sender: Sender,
+    pub(crate) sync: Sync,
+    /// Plans the work for an object that is gone.
+    pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
+    /// Adds the keys that a change of another resource concerns.
+    pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
+    /// Set if its objects own others as their controller; every change of these is looked at.
+    pub(crate) owns: bool,
+    /// The resource whose orphans it adopts by its selector.
+    pub(crate) adopts: Option<Resource>,
+    /// Set if it writes a status though the server refused to create what the object wants.
+    pub(crate) reports_refusals: bool,
+}
+
+/// The sender of a controller's requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sender {
+    /// A service account in `kube-system`.
+    Account(&'static str),
+    /// The kubelet of the object's node; the scheduler while there is none.
+    Kubelet,
+}
+
+/// Plans the work for an object.
+#[derive(Clone, Copy)]
+pub(crate) enum Sync {
+    /// By the objects alone.
+    Objects(fn(&Object, &Sees<'_>) -> Plan),
+    /// By the objects and the memory of the nodes.
+    Nodes(fn(&Object, &Sees<'_>, &mut Nodes) -> Plan),
+}
+
+/// A change of an object.
+pub(crate) struct Changed<'a> {
+    pub(crate) resource: Resource,
+    pub(crate) key: &'a Key,
+    pub(crate) old: Option<&'a Object>,
+    pub(crate) new: Option<&'a Object>,
+}
+
+impl Changed<'_> {
+    /// The object before and after.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &Object> {
+        [self.old, self.new].into_iter().flatten()
+    }
+}
+
+impl WorkloadController {
+    /// A controller that looks at changes of its objects alone.
+    pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
+        Self {
+            resource,
+            sender: Sender::Account(account),
+            sync: Sync::Objects(sync),
+            gone: |_, _| Plan::EMPTY,
+            concerns: |_, _, _| {},
+            owns: false,
+            adopts: None,
+            reports_refusals: false,
+        }
+    }
+
+    /// Calls `add` for the keys that a change brings, in a fixed order; a key may come twice.
+    pub(crate) fn keys(&self, change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+        if self.owns {
+            let owners = change.versions().filter_map(controller_of);
+            for (_, name, _) in owners.filter(|(kind, ..)| *kind == self.resource.kind()) {
+                add(Key::new(change.key.namespace(), name));
+            }
+        }
+        if change.resource == self.resource {
+            add(change.key.clone());
+        }
+        if self.adopts == Some(change.resource)
+            && let Some(orphan) = change.new.filter(|it| controller_of(it).is_none())
+        {
+            for set in cluster.within(self.resource, change.key.namespace()) {
+                if self.selector(set).is_some_and(|it| selects(&it, orphan)) {
+                    add(key_of(set));
+                }
+            }
+        }
+        (self.concerns)(change, cluster, add);
+    }
+
+    fn selector(&self, set: &Object) -> Option<crate::api::selector::LabelSelector> {
+        match self.resource {
+            Resource::ReplicationController => service_selector(set),
+            _ => selector_of(spec(set), "selector"),
+        }
+    }
+}

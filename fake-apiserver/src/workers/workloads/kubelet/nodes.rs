@@ -1,0 +1,114 @@
+//! `Nodes`: the memory of the scheduler and the kubelets: load of nodes, addresses, and the times of Pods.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::super::cluster::Cluster;
+use super::super::fit::Load;
+use super::super::pods::is_finished;
+use super::super::resource::Resource;
+use super::{Kubelet, Memory, PodScript};
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+
+/// The address of a node that has none.
+const HOST: &str = "172.18.0.2";
+
+/// The memory of all nodes.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    pub(crate) kubelet: Kubelet,
+    /// The version of the scripts that Pods were last looked at by.
+    scripts: u64,
+    /// Memory of each Pod, by uid.
+    memories: HashMap<String, Memory>,
+    /// Load of each node.
+    pub(crate) load: BTreeMap<String, Load>,
+    /// The last address a Pod was given.
+    addresses: u32,
+}
+
+impl Nodes {
+    /// Nodes without Pods.
+    pub(crate) fn new(kubelet: Kubelet) -> Self {
+        Self {
+            scripts: kubelet.version(),
+            kubelet,
+            memories: HashMap::new(),
+            load: BTreeMap::new(),
+            addresses: 0,
+        }
+    }
+
+    /// Returns `true` if the scripts have changed since the last call.
+    pub(crate) fn scripts_changed(&mut self) -> bool {
+        let version = self.kubelet.version();
+        std::mem::replace(&mut self.scripts, version) != version
+    }
+
+    /// The script of a Pod that has a node, and its memory, with addresses.
+    pub(super) fn enter(&mut self, pod: &Object, cluster: &Cluster) -> (PodScript, &mut Memory) {
+        let memory = self.memories.entry(pod.uid().to_owned()).or_default();
+        if memory.host.is_empty() {
+            memory.host = host_address(cluster, Cursor::root(pod).text("spec.nodeName"));
+            memory.address = match Cursor::root(pod).text("status.podIP") {
+                "" => {
+                    self.addresses += 1;
+                    address(self.addresses)
+                }
+                known => known.to_owned(),
+            };
+        }
+        (self.kubelet.script_of(pod), memory)
+    }
+
+    /// Keeps count of Pods by node, and of the addresses given out.
+    pub(crate) fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let place = |pod: &Object| {
+            Some(Cursor::root(pod).text("spec.nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
+        };
+        let (was, is) = (old.and_then(place), new.and_then(place));
+        if was != is {
+            if let (Some(old), Some(load)) = (old, was.and_then(|node| self.load.get_mut(&node))) {
+                load.remove(old);
+            }
+            if let (Some(new), Some(node)) = (new, is) {
+                self.load.entry(node).or_default().add(new);
+            }
+        }
+        match (old, new) {
+            (Some(old), None) => drop(self.memories.remove(old.uid())),
+            (None, Some(new)) => {
+                // After a relist no address is given out twice.
+                let known = number_of(Cursor::root(new).text("status.podIP"));
+                self.addresses = self.addresses.max(known.unwrap_or(0));
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+}
+
+/// The address of a node.
+fn host_address(cluster: &Cluster, node: &str) -> String {
+    let node = cluster.find(Resource::Node, "", node);
+    let address = node.and_then(|node| {
+        let mut addresses = Cursor::root(node).maps("status.addresses");
+        addresses
+            .find(|it| Cursor::root(it).text("type") == "InternalIP")
+            .map(|it| Cursor::root(it).text("address").to_owned())
+    });
+    address.unwrap_or_else(|| HOST.to_owned())
+}
+
+/// The address with a number, within 10.244.0.0/16 as long as there are some.
+fn address(number: u32) -> String {
+    let [_, high, middle, low] = number.to_be_bytes();
+    format!("10.{}.{middle}.{low}", 244_u8.wrapping_add(high))
+}
+
+/// The number of an address; `None` if it is none of ours.
+fn number_of(address: &str) -> Option<u32> {
+    let mut parts = address.split('.').map(|it| it.parse::<u8>());
+    let mut next = || parts.next()?.ok();
+    let (ten, high, middle, low) = (next()?, next()?, next()?, next()?);
+    (ten == 10 && high >= 244).then(|| u32::from_be_bytes([0, high - 244, middle, low]))
+}
