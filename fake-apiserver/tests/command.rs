@@ -10,6 +10,8 @@ use std::process::Output;
 
 use common::{Server, command, folder};
 use rstest::rstest;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn run(args: &[&str]) -> Output {
@@ -71,9 +73,9 @@ fn rbac_is_on_by_request(#[case] more: &[&str], #[case] token: &str, #[case] cod
 
 #[cfg(unix)]
 #[rstest]
-#[case::interrupted("INT", &[])]
-#[case::terminated("TERM", &["--tls"])]
-fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: &str, #[case] args: &[&str]) {
+#[case::interrupted(Signal::INT, &[])]
+#[case::terminated(Signal::TERM, &["--tls"])]
+fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: Signal, #[case] args: &[&str]) {
     let mut server = Server::start(args);
     let scheme = if args.is_empty() { "http" } else { "https" };
     assert!(
@@ -82,9 +84,7 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: &str, #[case] args:
         server.url
     );
 
-    let pid = server.child.id().to_string();
-    let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
-    assert!(sent.expect("unix has kill").success());
+    kill_process(Pid::from_child(&server.child), signal).expect("it runs");
     assert_eq!(server.child.wait().expect("it is our child").code(), Some(0));
     let mut rest = String::new();
     server.stdout.read_to_string(&mut rest).expect("stdout is text");

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use common::{command, folder};
 use rstest::rstest;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -149,9 +151,7 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"health":"true","reason":""}"#), "{answer}");
 
-    let pid = etcd.child.id().to_string();
-    let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
-    assert!(sent.expect("unix has kill").success());
+    kill_process(Pid::from_child(&etcd.child), Signal::TERM).expect("it runs");
     assert_eq!(etcd.child.wait().expect("it is our child").code(), Some(0));
 }
 

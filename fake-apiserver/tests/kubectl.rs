@@ -13,6 +13,26 @@ use std::process::{Child, Command, Output, Stdio};
 use common::{Server, folder};
 use rstest::rstest;
 
+/// Environment variable of the editor: the word to replace and its replacement.
+const EDITED: &str = "DRYDOCK_EDITED";
+
+/// The editor of `kubectl edit`: this program, so that no other need be installed.
+fn editor() -> String {
+    let program = std::env::current_exe().expect("this test is a program");
+    format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
+}
+
+#[test]
+fn the_editor_replaces_a_word() {
+    let Ok(words) = std::env::var(EDITED) else { return };
+    let (word, replacement) = words.split_once('=').expect("a pair of words");
+    let file = std::env::args().next_back().expect("kubectl names a file");
+    let text = std::fs::read_to_string(&file).expect("kubectl wrote it");
+    std::fs::write(&file, text.replace(word, replacement)).expect("it can be written");
+    // The result of this test would appear in kubectl's output.
+    std::process::exit(0);
+}
+
 /// Transport to a server.
 #[derive(Clone, Copy, Debug)]
 enum Over {
@@ -71,7 +91,8 @@ impl Kubectl {
             .env("KUBECACHEDIR", self.folder.join("cache"))
             .env("HOME", &self.folder)
             .env("TMPDIR", &self.folder)
-            .env("KUBE_EDITOR", "sed -i -e s/left/right/")
+            .env("KUBE_EDITOR", editor())
+            .env(EDITED, "left=right")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -90,7 +111,12 @@ impl Kubectl {
             .write_all(step.stdin.as_bytes())
             .expect("kubectl reads what it was promised");
         drop(stdin);
-        child.wait_with_output().expect("it is our child")
+        let mut output = child.wait_with_output().expect("it is our child");
+        // The editor is a test, which is announced each time it starts.
+        while let Some(rest) = output.stdout.strip_prefix(b"\nrunning 1 test\n") {
+            output.stdout = rest.to_vec();
+        }
+        output
     }
 
     /// Returns `true` if this kubectl writes some bodies as protobuf, as newer ones do, and the server answers that it

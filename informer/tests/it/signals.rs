@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use informer::runtime::{Manager, run_always, shutdown_signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Tells a test that it is the process which gets the signals.
 const CHILD: &str = "INFORMER_SIGNALS_CHILD";
@@ -34,10 +35,8 @@ impl Process {
         assert!(lines.any(|line| line.ends_with(what)), "it ended without {what:?}");
     }
 
-    fn signal(&self, signal: &str) {
-        let kill = format!("kill -{signal} {}", self.child.id());
-        let status = Command::new("sh").args(["-c", &kill]).status();
-        assert!(status.expect("there is a shell").success());
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
     fn ended(mut self) -> ExitStatus {
@@ -83,7 +82,7 @@ fn the_first_signal_stops_in_order() {
     if is_child() {
         return child(std::future::ready(()));
     }
-    for signal in ["TERM", "INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut process = Process::start("signals::the_first_signal_stops_in_order");
         process.says("running");
         process.signal(signal);
@@ -100,8 +99,8 @@ fn the_second_signal_ends_the_process_with_code_1() {
     }
     let mut process = Process::start("signals::the_second_signal_ends_the_process_with_code_1");
     process.says("running");
-    process.signal("TERM");
+    process.signal(Signal::TERM);
     process.says("stopping");
-    process.signal("INT");
+    process.signal(Signal::INT);
     assert_eq!(process.ended().code(), Some(1));
 }
