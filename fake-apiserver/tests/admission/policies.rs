@@ -145,6 +145,67 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
 }
 
 /// A policy that changes ConfigMaps, with its binding.
+// Types are those that a real server was seen to name.
+#[rstest]
+#[case::field("object.a", "dyn")]
+#[case::items("object.a.b[0]", "dyn")]
+#[case::sum("object.a + 1", "int")]
+#[case::sum_of_fields("object.a + object.b", "dyn")]
+#[case::either("true ? object.a : true", "dyn")]
+#[case::optional("object.?a", "optional_type(dyn)")]
+#[case::default("object.?a.orValue(true)", "dyn")]
+#[case::list("[object.a]", "list(dyn)")]
+#[case::map("{'a': 1}", "map(string, int)")]
+#[case::mapped("object.list.map(x, 'a')", "list(string)")]
+#[case::filtered("[[1]].filter(x, true)", "list(list(int))")]
+#[case::variable("variables.number", "int")]
+#[case::request("request.userInfo.groups", "list(string)")]
+#[case::duration("duration('1s')", "google.protobuf.Duration")]
+#[tokio::test(start_paused = true)]
+async fn p7_expressions_make_exactly_the_type_they_must(#[case] expression: &str, #[case] found: &str) {
+    let refusal = async |list: &str, item: Value| {
+        let variables = json!([{"name": "number", "expression": "1"}]);
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
+        let spec = json!({"matchConstraints": {"resourceRules": rules}, "variables": variables, list: [item]});
+        let policies = format!("{GROUP}/validatingadmissionpolicies");
+        let answer = post(
+            &ApiServer::start(),
+            &policies,
+            json!({"metadata": {"name": "p"}, "spec": spec}),
+        )
+        .await;
+        let cause = &answer.body["details"]["causes"][0];
+        (answer.code, cause["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let value = format!("Invalid value: \"{expression}\": must evaluate to");
+    let validation = refusal("validations", json!({"expression": expression})).await;
+    assert_eq!(validation, (422, format!("{value} bool but got {found}")));
+    let annotation = refusal("auditAnnotations", json!({"key": "k", "valueExpression": expression})).await;
+    assert_eq!(
+        annotation,
+        (422, format!("{value} one of [string null_type] but got {found}"))
+    );
+}
+
+// What is not typed here is not refused.
+#[rstest]
+#[case("object.a == 1")]
+#[case("object.list.all(x, x)")]
+#[case("object.list.exists_one(x, x.y)")]
+#[case("has(object.a)")]
+#[case("request.dryRun || !object.a")]
+#[case("[1, 2].map(x, x * 2).exists(x, x in object.list)")]
+#[case("object.list.map(x, x.y).size() > 1")]
+#[case("authorizer.group('').resource('pods').check('get').allowed()")]
+#[case("object.?a.hasValue()")]
+#[case("optional.of(true).orValue(false)")]
+#[tokio::test(start_paused = true)]
+async fn p7_expressions_of_the_right_type_are_accepted(#[case] expression: &str) {
+    let server = ApiServer::start();
+    policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
+}
+
 async fn mutating_policy(server: &ApiServer, mutation: Value) {
     let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});

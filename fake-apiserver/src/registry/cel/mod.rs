@@ -14,6 +14,7 @@ pub(crate) mod macros;
 pub(crate) mod names;
 pub(crate) mod library;
 pub(crate) mod value;
+pub(crate) mod output;
 pub(crate) mod program;
 pub(crate) mod eval;
 pub(crate) mod cost;

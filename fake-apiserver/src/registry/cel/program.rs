@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::eval::{self, Failure, Meter};
 use super::names::{unknown_field, unknown_variable};
+use super::output::{self, Names, Output};
 use super::parse::{parse, visit_parts};
 use super::value::from_json;
 
@@ -76,9 +77,9 @@ impl Program {
         (result, meter.spent())
     }
 
-    /// The type of the value, as far as it can be known without evaluating it.
-    pub(crate) fn static_type(&self) -> Option<&'static str> {
-        static_type(&self.0)
+    /// The type of the value, as far as it is known; `variables` are the fields of the variable of this name.
+    pub(crate) fn output(&self, variables: Option<&Names>) -> Option<Output> {
+        output::of(&self.0, variables.unwrap_or(&Names::default()))
     }
 }
 
@@ -201,12 +202,7 @@ fn to_json(value: &CelValue) -> Option<Value> {
 
 /// Returns the errors that are known without evaluating an expression that must make a value of one of the types
 /// `wanted`, if any are named, and sees these names; `variables` are the fields of the one that is called so.
-pub(crate) fn problem(
-    expression: &str,
-    wanted: &[&str],
-    known: &[&str],
-    variables: Option<&[String]>,
-) -> Option<String> {
+pub(crate) fn problem(expression: &str, wanted: &[&str], known: &[&str], variables: Option<&Names>) -> Option<String> {
     let program = match Program::parse(expression) {
         Ok(program) => program,
         Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
@@ -219,7 +215,7 @@ pub(crate) fn problem(
         let what = format!("undeclared reference to '{name}' (in container '')");
         return Some(failed(expression.find(name).unwrap_or(0), &what));
     }
-    let is_field = |name: &str| variables.is_none_or(|fields| fields.iter().any(|it| it == name));
+    let is_field = |name: &str| variables.is_none_or(|fields| fields.contains(name));
     if let Some(name) = unknown_field(&program.0, "variables", &is_field) {
         // The error stands at the dot.
         let dot = expression
@@ -227,11 +223,14 @@ pub(crate) fn problem(
             .map(|it| it + "variables".len());
         return Some(failed(dot.unwrap_or(0), &format!("undefined field '{name}'")));
     }
-    let found = program.static_type()?;
+    let found = program.output(variables)?.to_string();
     match wanted {
         [] => None,
-        wanted if wanted.contains(&found) => None,
+        wanted if wanted.contains(&found.as_str()) => None,
         [wanted] => Some(format!("must evaluate to {wanted} but got {found}")),
-        several => Some(format!("must evaluate to one of [{}]", several.join(" "))),
+        several => {
+            let several = several.join(" ");
+            Some(format!("must evaluate to one of [{several}] but got {found}"))
+        }
     }
 }

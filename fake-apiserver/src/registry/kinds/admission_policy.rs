@@ -9,6 +9,7 @@ use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::registry::cel::output::Names;
 use crate::registry::types::conditions::validate_conditions as validate_status_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, object_mut};
@@ -96,7 +97,7 @@ impl AdmissionPolicy {
         let mut scope = Scope::of_requests(kind.is_set(""));
         if self.is_mutating || !spec.is_empty("variables") {
             scope.names.push("variables");
-            scope.variables = Some(Vec::new());
+            scope.variables = Some(Names::default());
         }
         for variable in spec.items("variables") {
             validate_variable(&variable, &mut scope, errors);
@@ -152,7 +153,8 @@ fn validate_variable(variable: &Cursor<'_>, scope: &mut Scope, errors: &mut Fiel
         return;
     }
     scope.check(&expression, expression.as_text(), &[], errors);
-    scope.variables.get_or_insert_default().push(name.as_text().to_owned());
+    let variables = scope.variables.get_or_insert_default();
+    variables.declare(name.as_text(), expression.as_text());
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -170,7 +170,7 @@ pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, err
 pub(super) struct Scope {
     pub(super) names: Vec<&'static str>,
     /// The fields of `variables`, if there is such a thing.
-    pub(super) variables: Option<Vec<String>>,
+    pub(super) variables: Option<cel::output::Names>,
 }
 
 impl Scope {
@@ -189,7 +189,7 @@ impl Scope {
         if !cel::IS_EVALUATED {
             let text = "expressions are not supported by this server, which is built without the feature cel";
             errors.forbidden(at, text);
-        } else if let Some(problem) = cel::program::problem(text, wanted, &self.names, self.variables.as_deref()) {
+        } else if let Some(problem) = cel::program::problem(text, wanted, &self.names, self.variables.as_ref()) {
             errors.invalid(at, text, problem);
         }
     }
