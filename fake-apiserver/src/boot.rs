@@ -7,6 +7,7 @@
 mod flow_control;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -33,10 +34,9 @@ const WORLDS_MAX: usize = 16;
 /// The manager of what the server writes itself.
 const SERVER: &str = "kube-apiserver";
 
-/// Endpoint of the Service `kubernetes`: an address of documentation (RFC 5737), at which nothing answers, and the
-/// default port of kube-apiserver.
-const ADDRESS: &str = "192.0.2.1";
-const PORT: u16 = 6443;
+/// Endpoint of the Service `kubernetes` by default: an address of documentation (RFC 5737), at which nothing answers,
+/// and the default port of kube-apiserver.
+pub(crate) const ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
 /// Options by which boot worlds differ.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +45,8 @@ struct Kind {
     /// The built-in resources.
     version: KubernetesVersion,
     enablement: Enablement,
-    /// The range of the Service `kubernetes`, where there is one.
-    kubernetes_service: Option<ClusterRange>,
+    /// The range and the endpoint of the Service `kubernetes`, where there is one.
+    kubernetes_service: Option<(ClusterRange, SocketAddr)>,
     /// The second of the start.
     second: i64,
 }
@@ -59,7 +59,9 @@ pub(crate) fn world(options: &Options, start: Timestamp) -> World {
         rbac: options.authorization == Authorization::Rbac,
         version: options.version,
         enablement: options.enablement.clone(),
-        kubernetes_service: options.kubernetes_service.then_some(options.cluster_range),
+        kubernetes_service: options
+            .kubernetes_service
+            .then_some((options.cluster_range, options.kubernetes_endpoint)),
         second: start.as_second(),
     };
     let known = WORLDS
@@ -101,9 +103,9 @@ fn make(kind: &Kind) -> World {
     let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace);
     put_own(&server, SERVER, namespaces);
     put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
-    if let Some(range) = kind.kubernetes_service {
+    if let Some((range, endpoint)) = kind.kubernetes_service {
         let _ = server.load([service_cidr(range, second)]);
-        let _ = server.load(kubernetes_service(range, second));
+        let _ = server.load(kubernetes_service(range, endpoint, second));
         let _ = server.load(system_config_maps(second));
         let _ = server.load(COMPONENTS.map(component_status));
         put_own(&server, flow_control::MANAGER, flow_control::objects());
@@ -173,7 +175,7 @@ fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
 
 /// The Service by which Pods reach their API server, its Endpoints and its EndpointSlice, as kube-apiserver writes them
 /// when it starts.
-fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
+fn kubernetes_service(range: ClusterRange, endpoint: SocketAddr, now: Timestamp) -> [Value; 3] {
     let metadata = |labels: Value, api_version: &str, mut fields: Value| {
         let mut labelled: serde_json::Map<String, Value> = serde_json::Map::new();
         labelled.insert(".".into(), json!({}));
@@ -186,10 +188,11 @@ fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
         })
     };
     let ip = range.first_ip().to_string();
+    let (address, port) = (endpoint.ip().to_string(), endpoint.port());
     let spec = json!({
         "clusterIP": ip, "clusterIPs": [ip], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP",
-        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": PORT}],
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
     });
     let of_spec = json!({
         "f:clusterIP": {}, "f:internalTrafficPolicy": {}, "f:ipFamilyPolicy": {}, "f:sessionAffinity": {}, "f:type": {},
@@ -197,7 +200,7 @@ fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
             ".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {},
         }},
     });
-    let ports = json!([{"name": "https", "port": PORT, "protocol": "TCP"}]);
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {}},
         "metadata": metadata(
@@ -207,7 +210,7 @@ fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
         ),
     });
     let endpoints = json!({
-        "apiVersion": "v1", "kind": "Endpoints", "subsets": [{"addresses": [{"ip": ADDRESS}], "ports": ports}],
+        "apiVersion": "v1", "kind": "Endpoints", "subsets": [{"addresses": [{"ip": address}], "ports": ports}],
         "metadata": metadata(
             json!({"endpointslice.kubernetes.io/skip-mirror": "true"}),
             "v1",
@@ -221,8 +224,9 @@ fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
     );
     about_slice["generation"] = 1.into();
     let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": about_slice, "addressType": "IPv4",
-        "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": true}}], "ports": ports,
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": about_slice,
+        "addressType": if endpoint.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}], "ports": ports,
     });
     [service, endpoints, slice]
 }
@@ -372,6 +376,26 @@ mod tests {
             text.contains("failed to allocate IP 10.0.0.1: provided IP is already allocated"),
             "{text}"
         );
+    }
+
+    #[rstest::rstest]
+    #[case("10.9.8.7:7443", "IPv4")]
+    #[case("[2001:db8::7]:7443", "IPv6")]
+    #[tokio::test]
+    async fn the_service_of_the_api_server_leads_to_its_endpoint(#[case] at: SocketAddr, #[case] family: &str) {
+        let builder = ApiServer::builder().kubernetes_service(true);
+        let server = builder.kubernetes_endpoint(at).start();
+        let service = server.get("v1", "Service", "default", "kubernetes").await.unwrap();
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], 7443);
+        let endpoints = server.get("v1", "Endpoints", "default", "kubernetes").await.unwrap();
+        assert_eq!(endpoints["subsets"][0]["addresses"][0]["ip"], at.ip().to_string());
+        assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], 7443);
+        let slice = server
+            .get("discovery.k8s.io/v1", "EndpointSlice", "default", "kubernetes")
+            .await
+            .unwrap();
+        assert_eq!(slice["addressType"], family);
+        assert_eq!(slice["endpoints"][0]["addresses"][0], at.ip().to_string());
     }
 
     /// Written back unchanged, none of the objects changes: defaults, checks and owners are those of the server.

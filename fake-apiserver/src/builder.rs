@@ -3,6 +3,7 @@
 mod admission;
 
 use std::borrow::Borrow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,7 @@ pub(crate) struct Options {
     pub(crate) nodes: usize,
     pub(crate) kubernetes_service: bool,
     pub(crate) cluster_range: ClusterRange,
+    pub(crate) kubernetes_endpoint: SocketAddr,
     pub(crate) event_ttl: Option<Duration>,
     pub(crate) inflight: InflightLimits,
     pub(crate) audit: Option<Audit>,
@@ -101,6 +103,7 @@ impl Default for Options {
             nodes: 0,
             kubernetes_service: false,
             cluster_range: ClusterRange::default(),
+            kubernetes_endpoint: boot::ENDPOINT,
             event_ttl: Some(EVENT_TTL),
             inflight: InflightLimits::default(),
             audit: None,
@@ -194,6 +197,13 @@ impl ApiServerBuilder {
     pub fn service_cluster_ip_range(mut self, range: &str) -> Result<Self, String> {
         self.options.cluster_range = range.parse()?;
         Ok(self)
+    }
+
+    /// Sets the endpoint of the Service `kubernetes`: the `--advertise-address` and `--secure-port` of kube-apiserver.
+    /// It counts with [`kubernetes_service`](Self::kubernetes_service).
+    pub fn kubernetes_endpoint(mut self, at: SocketAddr) -> Self {
+        self.options.kubernetes_endpoint = at;
+        self
     }
 
     /// Sets the time after its last write at which an Event is removed, which its watchers receive as `DELETED`: the

@@ -107,6 +107,22 @@ fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
     assert!(text(&output.stderr).contains(named));
 }
 
+#[rstest]
+#[case::own(&["--help"])]
+#[case::of_kube_apiserver(&["kube-apiserver", "--help"])]
+fn help_names_every_worker(#[case] args: &[&str]) {
+    let output = run(args);
+    let help: String = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let workers = help.split("--workers <NAMES> ").nth(1).expect("it has that option");
+    for worker in fake_apiserver::Worker::ALL {
+        let words = workers.split("or all").next().unwrap_or_default();
+        assert!(
+            words.split([' ', ',', ';']).any(|it| it == worker.as_str()),
+            "{worker}: {words}"
+        );
+    }
+}
+
 #[test]
 fn unreadable_files_are_named() {
     let file = folder().join("bad.yaml");

@@ -156,8 +156,10 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 }
 
 #[rstest]
-#[case::no_flag_of_it(&["--no-such-flag=1"], "--no-such-flag")]
-#[case::a_flag_that_is_not_supported(&["--encryption-provider-config=x"], "--encryption-provider-config")]
+#[case::no_flag_of_it(&["--no-such-flag=1"], "unknown flag: --no-such-flag")]
+#[case::a_flag_that_is_not_supported(&["--encryption-provider-config=x"],
+    "--encryption-provider-config is not supported here: objects are kept in memory")]
+#[case::another_value(&["--profiling"], "--profiling=true is not supported here, only false")]
 #[case::plain_http(&["--insecure-port=8080"], "--insecure-port")]
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
 #[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]

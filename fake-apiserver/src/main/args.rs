@@ -31,8 +31,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MINOR", default_value_t)]
     pub(crate) kubernetes_version: KubernetesVersion,
 
-    /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
-    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
+    // The words are in the help.
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers, help = workers_help())]
     pub(crate) workers: Workers,
 
     /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them, and in a browser
@@ -88,6 +88,18 @@ fn workers(text: &str) -> Result<Workers, UnknownWorker> {
         return Ok(Workers(Vec::new()));
     }
     Worker::parse_list(text).map(Workers)
+}
+
+/// The help of `--workers`.
+fn workers_help() -> String {
+    let words = |workers: &[Worker]| workers.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
+    let (others, workloads): (Vec<Worker>, Vec<Worker>) =
+        Worker::ALL.iter().partition(|it| !Worker::WORKLOADS.contains(it));
+    format!(
+        "Run these parts of a cluster, separated by commas: {}; workloads, which is {}; or all",
+        words(&others),
+        words(&workloads)
+    )
 }
 
 /// Parses a duration: `90m` or `1h30m`.

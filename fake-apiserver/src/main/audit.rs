@@ -13,6 +13,10 @@ use crate::rotation::{Limits, RotatedFile};
 /// The size at which a log is renamed, unless another one is asked for.
 const DEFAULT_MEGABYTES: u32 = 100;
 
+/// Renamed files that are kept by default, and for how many days.
+const DEFAULT_BACKUPS: usize = 100;
+const DEFAULT_DAYS: u32 = 366;
+
 /// Options of the audit log.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Audit")]
@@ -26,15 +30,15 @@ pub(crate) struct AuditArgs {
     audit_log_path: Option<PathBuf>,
 
     /// Megabytes after which the file is renamed and a new one begins; 0 is 100
-    #[arg(long, value_name = "MB", default_value_t = 0)]
+    #[arg(long, value_name = "MB", default_value_t = DEFAULT_MEGABYTES)]
     audit_log_maxsize: u32,
 
     /// Days for which renamed files are kept; 0 is no limit
-    #[arg(long, value_name = "DAYS", default_value_t = 0)]
+    #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_DAYS)]
     audit_log_maxage: u32,
 
     /// Number of renamed files that are kept; 0 is no limit
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_BACKUPS)]
     audit_log_maxbackup: usize,
 
     /// Compress renamed files with gzip

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory as _, Parser};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use fake_apiserver::{Anonymous, ApiServerBuilder, Authorization, ServeOptions, ServiceAccountKeys};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::args::{Common, duration};
 use crate::audit::{self, AuditArgs};
 use crate::front_proxy::{self, FrontProxyArgs};
 use crate::setup::{self, Setup};
-use crate::{feature_gates, log};
+use crate::{feature_gates, log, other_flags};
 
 /// The port of kube-apiserver.
 const SECURE_PORT: u16 = 6443;
@@ -54,7 +54,8 @@ const FIXED_PLUGINS: [&str; 15] = [
 
 /// The API server of a control plane for tests, by the flags of kube-apiserver: it keeps its objects in memory
 ///
-/// Flags that are not listed are refused, and so are values that this server would ignore.
+/// Flags that are not listed are refused, and so are values that this server would ignore. What would change nothing is
+/// accepted, see the end.
 #[derive(Debug, Parser)]
 #[command(name = "kube-apiserver", version, args_override_self = true)]
 pub(crate) struct Args {
@@ -70,7 +71,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=0))]
     insecure_port: u16,
 
-    /// The address of the server that is advertised to clients
+    /// The address of the server that is advertised to clients: the endpoint of the Service kubernetes, unless it is
+    /// a loopback address
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
 
@@ -199,16 +201,21 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// Reads the arguments. A flag that is none of these is refused as not supported: most are flags of kube-apiserver.
+/// Reads the arguments. A flag that is neither one of these nor one of the others is none of kube-apiserver.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
-    Args::try_parse_from(args).map_err(|err| {
+    let refused = |why: String| Args::command().error(ErrorKind::UnknownArgument, format!("{why}\n"));
+    let args = other_flags::take_out(args).map_err(refused)?;
+    let command = Args::command().after_help(other_flags::help());
+    let matches = command.try_get_matches_from(args).map_err(|err| {
         let unknown = err
             .get(ContextKind::InvalidArg)
             .filter(|_| err.kind() == ErrorKind::UnknownArgument);
-        let Some(flag) = unknown else { return err };
-        let why = format!("{flag} is not supported here; --help lists the flags that are\n");
-        Args::command().error(ErrorKind::UnknownArgument, why)
-    })
+        match unknown {
+            Some(flag) => refused(format!("unknown flag: {flag}; --help lists those there are")),
+            None => err,
+        }
+    })?;
+    Args::from_arg_matches(&matches)
 }
 
 /// The whole life of the server; the error is for people.
@@ -228,13 +235,27 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         .service_cluster_ip_range(&args.service_cluster_ip_range)
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
     let setup = Setup {
-        builder,
+        builder: advertise(&args, builder),
         listen: SocketAddr::new(args.bind_address, args.secure_port),
         options: transport(&args)?,
         objects: vec![authentication(&args)?],
         common: args.common,
     };
     setup.serve().await
+}
+
+/// Makes the address of clients the endpoint of the Service `kubernetes`. No Endpoints may have a loopback address.
+fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
+    let address = args.advertise_address.unwrap_or(args.bind_address);
+    if address.is_loopback() || address.is_unspecified() {
+        return builder;
+    }
+    let port = if args.secure_port == 0 {
+        SECURE_PORT
+    } else {
+        args.secure_port
+    };
+    builder.kubernetes_endpoint(SocketAddr::new(address, port))
 }
 
 /// Applies the options of authentication and authorization.

@@ -12,6 +12,7 @@ mod etcd;
 mod fake;
 mod kube_apiserver;
 mod log;
+mod other_flags;
 mod rotation;
 mod setup;
 
