@@ -3,7 +3,7 @@
 
 mod headers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -45,6 +45,8 @@ pub(super) struct Session {
     /// The bytes received of a frame that is not whole yet.
     pending: Vec<u8>,
     streams: BTreeMap<u32, Stream>,
+    /// Streams that have received data for which their handlers were not asked yet.
+    fed: BTreeSet<u32>,
     has_replied: bool,
     answer: Vec<u8>,
 }
@@ -69,6 +71,7 @@ impl Session {
             headers: HeaderReader::default(),
             pending: Vec::new(),
             streams: BTreeMap::new(),
+            fed: BTreeSet::new(),
             has_replied: false,
             answer: Vec::new(),
         }
@@ -76,38 +79,27 @@ impl Session {
 
     /// Takes bytes, and returns those to send.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<Bytes, Gone> {
-        self.pending.extend_from_slice(bytes);
-        while let Some(frame) = self.next_frame()? {
-            self.take(&frame)?;
+        let data = self.streams.values().flat_map(|it| &it.data);
+        let received: usize = data.map(|it| it.received.len()).sum();
+        if self.pending.len() + bytes.len() + received > INPUT_BYTES_MAX {
+            return Err(Gone);
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.extend_from_slice(bytes);
+        let mut rest = pending.as_slice();
+        while let Some(length) = frame_length(rest)? {
+            let (frame, after) = rest.split_at(length);
+            self.take(frame)?;
+            rest = after;
+        }
+        let used = pending.len() - rest.len();
+        pending.drain(..used);
+        self.pending = pending;
+        // Once for all frames that came together, since a handler reads all that it was sent.
+        for id in std::mem::take(&mut self.fed) {
+            self.ask(id, false);
         }
         Ok(std::mem::take(&mut self.answer).into())
-    }
-
-    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Gone> {
-        let received: usize = self
-            .streams
-            .values()
-            .flat_map(|it| &it.data)
-            .map(|it| it.received.len())
-            .sum();
-        if self.pending.len() + received > INPUT_BYTES_MAX {
-            return Err(Gone);
-        }
-        let Some(header) = self.pending.first_chunk::<HEADER_BYTES>() else {
-            return Ok(None);
-        };
-        let length = u32::from_be_bytes([0, header[5], header[6], header[7]]);
-        let end = HEADER_BYTES + usize::try_from(length).map_err(|_| Gone)?;
-        // Refused before its body has come, which may be long.
-        let is_control = header[0] & 0x80 != 0;
-        if is_control && (header[..2] != CONTROL || end > CONTROL_BYTES_MAX) {
-            return Err(Gone);
-        }
-        if self.pending.len() < end {
-            return Ok(None);
-        }
-        let after = self.pending.split_off(end);
-        Ok(Some(std::mem::replace(&mut self.pending, after)))
     }
 
     fn take(&mut self, frame: &[u8]) -> Result<(), Gone> {
@@ -172,21 +164,33 @@ impl Session {
     }
 
     fn take_data(&mut self, id: u32, bytes: &[u8], is_last: bool) -> Result<(), Gone> {
-        let Some(Stream {
-            request,
-            data: Some(data),
-        }) = self.streams.get_mut(&id)
-        else {
+        let Some(Stream { data: Some(data), .. }) = self.streams.get_mut(&id) else {
             // Clients say nothing on streams of errors, and may still send on one that has ended.
             return Ok(());
         };
         data.received.extend_from_slice(bytes);
+        self.fed.insert(id);
+        if is_last {
+            self.ask(id, true);
+        }
+        Ok(())
+    }
+
+    /// Asks a port for the answer to what it was sent so far. Without one the connection goes on, unless that was all.
+    fn ask(&mut self, id: u32, is_last: bool) {
+        let Some(Stream {
+            request,
+            data: Some(data),
+        }) = self.streams.get(&id)
+        else {
+            // It was answered or reset.
+            return;
+        };
         let answer = (data.handler)(&data.received);
         if answer.is_some() || is_last {
             let request = request.clone();
             self.end(id, &request, &answer.unwrap_or_default(), "");
         }
-        Ok(())
     }
 
     /// Ends a connection to a port: its last data, and why there are none.
@@ -220,6 +224,21 @@ impl Session {
         self.answer.extend_from_slice(&[flags, length[1], length[2], length[3]]);
         self.answer.extend_from_slice(body);
     }
+}
+
+/// The length of the frame that bytes begin with, if it is whole.
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Gone> {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes([0, header[5], header[6], header[7]]);
+    let end = HEADER_BYTES + usize::try_from(length).map_err(|_| Gone)?;
+    // Refused before its body has come, which may be long.
+    let is_control = header[0] & 0x80 != 0;
+    if is_control && (header[..2] != CONTROL || end > CONTROL_BYTES_MAX) {
+        return Err(Gone);
+    }
+    Ok((bytes.len() >= end).then_some(end))
 }
 
 /// The number with which a body or a data frame begins, without its first bit.

@@ -202,7 +202,8 @@ impl Tab {
         let bytes = BASE64_STANDARD
             .decode(shot["data"].as_str().expect("it is text"))
             .expect("base64");
-        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).expect("the folder is there");
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).expect("it can be written to");
     }
 }
 

@@ -85,3 +85,63 @@ fn a_reset_stream_is_forgotten() {
     let found = answers(&mut session, &[errors, data, reset, get], 1_000).expect("it is SPDY");
     assert_eq!(found, bytes(REPLIES));
 }
+
+#[test]
+fn many_frames_of_one_message_are_taken_one_after_another() {
+    const PINGS: usize = 500_000;
+    let frame = bytes("800300060000000400000001");
+    let found = session(8080).receive(&frame.repeat(PINGS)).expect("it is SPDY");
+    assert_eq!(found.len(), PINGS * frame.len());
+}
+
+#[test]
+fn a_handler_is_asked_once_for_all_data_of_a_message() {
+    let handler: PortHandler = Arc::new(|received| (received != b"GE").then(|| received.to_vec()));
+    let mut session = Session::new([(8080, handler)].into());
+    let [errors, data, _] = frames();
+    let found = answers(
+        &mut session,
+        &[errors, data, "00000003000000024745", "00000003000000025420"],
+        1_000,
+    );
+    let ends = "0000000300000004 47455420 0000000301000000 0000000101000000";
+    assert_eq!(found.expect("it is SPDY"), bytes(&format!("{REPLIES}{ends}")));
+}
+
+#[test]
+fn what_a_client_sends_is_bounded() {
+    let mut session = session(8080);
+    let [errors, data, _] = frames();
+    answers(&mut session, &[errors, data], 1_000).expect("it is SPDY");
+    let frame = [bytes("0000000300100000"), vec![b'x'; 1 << 20]].concat();
+    let taken = (0..).take_while(|_| session.receive(&frame).is_ok()).count();
+    assert_eq!(taken, INPUT_BYTES_MAX / (1 << 20) - 1);
+}
+
+/// Frames with a few bytes changed end the connection or are answered.
+#[test]
+fn no_frame_makes_the_server_panic() {
+    let whole: Vec<u8> = frames().iter().flat_map(|it| bytes(it)).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).expect("31 bits") % below
+    };
+    for _ in 0..20_000 {
+        let mut sent = whole.clone();
+        for _ in 0..=random(4) {
+            let (at, value) = (random(sent.len()), random(256));
+            sent[at] = u8::try_from(value).expect("a byte");
+        }
+        sent.truncate(sent.len() - random(sent.len() / 2));
+        let mut session = session(8080);
+        for piece in sent.chunks(1 + random(200)) {
+            if session.receive(piece).is_err() {
+                break;
+            }
+            assert!(session.pending.len() <= sent.len());
+        }
+    }
+}

@@ -189,9 +189,11 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
 }
 
 impl Http {
-    /// Answers a request as soon as its head is there.
+    /// Answers a request when it is there as a whole: a client that is still sending may lose an earlier answer.
     fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
-        received.windows(4).find(|it| *it == b"\r\n\r\n")?;
+        if !is_whole(received) {
+            return None;
+        }
         let reason = http::StatusCode::from_u16(self.status).ok();
         let reason = reason.and_then(|it| it.canonical_reason()).unwrap_or("Unknown");
         let (status, kind, length) = (self.status, &self.content_type, self.body.len());
@@ -199,5 +201,42 @@ impl Http {
             "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         Some([head.as_bytes(), self.body.as_bytes()].concat())
+    }
+}
+
+/// Returns `true` if a request is there with all of its body.
+fn is_whole(request: &[u8]) -> bool {
+    const END: &[u8] = b"\r\n\r\n";
+    let Some(at) = request.windows(END.len()).position(|it| it == END) else {
+        return false;
+    };
+    let (head, body) = request.split_at(at + END.len());
+    let head = String::from_utf8_lossy(head).to_lowercase();
+    let value = |name: &str| {
+        let mut lines = head.lines().filter_map(|it| it.split_once(':'));
+        lines
+            .find(|(it, _)| *it == name)
+            .map(|(_, value)| value.trim().to_owned())
+    };
+    if value("transfer-encoding").is_some_and(|it| it.ends_with("chunked")) {
+        return body.ends_with(b"0\r\n\r\n");
+    }
+    let length = value("content-length").and_then(|it| it.parse::<usize>().ok());
+    body.len() >= length.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::half_a_head("GET / HTTP/1.1\r\nHost: x\r\n", false)]
+    #[case::no_body("GET / HTTP/1.1\r\nHost: x\r\n\r\n", true)]
+    #[case::half_a_body("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab", false)]
+    #[case::a_body("POST / HTTP/1.1\r\ncontent-length:4\r\n\r\nabcd", true)]
+    #[case::a_chunk("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false)]
+    #[case::all_chunks("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true)]
+    fn a_request_is_answered_when_it_is_whole(#[case] received: &str, #[case] is_whole: bool) {
+        assert_eq!(super::is_whole(received.as_bytes()), is_whole);
     }
 }
