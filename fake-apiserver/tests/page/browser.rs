@@ -432,7 +432,15 @@ async fn text_of_clients_is_never_html() {
 
 #[tokio::test]
 async fn a_link_brings_the_token_and_the_address_loses_it() {
-    let Some((server, mut tab)) = open(&["--authorization", "rbac", "--control-token", "s3/cr=t"]).await else {
+    let args = [
+        "--authorization",
+        "rbac",
+        "--anonymous",
+        "deny",
+        "--control-token",
+        "s3/cr=t",
+    ];
+    let Some((server, mut tab)) = open(&args).await else {
         return;
     };
     tab.until(&format!("{}.open", id("token-dialog"))).await;
