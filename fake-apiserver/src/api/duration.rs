@@ -1,8 +1,38 @@
 //! Durations in Go's form, such as `1h30m`, `1.5s` or `-10ms`.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 
 use crate::api::field::quote;
+
+/// Writes a duration as Go's `Duration.String` does: `1.5s`, `1m0s`, `250ms`.
+pub(crate) fn text(duration: Duration) -> String {
+    const MINUTE: u128 = 60_000_000_000;
+    let nanos = duration.as_nanos();
+    let minutes = nanos / MINUTE;
+    let seconds = || decimal(nanos % MINUTE, 1_000_000_000, "s");
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => decimal(nanos, 1_000, "µs"),
+        1_000_000..1_000_000_000 => decimal(nanos, 1_000_000, "ms"),
+        _ => match (minutes / 60, minutes % 60) {
+            (0, 0) => seconds(),
+            (0, minutes) => format!("{minutes}m{}", seconds()),
+            (hours, minutes) => format!("{hours}h{minutes}m{}", seconds()),
+        },
+    }
+}
+
+/// Writes nanoseconds in a unit that is a power of ten.
+fn decimal(nanos: u128, unit: u128, name: &str) -> String {
+    let digits = unit.ilog10() as usize;
+    let fraction = format!("{:0digits$}", nanos % unit);
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}{name}", nanos / unit)
+}
 
 /// Reads a duration as Go's `time.ParseDuration`, with its errors.
 pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
@@ -81,6 +111,18 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case(0, "0s")]
+    #[case(7, "7ns")]
+    #[case(1_500, "1.5µs")]
+    #[case(250_000_000, "250ms")]
+    #[case(1_000_000_000, "1s")]
+    #[case(61_500_000_000, "1m1.5s")]
+    #[case(3_600_000_000_000, "1h0m0s")]
+    fn durations_are_written_as_by_go(#[case] nanos: u64, #[case] text: &str) {
+        assert_eq!(super::text(std::time::Duration::from_nanos(nanos)), text);
+    }
 
     #[rstest]
     #[case("0", 0)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::managed_fields::{self, Manager, Types};
 use super::scheme::Row;
@@ -55,7 +56,17 @@ impl Warnings {
 /// Annotations of the audit event of one request. The first value of a key stays, as `addAuditAnnotationLocked` of
 /// k8s.io/apiserver has it.
 #[derive(Debug, Default)]
-pub(crate) struct Annotations(Option<Mutex<BTreeMap<String, Annotation>>>);
+pub(crate) struct Annotations(Option<Mutex<Kept>>);
+
+/// Annotations, and the time that layers of the server took.
+#[derive(Debug, Default)]
+struct Kept {
+    values: BTreeMap<String, Annotation>,
+    latencies: Latencies,
+}
+
+/// The time that layers of the server took for a request, by their annotations.
+pub(crate) type Latencies = BTreeMap<&'static str, Duration>;
 
 /// The value of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +95,7 @@ impl Annotations {
     fn insert(&self, key: impl Into<String>, is_of_body: bool, value: impl FnOnce() -> String) {
         if let Some(kept) = &self.0 {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.entry(key.into()).or_insert_with(|| Annotation {
+            kept.values.entry(key.into()).or_insert_with(|| Annotation {
                 value: value(),
                 is_of_body,
             });
@@ -95,7 +106,32 @@ impl Annotations {
     pub(crate) fn take(&self) -> BTreeMap<String, Annotation> {
         let kept = self.0.as_ref();
         kept.map_or_else(BTreeMap::new, |kept| {
-            std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner))
+            std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).values)
+        })
+    }
+
+    /// Counts the time that webhooks took: of those that change objects, which are called one by one, the sum, and of
+    /// the others the longest.
+    pub(crate) fn called_webhook(&self, is_mutating: bool, took: Duration) {
+        let Some(kept) = &self.0 else { return };
+        let latencies = &mut kept.lock().unwrap_or_else(PoisonError::into_inner).latencies;
+        if is_mutating {
+            *latencies
+                .entry("apiserver.latency.k8s.io/mutating-webhook")
+                .or_default() += took;
+        } else {
+            let longest = latencies
+                .entry("apiserver.latency.k8s.io/validating-webhook")
+                .or_default();
+            *longest = took.max(*longest);
+        }
+    }
+
+    /// Takes the time that layers took so far.
+    pub(crate) fn take_latencies(&self) -> Latencies {
+        let kept = self.0.as_ref();
+        kept.map_or_else(BTreeMap::new, |kept| {
+            std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).latencies)
         })
     }
 }

@@ -1,9 +1,13 @@
 //! Annotations that admission leaves in the audit event of a request.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use axum::body::Body;
 use fake_apiserver::{ApiServer, ApiServerBuilder, AuditPolicy};
-use http::Method;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -109,6 +113,40 @@ async fn validating_webhooks() {
     let expected = json!({"b.example.com/why": "<b>", "d.example.com/verdict": "no",
         "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "c.example.com"});
     assert_eq!(annotations(&lines), expected);
+}
+
+/// Virtual time makes it exact. Webhooks that change objects are called one by one, the others at once.
+#[rstest]
+#[case::mutating("Mutating", &["/300", "/400"], json!({"total": "700ms", "mutating-webhook": "700ms"}))]
+#[case::validating("Validating", &["/600", "/1500", "/0"], json!({"total": "1.5s", "validating-webhook": "1.5s"}))]
+#[case::soon("Validating", &["/500"], json!({}))]
+#[tokio::test(start_paused = true)]
+async fn latencies_of_slow_requests(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
+    let hook = tower::service_fn(|request: Request<Body>| async move {
+        let delay = request.uri().path()[1..].parse().expect("a number of milliseconds");
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        let body = request
+            .into_body()
+            .collect()
+            .await
+            .expect("a body in memory")
+            .to_bytes();
+        let review = serde_json::from_slice(&body).expect("a review is JSON");
+        Ok::<_, Infallible>(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
+    });
+    let (server, lines) = audited(ApiServer::builder().webhook(HOST, hook), "Metadata");
+    let names = ["a.example.com", "b.example.com", "c.example.com"];
+    let hooks: Vec<(&str, &str, Value)> = names
+        .into_iter()
+        .zip(paths)
+        .map(|(it, path)| (it, *path, json!({})))
+        .collect();
+    configure(&server, kind, "c", &hooks).await;
+    post(&server, MAPS, map("a")).await;
+    let found = annotations(&lines);
+    let found = found.as_object().into_iter().flatten();
+    let found = found.filter_map(|(key, value)| Some((key.strip_prefix("apiserver.latency.k8s.io/")?, value.clone())));
+    assert_eq!(Value::from_iter(found), expected);
 }
 
 #[cfg(feature = "cel")]

@@ -11,6 +11,7 @@ use super::Audit;
 use super::event::{Event, ObjectReference, ResponseStatus, User};
 use super::policy::{Extent, Level, Stage};
 use crate::api::arrival::Arrival;
+use crate::api::duration;
 use crate::api::json::escape_html;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -21,16 +22,21 @@ use crate::api::user::UserInfo;
 use crate::endpoints::Endpoints;
 use crate::endpoints::filters::Call;
 use crate::endpoints::{decode, yaml};
-use crate::registry::request::Annotations;
+use crate::registry::request::{Annotations, Latencies};
 use crate::registry::scheme::Row;
 
 /// The longest `User-Agent` of an event; more is cut off.
 const USER_AGENT_BYTES: usize = 1024;
 
+/// The time after which an event says how long its request took.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// The event of a request.
 pub(crate) struct Record {
     event: Event,
     extent: Extent,
+    received: Timestamp,
+    latencies: Latencies,
     sink: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -154,6 +160,8 @@ impl Record {
         Some(Self {
             event,
             extent,
+            received,
+            latencies: Latencies::new(),
             sink: Arc::clone(&audit.sink),
         })
     }
@@ -178,6 +186,7 @@ impl Record {
                 self.event.annotations.entry(key.into()).or_insert(annotation.value);
             }
         }
+        self.latencies = annotations.take_latencies();
     }
 
     /// The API that was asked is deprecated. After `MonitorRequest` of k8s.io/apiserver.
@@ -286,7 +295,20 @@ impl Record {
 
     /// The answer is complete.
     pub(crate) fn ends(&mut self, now: Timestamp) {
+        self.took(Duration::try_from(now.duration_since(self.received)).unwrap_or_default());
         self.emit(Stage::ResponseComplete, now);
+    }
+
+    /// The time of a slow request, and of the layers that took some of it. After `writeLatencyToAnnotation`.
+    fn took(&mut self, total: Duration) {
+        if total <= SLOW {
+            return;
+        }
+        let latencies = std::mem::take(&mut self.latencies);
+        let parts = latencies.into_iter().filter(|(_, it)| !it.is_zero());
+        for (key, latency) in parts.chain([("apiserver.latency.k8s.io/total", total)]) {
+            self.event.annotations.insert(key.into(), duration::text(latency));
+        }
     }
 
     /// The request made the server panic.

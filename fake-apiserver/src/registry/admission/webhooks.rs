@@ -10,6 +10,7 @@ use super::Admission;
 use super::attributes::{Attributes, kind_of, resource_of};
 use super::config::Webhook;
 use super::matching::Matched;
+use super::review::Answer;
 use super::{annotations, result, review, status};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
@@ -93,10 +94,8 @@ impl Admission {
         known: &mut Reinvocation,
     ) -> Result<bool, Failure> {
         let request = self.review_of(attributes, matched).await.map_err(Failure::Refused)?;
-        let transport = &self.setup.transport;
-        let mut answer = review::ask(&**transport, webhook, &request, true)
-            .await
-            .map_err(Failure::Call)?;
+        let answer = self.ask(webhook, &request, attributes, true).await;
+        let mut answer = answer.map_err(Failure::Call)?;
         answer.remark(webhook, attributes);
         if let Some(denial) = answer.denied {
             return Err(Failure::Refused(status::denied(&webhook.name, denial)));
@@ -152,6 +151,22 @@ impl Admission {
         }
     }
 
+    /// Asks a webhook, and counts the time it takes.
+    async fn ask(
+        &self,
+        webhook: &Webhook,
+        request: &AdmissionRequest,
+        attributes: &Attributes<'_>,
+        is_mutating: bool,
+    ) -> Result<Answer, String> {
+        let entropy = &self.reader.entropy;
+        let begun = entropy.elapsed();
+        let answer = review::ask(&*self.setup.transport, webhook, request, is_mutating).await;
+        let took = entropy.elapsed().saturating_sub(begun);
+        attributes.remarks.annotations.called_webhook(is_mutating, took);
+        answer
+    }
+
     /// Asks the webhooks that validate the request, all at once. The first refusal in their order counts.
     pub(super) async fn validate_by_webhooks(
         &self,
@@ -165,10 +180,8 @@ impl Admission {
                 meant.push((webhook, self.review_of(attributes, &matched).await?));
             }
         }
-        let transport = &self.setup.transport;
-        let calls = meant
-            .iter()
-            .map(|(webhook, request)| review::ask(&**transport, webhook, request, false));
+        let calls = meant.iter();
+        let calls = calls.map(|(webhook, request)| self.ask(webhook, request, attributes, false));
         let mut refused = None;
         for (index, ((webhook, _), answer)) in meant.iter().zip(join_all(calls).await).enumerate() {
             let failure = match answer {
