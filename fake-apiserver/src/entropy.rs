@@ -3,12 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::time::Instant;
-use uuid::fmt::Hyphenated;
 
 /// Seconds for which servers of a process begin at the same time, and so share their initial objects.
 const SAME_START: i64 = 60;
@@ -24,6 +23,8 @@ pub(crate) fn time_of_day() -> Timestamp {
     }
     *last
 }
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Time and chance. The clock is tokio's, so a paused runtime stops it; the numbers are a function of the seed.
 #[derive(Debug)]
@@ -49,12 +50,16 @@ impl Entropy {
 
     /// The same clock and the same numbers to come, independent from now on.
     pub(crate) fn fork(&self) -> Self {
-        let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self
+            .rng
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .serialize_state();
         Self {
             seed: self.seed,
             epoch: self.epoch,
             started: self.started,
-            rng: Mutex::new(rng),
+            rng: Mutex::new(ChaCha8Rng::deserialize_state(&state)),
         }
     }
 
@@ -90,17 +95,22 @@ impl Entropy {
 
     /// A version 4 UUID.
     pub(crate) fn uid(&self) -> String {
-        self.uuid().encode_lower(&mut [0; Hyphenated::LENGTH]).to_owned()
-    }
-
-    /// The same, not yet written.
-    pub(crate) fn uuid(&self) -> Hyphenated {
         let mut bytes = [0; 16];
         self.rng
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated()
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let mut text = String::with_capacity(36);
+        for (index, byte) in bytes.into_iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push(char::from(HEX[usize::from(byte >> 4)]));
+            text.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+        text
     }
 
     /// Five characters for a generated name (rule B2).

@@ -9,7 +9,6 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use uuid::fmt::Hyphenated;
 
 use super::Endpoints;
 use super::audit::Record;
@@ -73,10 +72,7 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(parts: Parts, entropy: &Entropy, user: Arc<UserInfo>, number: u64) -> Self {
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
-        let audit_id = audit_id.or_else(|| {
-            let uuid = entropy.uuid();
-            HeaderValue::from_str(uuid.encode_lower(&mut [0; Hyphenated::LENGTH])).ok()
-        });
+        let audit_id = audit_id.or_else(|| HeaderValue::try_from(entropy.uid()).ok());
         let client = match parts.extensions.get::<ClientName>() {
             Some(ClientName(name)) => Arc::clone(name),
             None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),

@@ -13,10 +13,10 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use sha1::{Digest as _, Sha1};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
@@ -128,7 +128,7 @@ fn switch(
             "a WebSocket needs Sec-WebSocket-Key and Sec-WebSocket-Version 13",
         ));
     };
-    let accept = derive_accept_key(key.as_bytes());
+    let accept = accept_key(key.as_bytes());
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let answered = response.headers_mut();
@@ -511,4 +511,12 @@ async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) 
             return Ok(());
         }
     }
+}
+
+/// `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455, 4.2.2).
+fn accept_key(key: &[u8]) -> String {
+    let digest = Sha1::new()
+        .chain_update(key)
+        .chain_update(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    BASE64_STANDARD.encode(digest.finalize())
 }

@@ -107,7 +107,7 @@ impl Registry {
         json!({
             "aud": value_at(asked, &["spec", "audiences"]),
             "exp": end.as_second(), "iat": now, "nbf": now,
-            "iss": self.access.tokens.issuer(), "jti": self.reader.entropy.uuid().to_string(),
+            "iss": self.access.tokens.issuer(), "jti": self.reader.entropy.uid(),
             "kubernetes.io": kubernetes,
             "sub": format!("system:serviceaccount:{}:{}", account.namespace(), account.name()),
         })
