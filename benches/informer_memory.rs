@@ -1,6 +1,6 @@
 //! Memory of informers, counted at the allocator: a line each.
 //!
-//! It is a program of its own because counting makes every allocation slower.
+//! It is its own program because counting makes every allocation slower.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 

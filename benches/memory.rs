@@ -1,6 +1,6 @@
 //! Memory of objects and servers, counted at the allocator: a line each, the name and the bytes.
 //!
-//! It is a program of its own because counting makes every allocation slower. With `--bench` it takes as many objects
+//! It is its own program because counting makes every allocation slower. With `--bench` it takes as many objects
 //! as the figures are about, else a few.
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]

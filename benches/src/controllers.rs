@@ -66,7 +66,7 @@ async fn converge(client: &Client, parents: usize) {
     }
 }
 
-/// A whole test, `times` times, each in a runtime of its own: a server, a controller, `parents` objects, and for each
+/// A whole test, `times` times, each in its own runtime: a server, a controller, `parents` objects, and for each
 /// one that the controller makes. Answers the requests of one run, too.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();

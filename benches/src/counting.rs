@@ -1,4 +1,4 @@
-//! `Counting`: the system's allocator with the bytes in use counted. A program of its own takes it, because counting
+//! `Counting`: the system's allocator with the bytes in use counted. It needs its own program, because counting
 //! makes every allocation slower.
 
 #![allow(

@@ -15,7 +15,7 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::runtime;
 
-/// CPU time of a whole test, `times` times, each in a runtime of its own: a server, a controller, `parents` ConfigMaps
+/// CPU time of a whole test, `times` times, each in its own runtime: a server, a controller, `parents` ConfigMaps
 /// and a Secret for each. Answers the requests of one run, too.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();

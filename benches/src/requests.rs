@@ -1,4 +1,4 @@
-//! Requests by way of `kube::Client`, one after another, on one thread with a paused clock.
+//! Requests through `kube::Client`, one after another, on one thread with a paused clock.
 
 use std::time::Duration;
 

@@ -73,14 +73,14 @@ fn object(value: Value) -> Object {
     }
 }
 
-/// Builds the configuration that a manager applies: a Pod with an annotation of its own.
+/// Builds the configuration that a manager applies: a Pod with its own annotation.
 fn configuration(name: &str, manager: usize, at: usize) -> Value {
     let mut pod = objects::pod(name);
     pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
     pod
 }
 
-/// Builds an apply of one of many managers to a ConfigMap: a field of its own.
+/// Builds an apply of one of many managers to a ConfigMap: its own field.
 fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},

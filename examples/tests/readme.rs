@@ -1,4 +1,4 @@
-//! The example of README.md, as it stands there.
+//! The example of README.md, verbatim.
 
 use testkit::explore::explore;
 

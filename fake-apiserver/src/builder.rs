@@ -1,4 +1,4 @@
-//! `ApiServerBuilder`: how a server is to be, before it is.
+//! `ApiServerBuilder`: the options of a server.
 
 mod admission;
 
@@ -301,7 +301,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets how many requests may be under way at once: of those that read, and of those that write; 0 is no limit, the
+    /// Limits the requests in progress at once: those that read, and those that write; 0 is no limit, the
     /// default. Watches and connections do not count. One more is answered 429 with `Retry-After`, unless its user is
     /// in `system:masters`: the `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver
     /// without priority and fairness.

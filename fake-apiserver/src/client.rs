@@ -32,7 +32,7 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with a name of its own, by which the journal and faults tell clients apart. It is sent as
+    /// The same for a client with its own name, by which the journal and faults tell clients apart. It is sent as
     /// `User-Agent`, too, which names the owner of fields, unless the request has one.
     ///
     /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the

@@ -1,4 +1,4 @@
-//! `ClientService`: what a client of any version of kube is made of. No socket, no task: a request is a function call.
+//! `ClientService`: the tower service below a client of any version of kube. A request is a function call.
 
 use std::future::Future;
 use std::io;

@@ -22,24 +22,24 @@
 //! | folder | what happens there |
 //! |---|---|
 //! | `endpoints` | filters, route, negotiation, decode, handler, encode; the one layer that knows HTTP |
-//! | `faults` | what a test asked to go wrong |
-//! | `registry` | what a verb means: scheme, strategy, create, update, patch, apply, delete, read |
+//! | `faults` | injected faults |
+//! | `registry` | the meaning of the verbs: scheme, strategy, create, update, patch, apply, delete, read |
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and
+//! Beside the path lie [`api`], the vocabulary; `workers`, the controllers of a cluster; `entropy`, the only clock and
 //! the only random numbers; `serve` and `client`, the ways in.
 //!
 //! # Where to go on
 //!
 //! | you want | look at |
 //! |---|---|
-//! | to test a controller | the crate `drydock-testkit`, which is made of this one and a clock that jumps |
+//! | to test a controller | the crate `drydock-testkit`, which adds virtual time to this one |
 //! | a `kube::Client` of it | `ApiServer::client`, with the feature `client` |
 //! | a port, and a kubeconfig | [`ApiServer::serve`], or the command `fake-apiserver --kubeconfig FILE` |
 //! | users, rights, admission, workers, a seed | [`ApiServer::builder`] |
 //! | faults and watches in your hand | [`faults`]; from other processes [`control`] |
-//! | what was asked | [`ApiServer::journal`] |
+//! | the requests of clients | [`ApiServer::journal`] |
 //! | states to load, keep and compare | [`load`], [`ApiServer::snapshot`], [`ApiServer::fork`] |
 //!
 //! # What is left out

@@ -81,7 +81,7 @@ impl Replica {
     }
 
     /// It has come to this resourceVersion and learns of nothing after it. If that lies before what the client has seen
-    /// already, watches under way are quiet; the client goes back in time when it lists again from `0`, as after a
+    /// already, open watches are quiet; the client goes back in time when it lists again from `0`, as after a
     /// restart, when it is led to another server.
     pub fn freeze_at(&self, resource_version: u64) {
         self.set(Some(Position::Frozen(resource_version)));

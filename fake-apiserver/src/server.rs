@@ -228,7 +228,7 @@ impl ApiServer {
         self.endpoints.faults.restart(down, spared);
     }
 
-    /// The watches under way, oldest first.
+    /// The open watches, oldest first.
     pub fn watches(&self) -> Vec<WatchHandle> {
         self.endpoints.faults.watches.handles()
     }

@@ -7,7 +7,7 @@ use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// A request under way to an answer.
+/// A request in progress to an answer.
 struct Ask<'a> {
     server: &'a ApiServer,
     headers: Vec<(&'a str, String)>,

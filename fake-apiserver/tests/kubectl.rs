@@ -40,7 +40,7 @@ enum Over {
     Https,
 }
 
-/// A server of its own and the kubectl that is led to it.
+/// A server, and the kubectl that talks to it.
 struct Kubectl {
     server: Server,
     program: &'static Path,

@@ -1,4 +1,4 @@
-//! Checks that say what they saw.
+//! Checks that print the state on failure.
 
 use crate::diff::missing;
 use crate::target::{ObjectId, Target, ToObject};
@@ -21,7 +21,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object, or with each field that is otherwise:
+    /// If the object does not exist, or with each field that is otherwise:
     ///
     /// ```text
     /// ConfigMap default/settings is not as expected:
@@ -49,7 +49,7 @@ impl TestCluster {
         }
     }
 
-    /// Sees to it that there is no such object.
+    /// Asserts that an object does not exist.
     ///
     /// # Panics
     ///

@@ -39,7 +39,7 @@ struct Shared {
     task: Mutex<Option<AbortHandle>>,
     /// Function that starts the controller anew, for those started by `TestCluster::controller`.
     starting: Option<Starting>,
-    /// Guards what is known of its ends.
+    /// Guards the state of its ends.
     restarts: Mutex<Restarts>,
     /// Its name, and the gate of the exploration it is part of.
     explored: Option<(String, Weak<Gate>)>,
@@ -56,7 +56,7 @@ struct Restarts {
     next: Option<Instant>,
 }
 
-/// Starts a controller with a client of its own.
+/// Starts a controller with its own client.
 struct Starting(Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
 
 impl fmt::Debug for Starting {
@@ -266,7 +266,7 @@ impl Running {
         matches!(*lock(&self.shared.state), State::Running)
     }
 
-    /// Ends it where it waits, as when the process is killed: nothing is finished, and requests under way are lost to
+    /// Ends it where it waits, as when the process is killed: nothing is finished, and requests in progress are lost to
     /// it. What it holds is dropped when the test next waits.
     pub fn crash(&self) {
         let mut state = lock(&self.shared.state);
@@ -334,7 +334,7 @@ impl Controllers {
         fixed.map(ToString::to_string).collect()
     }
 
-    /// Those that returned, a line each: what such a controller should have done is missing, and no request says why.
+    /// Controllers that returned, one per line: their work is missing, and no request says why.
     pub(crate) fn ended(&self) -> String {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);

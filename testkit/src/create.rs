@@ -91,7 +91,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object or the server refuses the change.
+    /// If the object does not exist or the server refuses the change.
     #[track_caller]
     pub fn edit<K>(&self, target: impl Target<K>, change: impl FnOnce(&mut K)) -> impl Future<Output = K>
     where
@@ -117,13 +117,13 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object or the server refuses the change.
+    /// If the object does not exist or the server refuses the change.
     #[track_caller]
     pub fn patch<K: DeserializeOwned>(&self, target: impl Target<K>, patch: Value) -> impl Future<Output = K> {
         self.patched(target, "", patch)
     }
 
-    /// Changes the status of an object: what a kubelet or another controller would report.
+    /// Changes the status of an object, in place of a kubelet or another controller.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -138,7 +138,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object, or its kind has no `status` subresource.
+    /// If the object does not exist, or its kind has no `status` subresource.
     #[track_caller]
     pub fn patch_status<K: DeserializeOwned>(&self, target: impl Target<K>, status: Value) -> impl Future<Output = K> {
         self.patched(target, "/status", json!({"status": status}))
@@ -164,7 +164,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object.
+    /// If the object does not exist.
     #[track_caller]
     pub fn delete<K>(&self, target: impl Target<K>) -> impl Future<Output = ()> {
         let place = Location::caller();

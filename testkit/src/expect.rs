@@ -1,4 +1,4 @@
-//! Checks of what controllers leave behind: conditions, Events, owners; and of what they ask: requests.
+//! Checks of the results of controllers (conditions, Events, owners) and of their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,7 +40,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object, if it has no such condition, or another status; with all conditions it has.
+    /// If the object does not exist, if it has no such condition, or another status; with all conditions it has.
     #[track_caller]
     pub fn assert_condition<K>(&self, target: impl Target<K>, condition: &str, status: &str) {
         let id = self.located(&target.id());
@@ -94,7 +94,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is no such object.
+    /// If the object does not exist.
     #[track_caller]
     pub fn owner_tree<K>(&self, target: impl Target<K>) -> OwnerTree {
         let id = self.located(&target.id());

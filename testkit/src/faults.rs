@@ -44,7 +44,7 @@ pub fn conflict() -> FaultBuilder {
 }
 
 /// 410 Gone, reason Expired: the requested version is no longer kept. On a watch or a list, the client must list
-/// anew. A real server says so after etcd was compacted, every five minutes. To end watches that are under way use
+/// anew. A real server says so after etcd was compacted, every five minutes. To end open watches use
 /// [`TestCluster::expire_watches`].
 pub fn gone() -> FaultBuilder {
     failure(410, "The resourceVersion for the provided watch is too old.")
@@ -294,7 +294,7 @@ struct Injection {
     what: String,
     place: &'static Location<'static>,
     hits: Arc<AtomicU64>,
-    /// The test has looked at its hits.
+    /// Set once the test has read the number of hits.
     is_asked: Arc<AtomicBool>,
     /// It is for something that was not served then.
     waits_for: Option<RequestFilter>,

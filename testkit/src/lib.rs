@@ -79,7 +79,7 @@
 //!
 //! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run on request:
 //!   `TestCluster::builder().workers(Worker::ALL)`; RBAC by [`TestClusterBuilder::rbac`].
-//! - Controllers on another runtime, on threads of their own or behind sockets are not in virtual time.
+//! - Controllers on another runtime, on their own threads or behind sockets are not in virtual time.
 //! - The time of day that a controller reads from the system is the real one. That of the cluster begins with it and
 //!   goes on by virtual time: `cluster.server().now()`; give it to a controller that lets its clock be chosen.
 //! - Exploration crashes only what [`TestCluster::controller`] started; it skews the clocks of Leases and no others.

@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 use crate::filter::Requests;
 use crate::test_cluster::TestCluster;
 
-/// The verbs in the order in which people write them.
+/// The verbs in their usual order.
 const VERBS: [&str; 8] = [
     "get",
     "list",
@@ -283,7 +283,7 @@ impl fmt::Display for ObservedRbac {
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
     unused: Vec<PolicyRule>,
-    /// Rules with a `*`, and what was used of them.
+    /// Rules with a `*`, and their used part.
     too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
 }
 

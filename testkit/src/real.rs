@@ -1,4 +1,4 @@
-//! A real API server behind a [`TestCluster`]: the same test, where a real server can do what it asks for.
+//! A real API server behind a [`TestCluster`], for tests that need nothing a real server lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Ignored resources: they change all the time, or repeat others.
 const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
 
-/// The connection to a real server, and what is known of its state.
+/// The connection to a real server, and its known state.
 #[derive(Debug)]
 pub(crate) struct Real {
     pub(crate) client: DebugClient,

@@ -1,4 +1,4 @@
-//! Recorded streams of events, replayed into a cluster or into watches: what a real cluster once went through.
+//! Recorded streams of events of a real cluster, replayed into a cluster or into watches.
 //!
 //! ```
 //! use testkit::{Pace, Recording, TestCluster};
@@ -255,7 +255,7 @@ impl TestCluster {
         }
     }
 
-    /// Tells these watches what a recording tells, event by event. The state does not change; each event carries the
+    /// Sends the events of a recording to these watches, one by one. The state does not change; each event carries the
     /// cluster's newest resourceVersion, from which clients can go on.
     #[track_caller]
     pub fn replay_to(&self, watches: &Watches, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {

@@ -1,4 +1,4 @@
-//! Controllers of any version of kube: what `kube::Client::new` of another major is made of.
+//! Controllers of any version of kube: the service for `kube::Client::new` of another major.
 //!
 //! The testkit is built with kube 5. A controller that is built with another major has another `kube::Client`; what all
 //! of them from 0.90 on have in common is that a client is made of a tower service for requests of the crate `http`

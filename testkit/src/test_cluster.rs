@@ -141,7 +141,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Roles and bindings count: a client [of a user](TestCluster::client_as) may do what they say. The test itself and
+    /// Enables RBAC: Roles decide what a client [of a user](TestCluster::client_as) may do. The test itself and
     /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
@@ -398,7 +398,7 @@ impl TestCluster {
         self.client_named("kube-rs")
     }
 
-    /// The same with a name of its own, by which [`faults`](crate::faults), [`watches`](Self::watches) and
+    /// The same with its own name, by which [`faults`](crate::faults), [`watches`](Self::watches) and
     /// [`requests`](Self::requests) tell clients apart.
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {

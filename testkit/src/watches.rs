@@ -1,4 +1,4 @@
-//! Event injection: putting events into watches under way, ending and expiring them.
+//! Event injection: putting events into open watches, ending and expiring them.
 
 use fake_apiserver::faults::RequestFilter;
 use fake_apiserver::{ApiServer, Verb, WatchEventKind, WatchHandle};
@@ -7,7 +7,7 @@ use crate::filter::check_served;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
-/// Watches under way, from [`TestCluster::watches`], to be narrowed and meddled with.
+/// Open watches, from [`TestCluster::watches`], to narrow and to manipulate.
 #[derive(Clone, Debug)]
 pub struct Watches {
     handles: Vec<WatchHandle>,
@@ -15,7 +15,7 @@ pub struct Watches {
 }
 
 impl TestCluster {
-    /// The watches that are under way now.
+    /// The open watches now.
     ///
     /// ```
     /// # use futures::StreamExt;

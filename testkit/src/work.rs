@@ -36,7 +36,7 @@ pub(crate) struct Done {
 }
 
 impl Work {
-    /// Returns `true` if objects of a resource tell of work and are no result of it: Events and Leases.
+    /// Returns `true` if objects of a resource report work and are no result of it: Events and Leases.
     pub(crate) fn is_beside(&self, group: &str, resource: &str) -> bool {
         match (group, resource) {
             ("" | "events.k8s.io", "events") => !self.counts_events,

@@ -315,7 +315,7 @@ fn a_search_is_exhaustive_when_only_random_plans_are_left() {
     assert!(coverage.is_whole, "{report}");
 }
 
-/// Copies what a read of its own says, which a cache of the server may answer.
+/// Copies the result of its own read, which a cache of the server may answer.
 async fn copy(client: Client) {
     let maps = maps(client);
     let mut applied = applied(&maps);

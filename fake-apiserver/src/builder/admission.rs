@@ -14,7 +14,7 @@ use crate::webhooks::Handler;
 
 impl ApiServerBuilder {
     /// A closure that may change each object that is written, or refuse it, as a mutating webhook of this name would.
-    /// Closures are asked in the order in which they were given: after the server's own plugins, before the policies
+    /// Closures are asked in the given order: after the server's own plugins, before the policies
     /// and webhooks of configuration objects. What they answer is typed and defaulted like the answer of a webhook.
     /// They see every write but those of `admissionregistration.k8s.io`.
     ///

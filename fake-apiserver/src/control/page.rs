@@ -1,4 +1,4 @@
-//! The page that shows in a browser what the control API answers. It holds no data of the server, so it needs no token;
+//! The page that shows the control API in a browser. It holds no data of the server, so it needs no token;
 //! its requests need the rights of the control API.
 
 use std::sync::OnceLock;

@@ -94,7 +94,7 @@ fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>)
 pub(super) enum Refused {
     /// 400, 401 or 403.
     Status(Box<Status>),
-    /// Too many requests are under way.
+    /// Too many requests are in progress.
     TooMany,
 }
 

@@ -31,7 +31,7 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// Method, path, headers.
@@ -56,7 +56,7 @@ pub(crate) struct Call {
     pub(crate) struck: Vec<String>,
     /// Set once the user's rights are checked.
     pub(crate) is_admitted: bool,
-    /// Its place among the requests under way; none for watches and connections.
+    /// Its place among the requests in progress; none for watches and connections.
     pub(crate) seat: Option<Seat>,
     /// Its audit event, if there is one.
     pub(crate) record: Option<Box<Record>>,

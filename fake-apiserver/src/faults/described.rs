@@ -59,7 +59,7 @@ pub enum Effect {
     Refuse,
     /// The connection breaks.
     Reset(When),
-    /// There is no answer, ever.
+    /// The request is never answered.
     Hang(When),
     /// The answer is cut after so many bytes, and the connection breaks.
     Truncate(usize),

@@ -33,7 +33,7 @@ impl Downtime {
         self.shared.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins now, breaking what is under way.
+    /// Begins now, and breaks requests and watches in progress.
     pub(crate) fn begin(&self, down: Duration, spared: &[&str]) {
         let spared = spared.iter().map(|it| (*it).to_owned()).collect();
         *self.lock() = Some((Instant::now() + down, spared));

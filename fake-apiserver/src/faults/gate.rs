@@ -1,4 +1,4 @@
-//! `Gate`: what one watch may deliver now, and what a test put into it.
+//! `Gate`: the events that one watch may deliver now, those of a test included.
 
 use std::collections::VecDeque;
 use std::task::Waker;

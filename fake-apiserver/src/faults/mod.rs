@@ -50,7 +50,7 @@ use std::time::Duration;
 pub(crate) struct Faults {
     /// The installed rules.
     pub(crate) rules: Rules,
-    /// The watches under way.
+    /// The open watches.
     pub(crate) watches: OpenWatches,
     /// State of the server: up or down.
     pub(crate) downtime: Downtime,

@@ -96,7 +96,7 @@ impl Rules {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Installs the rule that `make` makes of its number.
+    /// Installs the rule that `make` returns for its number.
     pub(crate) fn install<F: Fault + 'static>(&self, description: String, make: impl FnOnce(u64) -> F) -> FaultGuard {
         let mut installed = self.lock();
         installed.next_id += 1;
@@ -115,7 +115,7 @@ impl Rules {
         }
     }
 
-    /// The installed rules, in the order in which they are asked.
+    /// The installed rules, in the order of their evaluation.
     pub(crate) fn list(&self) -> Vec<RuleSummary> {
         let summary = |(id, rule): (&u64, &Rule)| RuleSummary {
             id: *id,

@@ -1,4 +1,4 @@
-//! `Verdict`: what is to happen to one request, decided at once or later.
+//! `Verdict`: the treatment of one request, decided at once or later.
 
 use std::fmt;
 use std::future::Future;
@@ -23,13 +23,13 @@ pub enum When {
 /// Decision of a fault about a request.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Nothing: the next rule is asked.
+    /// No effect: the next rule decides.
     Pass,
     /// It is answered with this Status and not handled.
     Fail(Box<Status>),
     /// The request is handled, and then answered with this Status: the client does not learn the result.
     Lose(Box<Status>),
-    /// It is handled after this time, on the server's clock. So a slow network delays it on its way in.
+    /// Handled after this time on the server's clock. Simulates a slow network on the way in.
     Delay(Duration),
     /// It is handled at once and answered after this time: the answer is as old when it comes. So a list is slow whose
     /// items take long to send.
@@ -54,7 +54,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Held(oneshot::Receiver<Verdict>);
 
-/// The power to say what is to happen to a request that is held. If it is dropped, the request passes.
+/// Decides about a request that is held. If it is dropped, the request passes.
 #[derive(Debug)]
 pub struct Decision(oneshot::Sender<Verdict>);
 

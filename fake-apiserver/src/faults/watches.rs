@@ -1,4 +1,4 @@
-//! The watches under way, and what a test may do to each: put events in, hold it, break it.
+//! The open watches, and what a test may do to each: put events in, hold it, break it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +77,7 @@ pub struct HeldEvent {
     pub revision: u64,
 }
 
-/// The watches under way, oldest first.
+/// The open watches, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenWatches {
     /// Guards the list.
@@ -130,7 +130,7 @@ impl OpenWatches {
         }
     }
 
-    /// The watches under way, oldest first.
+    /// The open watches, oldest first.
     pub(crate) fn handles(&self) -> Vec<WatchHandle> {
         let handle = |shared: &Arc<Shared>| WatchHandle {
             shared: Arc::clone(shared),
@@ -196,7 +196,7 @@ impl OpenWatch {
         self.shared.gate().last_revision
     }
 
-    /// Returns `true` if a bookmark is to be left out.
+    /// Returns `true` if a bookmark is suppressed.
     pub(crate) fn withholds(&self, is_initial_end: bool) -> bool {
         let gate = self.shared.gate();
         let fate = match is_initial_end {
@@ -224,7 +224,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// A watch under way, as a test sees it. It may have ended meanwhile; what is done to it then is lost.
+/// An open watch, as a test sees it. It may have ended meanwhile; what is done to it then is lost.
 ///
 /// What is put in passes a watch that is held. It does not pass one that is silenced.
 #[derive(Clone, Debug)]

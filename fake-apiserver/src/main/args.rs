@@ -8,7 +8,7 @@ use fake_apiserver::{KubernetesVersion, UnknownWorker, Worker};
 
 /// Options of the initial state and of workers.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Of the fake")]
+#[command(next_help_heading = "Options of the fake")]
 pub(crate) struct Common {
     /// Write a kubeconfig for this server, readable only by its owner
     #[arg(long, value_name = "FILE")]

@@ -175,11 +175,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "APIS", value_delimiter = ',')]
     runtime_config: Vec<String>,
 
-    /// Most requests under way that read; one more is answered 429. 0 is no limit
+    /// Most requests in progress that read; one more is answered 429. 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
 
-    /// Most requests under way that write; one more is answered 429. 0 is no limit
+    /// Most requests in progress that write; one more is answered 429. 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
 

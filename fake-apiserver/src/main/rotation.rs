@@ -165,7 +165,7 @@ fn compress(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A folder of its own, empty.
+    /// A separate, empty folder.
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("fake-apiserver-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

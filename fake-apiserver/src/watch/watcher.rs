@@ -70,7 +70,7 @@ pub(crate) enum Delivery {
     },
 }
 
-/// A watch under way.
+/// An open watch.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     store: Arc<Store>,

@@ -1,4 +1,4 @@
-//! `Controller`: what a worker is to the pump, and the queue it works from.
+//! `Controller`: the interface of a worker to the pump, with its queue.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `WorkQueue`: the keys a controller has to look at, each at most once, in the order in which they came.
+//! `WorkQueue`: the keys a controller has to look at, each at most once, in order of arrival.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

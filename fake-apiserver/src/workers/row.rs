@@ -13,7 +13,7 @@ pub(crate) struct WorkerRow {
 pub(crate) enum Runs {
     /// As part of each write, in the registry: there is nothing to start.
     InWrites,
-    /// As a [`Controller`] with a queue of its own.
+    /// As a [`Controller`] with its own queue.
     Alone(fn() -> Box<dyn Lane>),
     /// As controllers of workloads, which share a queue and a view of the cluster.
     Workloads(&'static [WorkloadController]),
@@ -26,7 +26,7 @@ impl WorkerRow {
         Self { word, runs }
     }
 
-    /// A worker with a queue of its own.
+    /// A worker with its own queue.
     pub(crate) const fn alone<C: Controller + Default>(word: &'static str) -> Self {
         let runs = Runs::Alone(|| Box::new(Runner::new(C::default())));
         Self { word, runs }

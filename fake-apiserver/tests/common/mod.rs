@@ -16,7 +16,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A folder of its own for one test, empty.
+/// A separate, empty folder for one test.
 pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!(

@@ -46,7 +46,7 @@ pub(crate) struct Scenario {
     pub(crate) steps: Vec<Step>,
     /// The recorded answers by number of the step; what is set up is not recorded.
     pub(crate) answers: BTreeMap<usize, Value>,
-    /// Set if the scenario gets a namespace of its own.
+    /// Set if the scenario gets its own namespace.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
 }

@@ -1,4 +1,4 @@
-//! `/metrics`: names, labels and values as kube-apiserver 1.36 writes them, and limits of requests under way.
+//! `/metrics`: names, labels and values as kube-apiserver 1.36 writes them, and limits of requests in progress.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

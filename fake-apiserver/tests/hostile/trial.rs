@@ -1,4 +1,4 @@
-//! `try_all`: a property tried with many values, each on a server of its own, the same ones in every run.
+//! `try_all`: a property tried with many values, each on its own server, the same ones in every run.
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::Message;
 /// Time for one command; what a test waits for is waited for in the page, within one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A page in a browser of its own.
+/// A page in its own browser.
 #[derive(Debug)]
 pub(crate) struct Tab {
     child: Child,

@@ -81,7 +81,7 @@ pub(crate) fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
-/// A watch under way.
+/// An open watch.
 pub(crate) struct Watch {
     body: Body,
     text: Vec<u8>,

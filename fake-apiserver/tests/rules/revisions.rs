@@ -1,4 +1,4 @@
-//! Watches under way lose nothing but what they have missed, and nobody reads a version of the future.
+//! Open watches lose nothing but what they have missed, and nobody reads a version of the future.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! `DeltaQueue`: what the reflectors saw and the store does not have yet.
+//! `DeltaQueue`: changes from the reflectors that are not yet in the store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

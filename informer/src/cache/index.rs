@@ -1,4 +1,4 @@
-//! `IndexFn` and `Index`: objects by what a function says of them.
+//! `IndexFn` and `Index`: objects by the values of a function.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -248,7 +248,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A batch of changes under way.
+/// A batch of changes in progress.
 pub(crate) struct Writer<'a, K> {
     shared: &'a Shared<K>,
     _turn: MutexGuard<'a, ()>,

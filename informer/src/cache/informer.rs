@@ -220,7 +220,7 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// An informer of several namespaces, each with a source of its own. It has synced when all of them have.
+    /// An informer of several namespaces, each with its own source. It has synced when all of them have.
     ///
     /// ```
     /// use informer::cache::{ApiListWatch, SharedInformer};

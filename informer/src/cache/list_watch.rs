@@ -1,4 +1,4 @@
-//! `ListWatch`: where objects come from. As text: what is decoded, and when, is decided further on.
+//! `ListWatch`: the source of objects, as text. Later stages decide what to decode, and when.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,7 +98,7 @@ enum Shape {
     Metadata,
 }
 
-/// Lists and watches by way of a client.
+/// Lists and watches through a client.
 ///
 /// ```
 /// use informer::cache::ApiListWatch;

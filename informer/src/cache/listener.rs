@@ -98,7 +98,7 @@ pub(crate) struct Resync {
     pub(crate) due: Option<Instant>,
     /// It is due, and the next resync is for this handler, too.
     pub(crate) is_requested: bool,
-    /// Set if the handler receives updates without a change: a new handler, and one whose resync is under way.
+    /// Set if the handler receives updates without a change: a new handler, and one whose resync is in progress.
     pub(crate) is_syncing: bool,
 }
 

@@ -83,7 +83,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If there is no such index.
+    /// If the index does not exist.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, Error> {
         let bucket = self.bucket(index, value)?;
         Ok(bucket.iter().cloned().collect())
@@ -93,7 +93,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If there is no such index.
+    /// If the index does not exist.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
         let bucket = self.bucket(index, value)?;
         Ok(bucket.iter().map(|it| it.key().clone()).collect())
@@ -103,7 +103,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If there is no such index.
+    /// If the index does not exist.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, Error> {
         self.with_index(index, |index| index.buckets.keys().cloned().collect())
     }
@@ -112,7 +112,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If there is no such index.
+    /// If the index does not exist.
     pub fn related(&self, index: &str, object: &Object<K>) -> Result<Vec<Object<K>>, Error> {
         // The function is a user's, and may read the cache.
         let function = self.with_index(index, |index| index.function.clone())?;

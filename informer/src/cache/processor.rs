@@ -249,7 +249,7 @@ impl<K: Cacheable> Processor<K> {
         }
     }
 
-    /// The version of an object that came as an event of its own.
+    /// The version of an object that came as its own event.
     fn note_version(&self, object: &Object<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
         let version = object.resource_version();
         if version.is_empty() {

@@ -16,7 +16,7 @@ const IDLE_SLOTS: usize = 4096;
 /// No ticket: the key is not in line.
 const NONE: Ticket = 0;
 
-/// In what order keys come out, and what it means to add one that is there already.
+/// The order in which keys come out, and the effect of adding one that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discipline {
     /// client-go's: first come, first served.

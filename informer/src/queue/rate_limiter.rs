@@ -27,7 +27,7 @@ pub trait RateLimiter<T>: Debug + Send {
     /// Counts a failure of this key, and returns the time it has to wait.
     fn when(&mut self, key: &T) -> Duration;
 
-    /// The key is well, or given up: what was remembered of it goes.
+    /// The key succeeded or was given up: its failures are forgotten.
     fn forget(&mut self, key: &T);
 
     /// Returns the number of failures of the key since it was last forgotten.
@@ -211,7 +211,7 @@ impl<T> RateLimiter<T> for TokenBucket {
 pub struct MaxOf<T>(Vec<Box<dyn RateLimiter<T>>>);
 
 impl<T> MaxOf<T> {
-    /// All of these together. Without any there is no wait.
+    /// Combines limiters. Without any, keys do not wait.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         Self(limiters)
     }

@@ -1,4 +1,4 @@
-//! `Gate`: holds keys back until the caches have seen what was written for them (KEP-5647).
+//! `Gate`: holds keys back until the caches have seen the writes made for them (KEP-5647).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -201,7 +201,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Remembers what was written for a key.
+    /// Remembers the writes made for a key.
     pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
         if writes.is_empty() {
             return;
@@ -235,7 +235,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
 }
 
 impl Write {
-    /// Describes what it waits for.
+    /// Describes the writes it waits for.
     fn missing_in(&self, cache: Option<&dyn CacheState>) -> String {
         let (collection, key) = (&self.collection, &self.key);
         let at = cache.map(|it| it.resource_version(key)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Work on one key: what a reconciler is, what it answers, and the loop that calls it.
+//! Work on one key: the reconciler, its result, and the loop that calls it.
 //!
 //! It knows keys and queues, and neither objects nor where events come from.
 

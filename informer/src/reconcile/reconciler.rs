@@ -1,4 +1,4 @@
-//! `Reconciler`: what a user writes. It gets a key, compares what is with what should be, and acts.
+//! `Reconciler`: the user's code. It gets a key, compares the actual with the desired state, and acts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
-    /// Mostly the key of an object. The object may be gone: then what belongs to it is to be cleaned up.
+    /// Usually the key of an object. If the object is gone, clean up after it.
     pub key: R,
     /// Number of failures since the last success; 0 at first.
     pub failures: u32,
@@ -24,7 +24,7 @@ pub struct Request<R = ObjectKey> {
     pub priority: i32,
     /// Number of the call within one controller, from 1: tells the log lines of one call from those of others.
     pub id: u64,
-    /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles under way: one that
+    /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles in progress: one that
     /// takes long should look at this and return. It has no part in comparisons.
     pub stop: Arc<CancellationToken>,
 }
@@ -51,7 +51,7 @@ impl<R> Request<R> {
     }
 }
 
-/// Does what is to be done about a key. Any `Fn(Request) -> Future<Output = Result<Action, E>>` is one.
+/// Reconciles a key. Any `Fn(Request) -> Future<Output = Result<Action, E>>` is one.
 ///
 /// It is never called for one key twice at a time, and is called for keys of objects that are gone, too.
 ///

@@ -38,7 +38,7 @@ pub(crate) struct WorkersConfig {
 
 /// The doors a key has to pass before it is worked on.
 pub(crate) struct Doors<R> {
-    /// The caches have seen what was written for it.
+    /// The caches have seen the writes made for it.
     pub(crate) gate: Option<Arc<Gate<R>>>,
     /// It is for this process.
     pub(crate) shard: Option<Arc<dyn Shard<R>>>,
@@ -82,7 +82,7 @@ where
         }
     }
 
-    /// Returns when the queue is shut down and every worker is done. Dropping it drops the reconciles under way.
+    /// Returns when the queue is shut down and every worker is done. Dropping it drops the reconciles in progress.
     ///
     /// A panic of a reconcile goes on here, if panics are not recovered.
     pub(crate) async fn run(self) {

@@ -1,4 +1,4 @@
-//! `Writes`: what a controller wrote, by the answers to its own requests.
+//! `Writes`: the writes of a controller, by the answers to its requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,7 +111,7 @@ pub(crate) enum Written {
     Unknown(Asked),
 }
 
-/// A request under way.
+/// A request in progress.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
 /// The writes of the reconcile that is being polled.
@@ -127,7 +127,7 @@ impl Writes {
         Self::default()
     }
 
-    /// A client as `client`, of which the writes are seen. They count as writes to the controller's own cluster; the
+    /// Wraps `client` so that its writes are recorded. They count as writes to the controller's own cluster; the
     /// client of an engaged `Cluster` is observed already.
     pub fn observe(&self, client: &Client) -> Client {
         Self::observe_in(None, client)
@@ -138,7 +138,7 @@ impl Writes {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (client, cluster) = (inner.clone(), cluster.clone());
-            // The scope is seen where the answer is waited for: the client calls its service in a task of its own.
+            // The scope is seen where the answer is waited for: the client calls its service in its own task.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                     check_permit().map_err(|err| {
@@ -157,7 +157,7 @@ impl Writes {
         Client::new(service, client.default_namespace())
     }
 
-    /// Runs a reconcile, and answers with what it wrote.
+    /// Runs a reconcile, and returns its writes.
     pub(crate) async fn of<T>(future: impl Future<Output = T>) -> (T, Vec<Write>) {
         let scope = Scope::default();
         let result = SCOPE.scope(Arc::clone(&scope), future).await;

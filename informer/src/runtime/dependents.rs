@@ -50,7 +50,7 @@ where
     }
 
     /// Creates or patches the object of this name, in the owner's namespace, so that it is as `change` makes it, with
-    /// `owner` as its controller; returns the resulting object. There is no request if nothing differs.
+    /// `owner` as its controller; returns the resulting object. No request is sent if nothing differs.
     ///
     /// `change` should only set the fields that matter to it; it receives the present object or an empty one.
     /// Differences from a present object are patched, so that fields stay that this program does not know, or that a
@@ -115,7 +115,7 @@ where
     ///
     /// # Errors
     ///
-    /// If what is there is not of the type.
+    /// If the stored object is not of the type.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
         self.lister.get(key).map(|it| it.typed()).transpose()
     }

@@ -1,4 +1,4 @@
-//! `Engine`: what a manager runs, in the order in which it starts and stops.
+//! `Engine`: the parts of a manager, in the order of their start and stop.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;

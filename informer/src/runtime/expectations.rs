@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// An expectation that is older counts as met: what was expected was lost, and the cache is to be believed.
+/// An expectation that is older counts as met: the event was lost, and the cache is right.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Expectations of creations and deletions, as kube-controller-manager's `UIDTrackingControllerExpectations`. Copies
 /// are the same.
 ///
 /// A [`Controller`](super::Controller) does not need it: its gate knows the versions of what it wrote. It is for those
-/// who create objects in tasks of their own, or by a client that is not observed.
+/// who create objects in their own tasks, or by a client that is not observed.
 ///
 /// ```
 /// use informer::ObjectKey;

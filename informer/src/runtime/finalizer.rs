@@ -16,7 +16,7 @@ use crate::reconcile::{Action, ReconcileError};
 pub enum Deletion<K> {
     /// It lives, and has the finalizer.
     No(Arc<K>),
-    /// It is to be deleted: when this was cleaned up after, it goes.
+    /// The object is being deleted; it goes once this cleanup is done.
     Pending(Arc<K>),
 }
 

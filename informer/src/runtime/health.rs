@@ -1,4 +1,4 @@
-//! `Endpoints`: what a process answers about itself. Without HTTP: a path goes in, a status and a text come out.
+//! `Endpoints`: the health checks of a process, without HTTP: a path goes in, a status and a text come out.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};

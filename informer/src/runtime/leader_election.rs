@@ -2,7 +2,7 @@
 //!
 //! A leader that is cut off acts until its renew deadline, and on a machine that stood still for longer than the lease
 //! a moment beyond. Writes of a client that is [fenced](LeaderElector::fenced) are refused then, before they are sent;
-//! one that is on its way already can still arrive. What must never be done twice needs a check of its own.
+//! one that is on its way already can still arrive. What must never be done twice needs its own check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +111,7 @@ pub struct LeaderElector(Arc<Inner>);
 struct Inner {
     lock: LeaseLock,
     config: LeaderElectionConfig,
-    /// Guards what is known of the Lease.
+    /// Guards the state of the Lease.
     state: Mutex<State>,
     /// The current leader, for subscribers.
     leader: watch::Sender<Option<String>>,

@@ -25,7 +25,7 @@ pub struct LeaseLock {
 pub(super) struct Claim(LeaseSpec);
 
 impl LeaseLock {
-    /// The Lease of this namespace and name. It is created by the first who wants it.
+    /// The Lease of this namespace and name. The first candidate creates it.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),

@@ -1,4 +1,4 @@
-//! `Manager`: starts what a process runs, in order, and stops it in order.
+//! `Manager`: starts the parts of a process in order, and stops them in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -198,7 +198,7 @@ impl ManagerBuilder {
         };
         let client = Writes::new().observe(&client);
         let seed = match (&elector, self.seed) {
-            // Each replica has an identity of its own.
+            // Each replica has its own identity.
             (Some(elector), 0) => Jitter::seed_of(elector.identity()),
             (_, seed) => seed,
         };
@@ -366,7 +366,7 @@ impl Manager {
         self.0.endpoints.clone()
     }
 
-    /// Adds a check to `/healthz`: whether the process is to be restarted.
+    /// Adds a check to `/healthz`, which decides about a restart of the process.
     pub fn add_healthz(&self, name: &str, check: impl Check) {
         self.0.endpoints.add_healthz(name, check);
     }

@@ -1,4 +1,4 @@
-//! Merge patches: what has to be sent to make one object of another (RFC 7386).
+//! Merge patches: the difference between two objects as a patch (RFC 7386).
 
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;

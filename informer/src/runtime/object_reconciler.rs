@@ -7,7 +7,7 @@ use crate::Cacheable;
 use crate::cache::Lister;
 use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 
-/// Does what is to be done about an object (controller-runtime's `ObjectReconciler`). Any
+/// Reconciles an object (controller-runtime's `ObjectReconciler`). Any
 /// `Fn(Arc<K>) -> Future<Output = Result<Action, E>>` is one; [`as_reconciler`] makes a [`Reconciler`] of it.
 ///
 /// It is called for objects that are being deleted, too: look at `deletionTimestamp`, or leave that to

@@ -1,4 +1,4 @@
-//! `Runnable`: what a manager starts and stops.
+//! `Runnable`: a part of a process that a manager starts and stops.
 
 use std::fmt;
 

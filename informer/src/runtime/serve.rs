@@ -57,7 +57,7 @@ impl Server {
         })
     }
 
-    /// Asks the API server about who wants `/metrics` (controller-runtime's `WithAuthenticationAndAuthorization`): a
+    /// Protects `/metrics` by the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a
     /// TokenReview says who the bearer token is, and a SubjectAccessReview whether that user may `get` the path.
     /// Answers are remembered for a minute, refusals for half of it. Health and readiness stay open, since the kubelet
     /// asks without a token.

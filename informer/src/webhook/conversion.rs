@@ -62,7 +62,7 @@ struct Spoke {
 }
 
 impl Conversion {
-    /// Versions that are all converted by way of `H`.
+    /// Versions that are all converted through `H`.
     pub fn to_hub<H: Resource<DynamicType = ()>>() -> Conversion<H> {
         Conversion {
             group: H::group(&()).into_owned(),

@@ -28,7 +28,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// }
 /// ```
 pub trait Defaulter<K: Send>: Send + Sync + 'static {
-    /// Sets what is to be set.
+    /// Sets defaults.
     fn default(&self, object: &mut K, request: &AdmissionRequest) -> impl Future<Output = Result<(), Denial>> + Send;
 }
 
@@ -42,7 +42,7 @@ where
     }
 }
 
-/// Asks a defaulter; the answer is the JSON patch that makes the object what it made of it.
+/// Calls a defaulter; returns its changes as a JSON patch.
 pub(super) async fn default<K>(
     defaulter: &impl Defaulter<K>,
     request: &AdmissionRequest,

@@ -1,4 +1,4 @@
-//! `AdmissionReview` of `admission.k8s.io/v1`: what is asked, and the form of an answer.
+//! `AdmissionReview` of `admission.k8s.io/v1`: request and answer.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;

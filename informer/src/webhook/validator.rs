@@ -33,7 +33,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// }
 /// ```
 pub trait Validator<K: Sync>: Send + Sync + 'static {
-    /// An object is to be created. Default: it may.
+    /// Validates the creation of an object. Default: allowed.
     fn validate_create(
         &self,
         object: &K,
@@ -43,7 +43,7 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// An object is to be changed. Default: it may.
+    /// Validates the change of an object. Default: allowed.
     fn validate_update(
         &self,
         old: &K,
@@ -54,7 +54,7 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// An object is to be deleted. Default: it may. The server asks only if the webhook's rules say so.
+    /// Validates the deletion of an object. Default: allowed. Called only if the webhook's rules include DELETE.
     fn validate_delete(
         &self,
         object: &K,

@@ -1,4 +1,4 @@
-//! `Webhooks`: what a process answers of admission and conversion, and the configurations that say so to a server.
+//! `Webhooks`: the admission and conversion webhooks of a process, and their configurations for a server.
 
 use std::fmt;
 use std::sync::Arc;

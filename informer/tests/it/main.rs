@@ -1,4 +1,4 @@
-//! The library at its public boundary; what needs a server meets the fake one by way of `testkit`.
+//! The library at its public boundary; what needs a server meets the fake one through `testkit`.
 
 mod work_queue;
 mod work_queue_model;

@@ -1,4 +1,4 @@
-//! The reference: runs in which nothing goes wrong, and what they have in common.
+//! The reference: runs without faults, and their common end state.
 
 use super::cluster::World;
 use super::end_state::Mask;
@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::report::{Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, Role, run};
 
-/// The reference: two runs in which nothing goes wrong, in two worlds, and one of them twice.
+/// The reference: two runs without faults, in two worlds, and one of them twice.
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Failure>> {
     let nothing = Plan::default();
     let mut first = run(config, world, &nothing, Role::Usual, None);

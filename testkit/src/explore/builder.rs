@@ -1,4 +1,4 @@
-//! `explore`: what is explored, how, and for how long.
+//! `Explore`: the scenario, the options and the bounds of an exploration.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -203,7 +203,7 @@ impl Explore {
         self
     }
 
-    /// Makes so many runs at once. What is found does not depend on it: results are looked at in the order of plans.
+    /// Sets how many runs are made at once. Results do not depend on it: they are evaluated in the order of plans.
     /// Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that share state through the
     /// process, such as a `static`, need 1.
     pub fn threads(mut self, threads: usize) -> Self {
@@ -216,7 +216,7 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If there is no such part.
+    /// If the part does not exist.
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         let shard = Shard::parse(&format!("{number}/{of}"));
         self.shard = shard.unwrap_or_else(|| panic!("there is no part {number} of {of}"));
@@ -246,7 +246,7 @@ impl Explore {
         report
     }
 
-    /// The same, and a failure is returned rather than thrown.
+    /// Like [`run`](Self::run), but returns a failure instead of panicking.
     ///
     /// # Panics
     ///

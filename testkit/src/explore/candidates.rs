@@ -1,4 +1,4 @@
-//! Candidates: the faults that are possible at each point of a trace, in the order in which they are tried.
+//! Candidates: the possible faults at each point of a trace, in the order of trial.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// The plan in which nothing else goes wrong.
+    /// The plan with this fault alone.
     pub(crate) fn plan(&self) -> Plan {
         match self.is_early {
             // The last fault is the one that others come after.

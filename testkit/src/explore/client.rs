@@ -121,7 +121,7 @@ fn read<B>(request: &http::Request<B>) -> Option<Request> {
 
 type Answer = Result<Response<GatedBody>, io::Error>;
 
-/// Lets a request through, with what is to go wrong on the way.
+/// Passes a request on, with its faults.
 async fn pass<B>(
     gate: &Arc<Gate>,
     life: Arc<Life>,

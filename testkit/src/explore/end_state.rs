@@ -1,4 +1,4 @@
-//! `EndState`: what a run leaves behind, in a form in which two runs can be compared.
+//! `EndState`: the result of a run, in a form that can be compared with another run's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};

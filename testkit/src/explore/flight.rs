@@ -1,4 +1,4 @@
-//! `Flight`: the runs under way, kept on disk, so that the next exploration can name a run that ended the process.
+//! `Flight`: the runs in progress, kept on disk, so that the next exploration can name a run that ended the process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

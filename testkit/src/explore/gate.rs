@@ -105,7 +105,7 @@ pub(crate) struct State {
     pub(crate) made: BTreeMap<String, Arc<str>>,
     /// The external systems of the scenario.
     pub(crate) externals: BTreeMap<String, Kept>,
-    /// Checks for what is sometimes so that have held.
+    /// `sometimes` checks that have held.
     pub(crate) held: BTreeSet<usize>,
     checked_at: u64,
 }
@@ -540,7 +540,7 @@ impl Gate {
         }
     }
 
-    /// Writes down what a controller made or took away.
+    /// Records the creates and deletes of a controller.
     pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
         let base = request.resource.split('/').next().unwrap_or_default();
         if matches!(base, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") || shown.uid.is_empty() {

@@ -46,7 +46,7 @@ const MESSAGES: (u64, u64) = (200, 10);
 /// The scenario, with its type erased.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
-/// The runs under way by the names of their threads, with the time at which they began.
+/// The runs in progress by the names of their threads, with the time at which they began.
 pub(crate) type Current = Arc<Mutex<BTreeMap<String, (WallClock, Plan)>>>;
 
 /// Configuration shared by all runs of an exploration.
@@ -65,13 +65,13 @@ pub(crate) struct Config {
     pub(crate) skipped: BTreeSet<Oracle>,
     /// The object whose spec is changed, if that is what is explored.
     pub(crate) spec: Option<Arc<Spec>>,
-    /// Keeps the runs under way on disk, for when the process ends.
+    /// Keeps the runs in progress on disk, for when the process ends.
     pub(crate) flight: Flight,
     /// The machine's time of day when the exploration began.
     pub(crate) began: Timestamp,
     /// Set if everything sent is hashed, so that two runs can be compared to the byte.
     pub(crate) has_digests: bool,
-    /// The runs under way and their start times.
+    /// The runs in progress and their start times.
     pub(crate) current: Current,
 }
 

@@ -18,7 +18,7 @@ use super::life::{Life, Shown};
 use super::plan::Action;
 use super::trace::{BOOKMARK, Delivery, INITIAL_END, Step, What};
 
-/// A watch under way.
+/// An open watch.
 pub(crate) struct GatedWatch {
     gate: Arc<Gate>,
     life: Arc<Life>,

@@ -58,7 +58,7 @@ fn restarts_are_no_failure_where_the_test_says_so() {
     assert!(notes.contains("operator ended by itself and was restarted"), "{report}");
 }
 
-/// Runs in a process of its own, which it ends.
+/// Runs in its own process, which it ends.
 #[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
 fn a_run_that_ends_the_process() {

@@ -1,4 +1,4 @@
-//! The same test on a server of its own and on one behind sockets, which plays the real one.
+//! The same test on its own server and on one behind sockets, which plays the real one.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn the_same_test_runs_on_its_own_server() {
     a_pod_gets_its_config_map_though_the_first_write_fails(&TestCluster::start()).await;
 }
 
-/// A server behind a socket, in a runtime of its own, and a client of it.
+/// A server behind a socket, in its own runtime, and a client of it.
 async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
     let (tell, told) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

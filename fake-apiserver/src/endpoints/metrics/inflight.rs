@@ -1,9 +1,9 @@
-//! `Inflight`: requests under way, and the limit of them, after `WithMaxInFlightLimit` of k8s.io/apiserver.
+//! `Inflight`: requests in progress, and the limit of them, after `WithMaxInFlightLimit` of k8s.io/apiserver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most requests under way at once, watches and connections not counted; 0 is no limit.
+/// Most requests in progress at once, watches and connections not counted; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InflightLimits {
     /// Of those that read.
@@ -29,7 +29,7 @@ struct Level {
     highest_before: usize,
 }
 
-/// A place among the requests under way, free again when it is dropped.
+/// A place among the requests in progress, free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     inflight: Arc<Inflight>,

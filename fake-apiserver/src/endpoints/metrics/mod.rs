@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 struct Counters {
     /// Requests that were answered.
     answered: BTreeMap<Labels, Answered>,
-    /// Watches and connections under way.
+    /// Open watches and connections.
     long_running: BTreeMap<Labels, u64>,
     /// Events sent to watchers, by group, version and resource.
     events: BTreeMap<[String; 3], Arc<AtomicU64>>,
@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Takes a place among the requests under way; `None` if there is none left.
+    /// Takes a place among the requests in progress; `None` if there is none left.
     pub(crate) fn take_seat(&self, is_mutating: bool, now: Duration) -> Option<Seat> {
         self.inflight.take(is_mutating, now)
     }
@@ -115,7 +115,7 @@ impl Metrics {
         Arc::clone(self.lock().events.entry(key).or_default())
     }
 
-    /// Forgets what was counted. Watches and requests under way stay.
+    /// Forgets what was counted. Watches and requests in progress stay.
     fn reset(&self) {
         let mut counters = self.lock();
         counters.answered.clear();

@@ -46,7 +46,7 @@ impl Authorization {
             let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
                 continue;
             };
-            // A write that came first starts a round of its own.
+            // A write that came first starts its own round.
             if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;

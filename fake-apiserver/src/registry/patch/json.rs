@@ -303,7 +303,7 @@ impl State {
         self.patch(PatchOperation::Test(TestOperation { path, value }))
     }
 
-    /// Carries out an operation of RFC 6902 as it stands there.
+    /// Carries out an operation exactly as RFC 6902 says.
     fn patch(&mut self, operation: PatchOperation) -> Option<()> {
         json_patch::patch_unsafe(&mut self.document, &[operation]).ok()
     }

@@ -58,7 +58,7 @@ impl Builtins {
     }
 }
 
-/// All rows of one server. A copy is made when a CRD changes; requests under way keep the one they began with.
+/// All rows of one server. A copy is made when a CRD changes; requests in progress keep the one they began with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
     /// The version of Kubernetes whose resources are built in.

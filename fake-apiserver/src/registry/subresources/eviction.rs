@@ -55,7 +55,7 @@ impl Registry {
         }
         if !options.dry_run {
             options.check_preconditions(request.row, &stored)?;
-            // What comes next makes a version of its own.
+            // What comes next makes its own version.
             options.resource_version = None;
             self.change_status(
                 request.row,

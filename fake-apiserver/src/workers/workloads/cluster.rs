@@ -1,4 +1,4 @@
-//! `Cluster`: what the controllers see, with indexes by owner, by label and by node, so that none of them ever lists.
+//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that none of them lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

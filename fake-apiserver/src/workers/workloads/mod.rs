@@ -1,4 +1,4 @@
-//! The small cluster life: what kube-controller-manager, the scheduler and the kubelets make of workloads. Each
+//! Controllers of workloads: those of kube-controller-manager, the scheduler and the kubelets. Each
 //! controller is a function from an object and what it sees to a plan; it knows neither storage nor requests.
 
 mod resource;

@@ -1,4 +1,4 @@
-//! `Plan`: what a controller wants done. Controllers are functions from what they see to one of these.
+//! `Plan`: the writes that a controller decides on. Controllers are functions from the state to a plan.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! `Sees`: what a controller is given to decide by.
+//! `Sees`: the inputs of a controller's decision.
 
 use std::sync::Arc;
 

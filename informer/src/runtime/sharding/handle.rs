@@ -1,4 +1,4 @@
-//! `Sharding`: what a user holds of it.
+//! `Sharding`: the public handle.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

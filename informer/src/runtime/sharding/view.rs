@@ -31,7 +31,7 @@ impl View {
         Self::of([])
     }
 
-    /// Returns the view of somebody who may own any key.
+    /// Returns the view of a replica that may own any key.
     pub(super) fn unreadable() -> Self {
         Self(Members::Unreadable)
     }

@@ -195,7 +195,7 @@ impl Converter<'_> {
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
-                // The type runs a decoder of its own, whose first error is all it tells.
+                // The type runs its own decoder, whose first error is all it tells.
                 let before = self.misfits.len();
                 if self.opaque == 0 {
                     self.opaque_from = self.path.len();

@@ -294,7 +294,7 @@ impl Field {
     }
 
     /// Returns the field's number in the protobuf message that `prefix` leads to, and a flag that is set for the field
-    /// itself rather than an inlined struct, which is a message of its own.
+    /// itself rather than an inlined struct, which is its own message.
     pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
         let len = |path: u32| 4 - path.leading_zeros() / 8;
         let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
@@ -414,7 +414,7 @@ impl Shape {
         self.flags & ATOMIC != 0
     }
 
-    /// Returns `true` if a list is a message of its own in protobuf.
+    /// Returns `true` if a list is its own message in protobuf.
     pub(crate) fn is_wrapped(&self) -> bool {
         self.flags & WRAPPED != 0
     }

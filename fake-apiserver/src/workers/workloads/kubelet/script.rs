@@ -1,4 +1,4 @@
-//! `PodScript`: what becomes of Pods, as a test says it; and the `Kubelet`, which holds the scripts.
+//! `PodScript`: the course of a Pod's containers as a test scripts it; and the `Kubelet`, which holds the scripts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
