@@ -27,7 +27,7 @@ use crate::server::{ApiServer, Snapshot};
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
 use crate::webhooks::Routes;
-use crate::workers::{Kubelet, Worker};
+use crate::workers::{Kubelet, PodScript, PodSelector, Worker};
 
 /// Default bounds of the logs.
 const LOGS: LogBounds = LogBounds {
@@ -72,6 +72,7 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Option<Timestamp>,
     options: Options,
+    scripts: Vec<(PodSelector, PodScript)>,
     world: Option<Snapshot>,
     revision: u64,
     control: Option<Arc<Control>>,
@@ -346,6 +347,27 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Sets the behaviour of some Pods from the start, as [`Kubelet::script`] does later. It counts where
+    /// [`Worker::Kubelet`] runs; of several scripts for one Pod the last given counts.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, ExecOutput, PodScript, PodSelector, Worker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let database = PodSelector::labelled("app=db").expect("it is a selector");
+    /// let server = ApiServer::builder()
+    ///     .workers(Worker::ALL)
+    ///     .pod_script(database, PodScript::default().on_exec(|_, _| ExecOutput::stdout("accepting connections\n")))
+    ///     .start();
+    /// # let _ = server;
+    /// # }
+    /// ```
+    pub fn pod_script(mut self, pods: PodSelector, script: PodScript) -> Self {
+        self.scripts.push((pods, script));
+        self
+    }
+
     /// Sets the authorization mode. Default: every user may do everything.
     ///
     /// ```
@@ -450,6 +472,9 @@ impl ApiServerBuilder {
         };
         let world = world.advanced_to(self.revision);
         let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
+        for (pods, script) in self.scripts {
+            server.kubelet().script(pods, script);
+        }
         server.control = self.control;
         boot::load_nodes(&server, nodes);
         server

@@ -119,8 +119,8 @@ pub use controller::Running;
 pub use eventually::Condition;
 pub use expect::OwnerTree;
 pub use fake_apiserver::{
-    ApiServer, Entry, Journal, RecordedRequest, Replica, RestartLog, Snapshot, UserInfo, Verb, WatchEventKind, Worker,
-    WorldDiff,
+    ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, RecordedRequest, Replica, RestartLog,
+    Snapshot, Stdin, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
 };
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;

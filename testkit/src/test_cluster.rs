@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, Worker, load};
+use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, PodScript, PodSelector, Worker, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -61,7 +61,7 @@ pub(crate) enum Cause {
     ControllerPanicked,
 }
 
-/// Options of a [`TestCluster`]. Everything has a default. Everything has a default.
+/// Options of a [`TestCluster`]. Everything has a default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -86,6 +86,7 @@ pub struct TestClusterBuilder {
     history: Option<usize>,
     has_rbac: bool,
     workers: Vec<Worker>,
+    has_pod_scripts: bool,
     server: ApiServerBuilder,
     pub(crate) bounds: Bounds,
     pub(crate) work: Work,
@@ -120,6 +121,7 @@ impl Default for TestClusterBuilder {
             history: None,
             has_rbac: false,
             workers: Vec::new(),
+            has_pod_scripts: false,
             server: ApiServer::builder(),
             bounds: Bounds::default(),
             work: Work::default(),
@@ -167,6 +169,30 @@ impl TestClusterBuilder {
     /// ```
     pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
         self.workers.extend(workers.into_iter().map(|it| *it.borrow()));
+        self
+    }
+
+    /// Sets the behaviour of some Pods: how containers start, end, fail and log, and what `exec` answers. It needs
+    /// [`Worker::Kubelet`]; of several scripts for one Pod the last given counts. Without a script containers start and
+    /// keep running. During a test, `cluster.server().kubelet()` changes it.
+    ///
+    /// ```
+    /// use testkit::{PodScript, PodSelector, TestCluster, Worker, objects::{node, pod}};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::builder()
+    ///     .workers(Worker::ALL)
+    ///     .pod_script(PodSelector::all(), PodScript::default().never_ready())
+    ///     .start();
+    /// cluster.create(pod("web-0")).await;
+    /// cluster.settle().await;
+    /// assert_eq!(cluster.get(pod("web-0")).get("status.containerStatuses.0.ready"), Some(&false.into()));
+    /// # }
+    /// ```
+    pub fn pod_script(mut self, pods: PodSelector, script: PodScript) -> Self {
+        self.server = self.server.pod_script(pods, script);
+        self.has_pod_scripts = true;
         self
     }
 
@@ -312,9 +338,14 @@ impl TestClusterBuilder {
     ///
     /// # Panics
     ///
-    /// Outside of a `current_thread` tokio runtime, and if an object is refused.
+    /// Outside of a `current_thread` tokio runtime, if an object is refused, and if there are scripts of Pods without
+    /// [`Worker::Kubelet`].
     #[track_caller]
     pub fn start(self) -> TestCluster {
+        assert!(
+            !self.has_pod_scripts || self.workers.contains(&Worker::Kubelet),
+            "scripts of Pods need `Worker::Kubelet`: add `.workers(Worker::ALL)`"
+        );
         pause_the_clock();
         // Before the first map of the controller's.
         crate::explore::seed_hashes();

@@ -15,7 +15,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::explore::{Explore, Faults, clock_skew, crashes, delays, errors, explore, stale_watches, variants};
 use testkit::objects::{config_map, pod};
-use testkit::{TestCluster, Verb, Worker, faults};
+use testkit::{PodScript, PodSelector, TestCluster, Verb, Worker, faults};
 
 /// Makes a ConfigMap of the same name for each Pod, owned by it, and makes it anew where it is changed or deleted.
 async fn own_config_maps(client: Client) {
@@ -310,4 +310,19 @@ fn a_replay_that_strikes_nothing_is_named() {
         .report();
     let said = "`cut@operator:event:secrets:default/a#1` in the replay string strikes nothing";
     assert!(report.to_string().contains(said), "{report}");
+}
+
+#[rstest]
+fn pod_scripts_hold_in_every_run() {
+    let once = || pod("once").set("spec.restartPolicy", "Never");
+    let scenario = async move |cluster: &TestCluster| {
+        cluster.controller("operator", own_config_maps);
+        cluster.create(once()).await;
+        cluster.settle().await;
+        assert_eq!(cluster.get(once()).get("status.phase"), Some(&"Failed".into()));
+    };
+    let cluster = TestCluster::builder()
+        .workers(Worker::ALL)
+        .pod_script(PodSelector::all(), PodScript::default().exits_with(1));
+    bounded(explore(scenario).cluster(cluster), 20).run();
 }

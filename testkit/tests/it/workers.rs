@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use testkit::objects::{config_map, namespace, pod, secret};
-use testkit::{TestCluster, Verb, Worker, faults};
+use testkit::{PodScript, PodSelector, TestCluster, Verb, Worker, faults};
 
 /// The name by which the garbage collector is known.
 const COLLECTOR: &str = "generic-garbage-collector";
@@ -65,4 +65,14 @@ async fn a_fault_that_names_a_worker_strikes_it_and_settle_waits_for_the_retries
 
     assert_eq!(fault.hits(), 8);
     assert!(cluster.gone(pod("web-0").namespace("shop")));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "scripts of Pods need `Worker::Kubelet`")]
+async fn pod_scripts_without_a_kubelet_are_refused() {
+    TestCluster::builder()
+        .workers([Worker::GarbageCollector])
+        .pod_script(PodSelector::all(), PodScript::default())
+        .start();
 }
