@@ -22,7 +22,7 @@ use crate::registry::kinds::service::ClusterRange;
 use crate::registry::scheme::enablement::Enablement;
 use crate::server::ApiServer;
 use crate::storage::World;
-use crate::workers::Kubelet;
+use crate::workers::{self, Kubelet, Worker};
 
 /// The seed of the uids of boot objects: fixed, so that a server of any seed can share them, and an unlikely choice for
 /// a user's seed, so that a server does not draw the same uids again.
@@ -31,8 +31,11 @@ const SEED: u64 = 0x6472_7964_6f63_6b5f;
 /// Boot worlds that a process keeps; one more and all are forgotten.
 const WORLDS_MAX: usize = 16;
 
-/// The manager of what the server writes itself.
+/// The managers of what the server writes itself, and of what the controller of ServiceAccounts would write first.
 const SERVER: &str = "kube-apiserver";
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Endpoint of the Service `kubernetes` by default: an address of documentation (RFC 5737), at which nothing answers,
 /// and the default port of kube-apiserver.
@@ -47,6 +50,8 @@ struct Kind {
     enablement: Enablement,
     /// The range and the endpoint of the Service `kubernetes`, where there is one.
     kubernetes_service: Option<(ClusterRange, SocketAddr)>,
+    /// Objects of namespaces that a worker makes: they are there when a test begins, as in a cluster.
+    service_accounts: bool,
     /// The second of the start.
     second: i64,
 }
@@ -62,6 +67,7 @@ pub(crate) fn world(options: &Options, start: Timestamp) -> World {
         kubernetes_service: options
             .kubernetes_service
             .then_some((options.cluster_range, options.kubernetes_endpoint)),
+        service_accounts: options.workers.contains(&Worker::ServiceAccount),
         second: start.as_second(),
     };
     let known = WORLDS
@@ -100,8 +106,7 @@ fn make(kind: &Kind) -> World {
     let plain = options(Authorization::AlwaysAllow);
     let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);
     // The names are valid and free: nothing has been stored before.
-    let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace);
-    put_own(&server, SERVER, namespaces);
+    put_own(&server, SERVER, NAMESPACES.map(namespace));
     put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
     if let Some((range, endpoint)) = kind.kubernetes_service {
         let _ = server.load([service_cidr(range, second)]);
@@ -110,6 +115,10 @@ fn make(kind: &Kind) -> World {
         let _ = server.load(COMPONENTS.map(component_status));
         put_own(&server, flow_control::MANAGER, flow_control::objects());
         server.endpoints.registry.register_builtins();
+    }
+    if kind.service_accounts {
+        let objects = NAMESPACES.map(workers::objects_of_namespace);
+        put_own(&server, CONTROLLER_MANAGER, objects.into_iter().flatten());
     }
     let world = server.snapshot().0;
     if !kind.rbac && kind.kubernetes_service.is_none() {

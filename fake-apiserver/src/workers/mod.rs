@@ -77,6 +77,7 @@ pub(crate) use queue::WorkQueue;
 pub(crate) use recorder::Regarding;
 pub(crate) use row::WorkerRow;
 pub use worker::{UnknownWorker, Worker};
+pub(crate) use workloads::objects_of_namespace;
 pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder};
 
 use std::sync::Arc;

@@ -32,6 +32,7 @@ mod life;
 pub(crate) use controller::WorkloadController;
 pub use kubelet::{Kubelet, PodScript, PodSelector, ScriptOrder};
 pub(crate) use life::Workloads;
+pub(crate) use service_account::objects as objects_of_namespace;
 
 use resource::Resource;
 

@@ -34,40 +34,46 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Plans the work for a Namespace, as Go's `Publisher.syncNamespace`. The ConfigMap's text is no certificate: no
-/// authority that Pods could ask signs anything here.
+/// Returns the objects of a Namespace. The ConfigMap's text is no certificate: no authority that Pods could ask signs
+/// anything here.
+pub(crate) fn objects(namespace: &str) -> [Value; 2] {
+    let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
+               the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
+               Kubernetes clusters.";
+    [
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": CA_BUNDLE},
+            "metadata": {"name": ROOT_CA, "namespace": namespace, "annotations": {DESCRIPTION: why}},
+        }),
+    ]
+}
+
+/// Plans the work for a Namespace, as Go's `Publisher.syncNamespace`.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if namespace.is_terminating() || Cursor::root(namespace).text("status.phase") == "Terminating" {
         return plan;
     }
     let name = namespace.name();
+    let [account, root_ca] = objects(name);
     if sees.cluster.find(Resource::ServiceAccount, name, "default").is_none() {
-        plan.create(
-            Resource::ServiceAccount,
-            json!({"metadata": {"name": "default", "namespace": name}}),
-        );
+        plan.create(Resource::ServiceAccount, account);
     }
-    let data = json!({"ca.crt": CA_BUNDLE});
-    let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
-               the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
-               Kubernetes clusters.";
-    let mut metadata = json!({"annotations": {DESCRIPTION: why}});
-    match sees.cluster.find(Resource::ConfigMap, name, ROOT_CA) {
-        None => {
-            metadata["name"] = ROOT_CA.into();
-            metadata["namespace"] = name.into();
-            plan.create(Resource::ConfigMap, json!({"metadata": metadata, "data": data}));
-        }
-        Some(map) => {
-            let found = Cursor::root(map).map_or_empty("data");
-            if Some(found) != data.as_object() || annotation(map, DESCRIPTION).is_none_or(str::is_empty) {
-                let foreign = found.keys().map(|it| (it.clone(), Value::Null));
-                let mut patch: JsonMap = foreign.collect();
-                patch.extend(data.as_object().cloned().unwrap_or_default());
-                plan.merge(Resource::ConfigMap, map, json!({"metadata": metadata, "data": patch}));
-            }
-        }
+    let Some(map) = sees.cluster.find(Resource::ConfigMap, name, ROOT_CA) else {
+        plan.create(Resource::ConfigMap, root_ca);
+        return plan;
+    };
+    let found = Cursor::root(map).map_or_empty("data");
+    if Some(found) != root_ca["data"].as_object() || annotation(map, DESCRIPTION).is_none_or(str::is_empty) {
+        let foreign = found.keys().map(|it| (it.clone(), Value::Null));
+        let mut data: JsonMap = foreign.collect();
+        data.extend(root_ca["data"].as_object().cloned().unwrap_or_default());
+        let annotations = &root_ca["metadata"]["annotations"];
+        let patch = json!({"metadata": {"annotations": annotations}, "data": data});
+        plan.merge(Resource::ConfigMap, map, patch);
     }
     plan
 }
