@@ -32,6 +32,7 @@ mod commit;
 mod own_loops;
 mod registrations;
 mod recent;
+mod owners;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;

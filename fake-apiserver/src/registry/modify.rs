@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::answer::Written;
 use super::kinds::metadata;
-use super::managed_fields;
+use super::managed_fields::{self, Types};
 use super::request::WriteRequest;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
@@ -75,6 +75,13 @@ impl Applied<'_> {
 impl Change for Applied<'_> {
     fn next(&self, old: &Object) -> Result<Decoded, Status> {
         self.merge(Some(old))
+    }
+
+    fn track(&self, types: &Types<'_, '_>, old: &Object) {
+        let manager = self.request.manager(self.manager, self.now);
+        let force = self.request.options.force.unwrap_or(false);
+        let kind = &self.request.row.info.kind;
+        let _ = managed_fields::apply(types, Some(old), self.configuration, &manager, kind, force);
     }
 
     fn is_tracked(&self) -> bool {

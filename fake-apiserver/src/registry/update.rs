@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::Registry;
 use super::admission::attributes::{Attributes, kind_named};
 use super::answer::{Answer, Written, refuse};
 use super::kinds::metadata;
+use super::managed_fields::{self, Types};
 use super::request::{Conditions, WriteRequest};
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
 use super::types::decode::Text;
-use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -28,6 +29,10 @@ const TRIES: usize = 8;
 pub(super) trait Change: Sync {
     /// The new object. It is asked again when the old one changed meanwhile.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
+
+    /// Works out the owners of fields, whose result is dropped: the webhook is asked first for the conversions that
+    /// `next` needs.
+    fn track(&self, _types: &Types<'_, '_>, _old: &Object) {}
 
     /// Returns `true` if the new object already has the owners of its fields, as apply's does.
     fn is_tracked(&self) -> bool {
@@ -138,6 +143,10 @@ impl Registry {
         change: &dyn Change,
     ) -> Result<Option<Written>, Status> {
         let old = self.recent.take(request.row, stored);
+        if change.is_tracked() {
+            let track = |types: &Types<'_, '_>| change.track(types, &old);
+            self.convert_for_owners(request.row, &[&old], &track).await?;
+        }
         let Decoded { object, warnings } = change.next(&old)?;
         request.remarks.warnings.extend(warnings);
         self.finish_change(request, stored, old, object, change).await
@@ -162,7 +171,16 @@ impl Registry {
             let now = self.reader.entropy.now_seconds();
             let name = request.manager_name();
             let manager = request.manager(&name, &now);
-            request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
+            let track = |types: &Types<'_, '_>| {
+                managed_fields::track_update(types, Some(&old), &mut object.clone(), &manager);
+            };
+            match self.convert_for_owners(row, &[&old, &object], &track).await {
+                Ok(()) => {
+                    request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
+                }
+                // As Go's `UpdateNoErrors`.
+                Err(_) => drop(object.metadata_mut().remove("managedFields")),
+            }
         }
         row.settle(&mut object);
         if change.is_admitted() {

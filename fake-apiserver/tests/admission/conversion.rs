@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::ask::{Asked, HOST, ask, made, post, service};
+use crate::ask::{Answer, Asked, HOST, ask, made, post, service};
 
 const V1: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
@@ -238,4 +238,69 @@ async fn o10_a_webhook_is_sent_the_first_version_it_names() {
         asked.lock().expect("not poisoned")[0].1["apiVersion"],
         "apiextensions.k8s.io/v1beta1"
     );
+}
+
+/// Applies a widget `a` of this spec.
+async fn apply(server: &ApiServer, version: &str, manager: &str, spec: Value) -> Answer {
+    let path = format!("/apis/example.com/{version}/namespaces/default/widgets/a?fieldManager={manager}");
+    ask(server, Method::PATCH, &path, widget(version, "a", spec)).await
+}
+
+/// Managers of an object, and the fields of its spec that they own.
+fn owners(answer: &Answer) -> Value {
+    let entries = answer.body["metadata"]["managedFields"].as_array();
+    let owner = |it: &Value| json!([it["manager"], it["apiVersion"], it["fieldsV1"]["f:spec"]]);
+    entries.into_iter().flatten().map(owner).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_fields_applied_in_another_version_are_removed_through_the_webhook() {
+    let server = server(&Asked::default(), "").await;
+    made(&apply(&server, "v1", "one", json!({"size": 3})).await);
+    let answer = apply(&server, "v2", "one", json!({})).await;
+    assert_eq!(
+        (answer.code, &answer.body["spec"]),
+        (200, &json!({})),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_owners_in_another_version_are_found_through_the_webhook() {
+    let server = server(&Asked::default(), "").await;
+    made(&apply(&server, "v1", "one", json!({"size": 3})).await);
+    let answer = apply(&server, "v2", "two", json!({"width": 4})).await;
+    let text = "Apply failed with 1 conflict: conflict with \"one\": .spec.size";
+    assert_eq!(answer.failure(), (409, text));
+
+    let patch = json!({"spec": {"width": 4}});
+    let answer = ask(&server, Method::PATCH, &format!("{V2}/a?fieldManager=two"), patch).await;
+    let two = json!([["two", "example.com/v2", {"f:width": {}}]]);
+    assert_eq!(owners(&answer), two, "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_an_apply_beside_owners_in_a_version_that_is_gone_fails() {
+    let server = ApiServer::start();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut crd = definition();
+    crd["spec"]["conversion"].take();
+    for version in 0..2 {
+        crd["spec"]["versions"][version]["storage"] = json!(version == 1);
+    }
+    made(&post(&server, crds, crd.clone()).await);
+    made(&apply(&server, "v1", "one", json!({})).await);
+    crd["spec"]["versions"].as_array_mut().expect("a list").remove(0);
+    let versions = json!({"spec": {"versions": crd["spec"]["versions"]}});
+    let crd = format!("{crds}/widgets.example.com");
+    assert_eq!(ask(&server, Method::PATCH, &crd, versions).await.code, 200);
+
+    let text = "request to convert CR to an invalid group/version: example.com/v1";
+    for spec in [json!({}), json!({"width": 4})] {
+        assert_eq!(apply(&server, "v2", "one", spec).await.failure(), (500, text));
+    }
+    let patch = json!({"spec": {"width": 4}});
+    let answer = ask(&server, Method::PATCH, &format!("{V2}/a?fieldManager=two"), patch).await;
+    assert_eq!((answer.code, owners(&answer)), (200, json!([])), "{}", answer.body);
 }

@@ -175,8 +175,8 @@ impl Admission {
     pub(super) async fn convert(&self, from: &Row, to: &Row, object: Object) -> Result<Object, Status> {
         self.reader.convert_to_review(from, &object, &to.api_version).await?;
         match from.in_version(&object, &to.api_version) {
-            Some((_, converted)) => Ok(converted.into_owned()),
-            None => Err(Status::internal(format!(
+            Ok((_, converted)) => Ok(converted.into_owned()),
+            Err(_) => Err(Status::internal(format!(
                 "{} cannot be converted from {} to {}",
                 from.info.kind, from.api_version, to.api_version
             ))),

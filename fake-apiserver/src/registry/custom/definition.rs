@@ -10,12 +10,15 @@ use super::conversion::Conversion;
 use super::schema::{Structural, strings};
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
+use crate::registry::types::no_version::NoVersion;
 
 /// Definition of a custom resource, from a CRD. Made once when the CRD is written; requests share it.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomResource {
     /// The versions that are served, in the order of `spec.versions`; one row of discovery each.
     pub(crate) served: Vec<Arc<CustomVersion>>,
+    /// The names of all versions in the spec, served or not.
+    pub(crate) versions: Vec<String>,
     /// The version objects are stored in, served or not.
     pub(crate) storage: Arc<CustomVersion>,
     /// Set if objects may be created: not while the CRD is being deleted (rule O14).
@@ -155,9 +158,10 @@ impl CustomResource {
             preferred: preferred_version(spec),
             terminating,
         };
-        let mut served = Vec::new();
+        let (mut served, mut versions) = (Vec::new(), Vec::new());
         let mut storage = None;
         for version in spec.get("versions")?.as_array()? {
+            versions.extend(version.get("name").and_then(Value::as_str).map(str::to_owned));
             let is_served = version.get("served") == Some(&Value::Bool(true));
             let is_storage = version.get("storage") == Some(&Value::Bool(true));
             if !is_served && !is_storage {
@@ -173,6 +177,7 @@ impl CustomResource {
         }
         Some(Self {
             served,
+            versions,
             storage: storage?,
             accepts_creates: !terminating,
             conversion: Conversion::parse(spec),
@@ -190,6 +195,20 @@ impl CustomResource {
     pub(crate) fn identity(crd: &Object) -> String {
         let (established, terminating) = (Self::is_established(crd), crd.is_terminating());
         format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd))
+    }
+
+    /// Reason for which objects have no form in a version that is not served: one that the spec does not list cannot be
+    /// converted to, after the `crConverter` of k8s.io/apiextensions-apiserver.
+    pub(crate) fn no_version(&self, api_version: &str) -> NoVersion {
+        let of_group = api_version
+            .strip_prefix(&*self.storage.row.group)
+            .and_then(|it| it.strip_prefix('/'));
+        if of_group.is_some_and(|name| self.versions.iter().any(|it| it == name)) {
+            return NoVersion::Obsolete;
+        }
+        NoVersion::Refused(format!(
+            "request to convert CR to an invalid group/version: {api_version}"
+        ))
     }
 
     /// The served version of this name.

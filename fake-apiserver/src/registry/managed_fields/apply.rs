@@ -178,6 +178,7 @@ fn merge_and_check(
         subresource: manager.subresource,
     };
     let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
+    check_versions(types, live, &others, manager).map_err(Failure::Other)?;
     let place = others.iter().position(|entry| Identity::of(entry).is(&id));
     let mine = place.map(|place| others.remove(place));
     let owned = without_reset(field_set(types.schema, &applied.0), manager.reset).difference(unowned());
@@ -194,7 +195,7 @@ fn merge_and_check(
     }
     let mut object = Object(object);
     if changed || has_other_version(&others, manager.api_version) {
-        let conflicts = take_changed(types, live, &object, manager, &mut others);
+        let conflicts = take_changed(types, live, &object, manager, &mut others).map_err(Failure::Other)?;
         if !force && !conflicts.is_empty() {
             return Err(Failure::Conflicts(conflicts));
         }
@@ -206,6 +207,25 @@ fn merge_and_check(
     entries::sort(&mut others);
     set_entries(&mut object, others);
     Ok(object)
+}
+
+/// Fails where the live object cannot be converted to the version of an entry, as Go's
+/// `reconcileManagedFieldsWithSchemaChanges`.
+fn check_versions(
+    types: &Types<'_, '_>,
+    live: Option<&Object>,
+    list: &[Value],
+    manager: &Manager<'_>,
+) -> Result<(), Status> {
+    let Some(live) = live else { return Ok(()) };
+    let mut seen = Vec::new();
+    while let Some(version) = next_version(list, manager.api_version, &seen) {
+        if let Err(why) = (types.other)(live, &version) {
+            why.refusal()?;
+        }
+        seen.push(version);
+    }
+    Ok(())
 }
 
 /// The fields this kind of write can own.
@@ -256,7 +276,7 @@ fn take_changed(
     object: &Object,
     manager: &Manager<'_>,
     others: &mut Vec<Value>,
-) -> Vec<Conflict> {
+) -> Result<Vec<Conflict>, Status> {
     let mut conflicts = Vec::new();
     let changes = compare(
         types.schema,
@@ -273,18 +293,21 @@ fn take_changed(
     let mut seen: Vec<String> = Vec::new();
     while let Some(version) = next_version(others, manager.api_version, &seen) {
         let empty = Object::default();
-        let old = (types.other)(live.unwrap_or(&empty), &version);
-        match old.zip((types.other)(object, &version)) {
-            Some(((schema, old), (_, new))) => {
+        let both = |(schema, old)| (types.other)(object, &version).map(|(_, new)| (schema, old, new));
+        match (types.other)(live.unwrap_or(&empty), &version).and_then(both) {
+            Ok((schema, old, new)) => {
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
                 take(others, &version, &changes);
                 seen.push(version);
             }
-            None => others.retain(|entry| entries::text(entry, "apiVersion") != version),
+            Err(why) => {
+                why.refusal()?;
+                others.retain(|entry| entries::text(entry, "apiVersion") != version);
+            }
         }
     }
     others.retain(|entry| !entries::is_empty(entry));
-    conflicts
+    Ok(conflicts)
 }
 
 /// Takes out of the merged object what the manager applied before, no longer applies, and no other manager owns. Says
@@ -328,7 +351,7 @@ fn prune_across_versions(
     }
     let merged = Object(merged.clone());
     // In a version that is gone nothing can be found to remove.
-    let Some((schema, merged)) = in_version(types, &merged, version, manager) else {
+    let Some((schema, merged)) = in_version(types, &merged, version, manager)? else {
         return Ok(None);
     };
     let mut pruned = Object(without_last(schema, &merged.0, last));
@@ -348,39 +371,46 @@ fn prune_across_versions(
         if owners == manager.api_version {
             owned = owned.union(set.clone());
         }
-        let whole = in_version(types, &merged, owners, manager);
-        let part = in_version(types, &pruned, owners, manager);
+        let whole = in_version(types, &merged, owners, manager)?;
+        let part = in_version(types, &pruned, owners, manager)?;
         if let (Some((schema, whole)), Some((_, part))) = (whole, part) {
             let back = put_back_owned(schema, &whole.0, &part.0, owned);
             pruned = Object(back);
         }
     }
-    let Some((_, pruned)) = in_version(types, &pruned, version, manager) else {
+    let Some((_, pruned)) = in_version(types, &pruned, version, manager)? else {
         return Ok(None);
     };
     let Some(left) = put_back_dangling(schema, &merged.0, &pruned.0, last) else {
         return Ok(None);
     };
     let left = Object(left);
-    let back = in_version(types, &left, manager.api_version, manager);
+    let back = in_version(types, &left, manager.api_version, manager)?;
     Ok(back.map(|(_, object)| object.into_owned().0))
 }
 
-/// An object and its type in a version; the same object where it is in that version already.
+/// An object and its type in a version; the same object where it is in that version already. `None` where the version
+/// is obsolete.
 fn in_version<'t, 'o>(
     types: &Types<'_, 't>,
     object: &'o Object,
     version: &str,
     manager: &Manager<'_>,
-) -> Option<(SchemaRef<'t>, Cow<'o, Object>)> {
+) -> Result<Option<(SchemaRef<'t>, Cow<'o, Object>)>, Status> {
     if version == manager.api_version && object.api_version() == version {
-        return Some((types.schema, Cow::Borrowed(object)));
+        return Ok(Some((types.schema, Cow::Borrowed(object))));
     }
-    let (schema, converted) = (types.other)(object, version)?;
+    let (schema, converted) = match (types.other)(object, version) {
+        Ok(converted) => converted,
+        Err(why) => {
+            why.refusal()?;
+            return Ok(None);
+        }
+    };
     let schema = if version == manager.api_version {
         types.schema
     } else {
         schema
     };
-    Some((schema, converted))
+    Ok(Some((schema, converted)))
 }

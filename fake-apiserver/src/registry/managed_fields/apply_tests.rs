@@ -14,6 +14,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::custom::definition::CustomResource;
 use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
+use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 
@@ -241,11 +242,16 @@ impl Replay {
             converted.insert("apiVersion".to_owned(), json!(version));
             Some((self.schema(kind, version)?, converted))
         };
-        fn lend<'s, F>(convert: F) -> impl for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)>
+        fn lend<'s, F>(
+            convert: F,
+        ) -> impl for<'o> Fn(&'o Object, &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion>
         where
             F: Fn(&Object, &str) -> Option<(SchemaRef<'s>, Object)>,
         {
-            move |object, version| convert(object, version).map(|(schema, it)| (schema, Cow::Owned(it)))
+            move |object, version| {
+                let (schema, it) = convert(object, version).ok_or(NoVersion::Obsolete)?;
+                Ok((schema, Cow::Owned(it)))
+            }
         }
         let other = lend(other);
         let types = Types {

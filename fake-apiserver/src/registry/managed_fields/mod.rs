@@ -37,6 +37,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::types::no_version::NoVersion;
 use super::types::schema::SchemaRef;
 use crate::api::object::Object;
 
@@ -77,14 +78,14 @@ pub(crate) struct Manager<'a> {
 pub(crate) struct Types<'a, 's> {
     /// The type in the version of [`Manager::api_version`].
     pub(crate) schema: SchemaRef<'s>,
-    /// Converts an object to another apiVersion and names its type there. `None` where the version is not served (any
-    /// more), whose entries are dropped. Only asked where an entry is of another version than the request.
+    /// Converts an object to another apiVersion and names its type there. Only asked where an entry is of another
+    /// version than the request.
     pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
 /// Type of [`Types::other`]: takes the object, whose own `apiVersion` says its version, and the version to convert to.
 pub(crate) type OtherVersion<'a, 's> =
-    dyn for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> + 'a;
+    dyn for<'o> Fn(&'o Object, &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> + 'a;
 
 impl std::fmt::Debug for Types<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -128,7 +129,14 @@ pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     })
 }
 
+/// Returns `true` if an entry of the object is of another version than this one.
+pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
+    let entries = object.metadata().and_then(|it| it.get("managedFields"));
+    let entries = entries.and_then(Value::as_array);
+    entries.is_some_and(|entries| update::has_other_version(entries, api_version))
+}
+
 /// For kinds that have one version: no other is known.
-pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
-    None
+pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> {
+    Err(NoVersion::Obsolete)
 }

@@ -9,6 +9,7 @@ use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
 use crate::api::object::Object;
+use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::SchemaRef;
 
 /// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
@@ -97,7 +98,8 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
         .any(|entry| entries::text(entry, "apiVersion") != api_version)
 }
 
-/// The object does not fit the schema of a version that some entry is in, so managedFields are dropped.
+/// The object has no form in the version of some entry, or one that does not fit the schema: managedFields are
+/// dropped, as by Go's `UpdateNoErrors`.
 struct Unfit;
 
 /// Takes the changed fields out of every entry; entries that become empty go.
@@ -114,9 +116,9 @@ fn take_from_owners(
     while let Some(version) = next_version(list, manager.api_version, &seen) {
         let empty = Object::default();
         let old = live.unwrap_or(&empty);
-        let converted = (types.other)(old, &version).zip((types.other)(new, &version));
-        match converted {
-            Some(((schema, old), (_, new))) => {
+        let both = |(schema, old)| (types.other)(new, &version).map(|(_, new)| (schema, old, new));
+        match (types.other)(old, &version).and_then(both) {
+            Ok((schema, old, new)) => {
                 let fits = |object: &Object| super::typed::fits(schema, &object.0);
                 if matches!(schema, SchemaRef::Custom(_)) && !(fits(&old) && fits(&new)) {
                     return Err(Unfit);
@@ -125,7 +127,8 @@ fn take_from_owners(
                 subtract_changes(list, &version, &changes);
                 seen.push(version);
             }
-            None => list.retain(|entry| entries::text(entry, "apiVersion") != version),
+            Err(NoVersion::Obsolete) => list.retain(|entry| entries::text(entry, "apiVersion") != version),
+            Err(NoVersion::Refused(_)) => return Err(Unfit),
         }
     }
     list.retain(|entry| !entries::is_empty(entry));

@@ -47,7 +47,7 @@ impl Reader {
         self.ask_conversion(conversion, vec![object.clone()], &stored_in).await
     }
 
-    /// Asks for an object in another version of its resource, in which admission looks at it.
+    /// Asks for an object in another version of its resource, in which admission or the owners of fields look at it.
     pub(in crate::registry) async fn convert_to_review(
         &self,
         row: &Row,

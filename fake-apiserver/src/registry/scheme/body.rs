@@ -245,7 +245,7 @@ fn read_claimed(
         Claim::Wanted => convert(shape, before, object, text, validation),
         Claim::Version(other) => {
             let warnings = convert(other, None, object, text, validation)?;
-            if let Some((_, converted)) = row.in_version(object, &row.api_version) {
+            if let Ok((_, converted)) = row.in_version(object, &row.api_version) {
                 *object = converted.into_owned();
             }
             Ok(warnings)

@@ -17,6 +17,7 @@ use crate::registry::kinds::reset_fields;
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::decode as decode_builtin;
 use crate::registry::types::gated;
+use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 
 /// One served resource in one version, with all that is needed to serve it.
@@ -292,36 +293,45 @@ impl Row {
         self.name_kind(object);
     }
 
-    /// An object in another version of the same resource, and its type there; `None` where that is not served.
+    /// An object in another version of the same resource, and its type there.
+    ///
+    /// # Errors
+    ///
+    /// If that is not served; a version that a CRD does not list at all cannot be converted to, as the `crConverter` of
+    /// k8s.io/apiextensions-apiserver has it.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
         api_version: &str,
-    ) -> Option<(SchemaRef<'_>, Cow<'o, Object>)> {
+    ) -> Result<(SchemaRef<'_>, Cow<'o, Object>), NoVersion> {
         if object.api_version() == api_version && *self.api_version == *api_version {
-            return Some((self.schema(), Cow::Borrowed(object)));
+            return Ok((self.schema(), Cow::Borrowed(object)));
         }
         let mut copy = object.clone();
         match &self.kind {
             Kind::Custom(custom) => {
                 let served = &mut custom.resource.served.iter();
-                let version = served.find(|version| version.row.api_version() == api_version)?;
+                let Some(version) = served.find(|version| version.row.api_version() == api_version) else {
+                    return Err(custom.resource.no_version(api_version));
+                };
                 decode::convert_between(&mut copy, &custom.resource, version);
-                Some((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
+                Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
             Kind::Builtin { version, .. } => {
                 let mut rows = super::Builtins::of(*version)
                     .rows
                     .iter()
                     .filter(|row| row.storage == self.storage);
-                let row = rows.find(|row| *row.api_version == *api_version)?;
+                let row = rows
+                    .find(|row| *row.api_version == *api_version)
+                    .ok_or(NoVersion::Obsolete)?;
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);
                 if let Some(shape) = row.shape() {
                     // As in `show_as_requested`.
                     let _ = decode_builtin::convert(shape, &mut copy);
                 }
-                Some((row.schema(), Cow::Owned(copy)))
+                Ok((row.schema(), Cow::Owned(copy)))
             }
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod review_version;
 pub(crate) mod cursor;
 pub(crate) mod edit;
 pub(crate) mod schema;
+pub(crate) mod no_version;
 pub(crate) mod decode;
 pub(crate) mod gated;
 pub(crate) mod print;

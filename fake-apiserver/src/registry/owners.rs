@@ -1,0 +1,51 @@
+//! Conversions for the owners of fields: managedFields are worked out at once, so a webhook is asked before (O10).
+
+use std::sync::{Mutex, PoisonError};
+
+use super::Registry;
+use super::managed_fields::{self, Types};
+use super::scheme::Row;
+use super::types::no_version::NoVersion;
+use crate::api::object::Object;
+use crate::api::status::Status;
+
+/// Conversions that the owners of one write may need; a few for each version among them.
+const CONVERSIONS_MAX: usize = 64;
+
+impl Registry {
+    /// Calls `track`, which works out the owners of the fields of these objects, until it finds the webhook's answer to
+    /// each conversion that it needs: each may depend on the one before it.
+    pub(super) async fn convert_for_owners(
+        &self,
+        row: &Row,
+        objects: &[&Object],
+        track: &(dyn Fn(&Types<'_, '_>) + Sync),
+    ) -> Result<(), Status> {
+        let conversion = row.custom_resource().and_then(|it| it.conversion.as_deref());
+        let Some(conversion) = conversion else { return Ok(()) };
+        let has_others = |it: &&Object| managed_fields::is_of_other_versions(it, &row.api_version);
+        if !objects.iter().any(has_others) {
+            return Ok(());
+        }
+        for _ in 0..CONVERSIONS_MAX {
+            let missing = Mutex::new(None);
+            track(&Types {
+                schema: row.schema(),
+                other: &|object, version| {
+                    let converted = row.in_version(object, version)?;
+                    if object.api_version() == version || conversion.answer(object, version).is_some() {
+                        return Ok(converted);
+                    }
+                    let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+                    missing.get_or_insert((object.clone(), version.to_owned()));
+                    Err(NoVersion::Refused(String::new()))
+                },
+            });
+            match missing.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some((object, version)) => self.reader.convert_to_review(row, &object, &version).await?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
