@@ -1,5 +1,6 @@
-//! State of a new server before its first client (rule R1): namespaces, PriorityClasses, Roles with RBAC, and on
-//! request the Service `kubernetes` with the other objects of a cluster, Roles included.
+//! State of a new server before its first client (rule R1): namespaces, PriorityClasses, Roles with RBAC, what the
+//! worker of ServiceAccounts gives each namespace where it runs (rule R6), and on request the Service `kubernetes` with
+//! the other objects of a cluster, Roles included.
 //!
 //! They are the same for every server that starts at the same second, uids included, under any seed; so they are made
 //! once a process and shared until a server writes to them.
