@@ -230,7 +230,10 @@ impl Running {
     ///
     /// If it was started by [`TestCluster::run`], which does not say how to start it again.
     #[track_caller]
-    #[must_use = "the controller itself goes on; this returns it for further use"]
+    #[expect(
+        clippy::return_self_not_must_use,
+        reason = "a call that changes the controller is a use"
+    )]
     pub fn restarts(self) -> Self {
         assert!(
             self.shared.starting.is_some(),

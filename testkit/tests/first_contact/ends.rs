@@ -48,7 +48,7 @@ async fn a_controller_that_ends_is_started_again_after_a_back_off(#[case] panics
 fn restarts_are_no_failure_where_the_test_says_so() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("settings").data("mode", "fast")).await;
-        let _ = cluster.controller("operator", copy_or_panic).restarts();
+        cluster.controller("operator", copy_or_panic).restarts();
         cluster.settle().await;
         cluster.assert_has(config_map("copy").data("mode", "fast"));
     })
