@@ -387,7 +387,7 @@ impl ApiServerBuilder {
     /// ```
     pub fn authorization(mut self, authorization: Authorization) -> Self {
         self.options.authorization = authorization;
-        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self.options.authentication.has_rights = authorization != Authorization::AlwaysAllow;
         self
     }
 
@@ -406,7 +406,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the identity of requests without credentials under RBAC. Default: the administrator.
+    /// Sets the identity of requests without credentials under RBAC. Default: the administrator. Without authorization
+    /// they are always the administrator's, unless [`Anonymous::Refused`] makes everybody show credentials.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.options.authentication.anonymous = anonymous;
         self

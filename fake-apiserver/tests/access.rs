@@ -79,7 +79,8 @@ fn binding(kind: &str, subject: Value) -> Value {
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 #[rstest]
-#[case::off(ApiServer::builder().anonymous(Anonymous::Refused), None, 200)]
+#[case::off(ApiServer::builder(), None, 200)]
+#[case::off_and_refused(ApiServer::builder().anonymous(Anonymous::Refused), None, 401)]
 #[case::off_and_a_token_nobody_knows(ApiServer::builder(), Some("x"), 200)]
 #[case::admin(rbac(), None, 200)]
 #[case::anonymous(rbac().anonymous(Anonymous::Allowed), None, 403)]

@@ -248,8 +248,8 @@ fn go_test(module: &Path, packages: &str) {
     );
 }
 
-/// A GET over HTTPS, of a server whose authority is the last certificate of this file.
-fn get(url: &str, certificates: &Path, path: &str) -> String {
+/// A GET over HTTPS with these headers, of a server whose authority is the last certificate of this file.
+fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
         .expect("it is there")
         .collect();
@@ -265,7 +265,7 @@ fn get(url: &str, certificates: &Path, path: &str) -> String {
     let connection = ClientConnection::new(Arc::new(config), name).expect("the options fit");
     let address = url.strip_prefix("https://").expect("it is HTTPS");
     let mut stream = StreamOwned::new(connection, TcpStream::connect(address).expect("it listens"));
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     // So the end of the connection is announced, too: without `close_notify` this is an error.
@@ -281,6 +281,8 @@ fn gates_versions_limits_and_the_audit_log_are_taken() {
     let (policy, log) = (folder.join("policy.yaml"), folder.join("audit.log"));
     let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
     std::fs::write(&policy, text).expect("the target folder can be written");
+    let tokens = folder.join("tokens.csv");
+    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target folder can be written");
     let args = [
         "--bind-address=127.0.0.1".to_owned(),
         "--secure-port=0".to_owned(),
@@ -291,17 +293,42 @@ fn gates_versions_limits_and_the_audit_log_are_taken() {
         "--max-mutating-requests-inflight=1000".to_owned(),
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
+        format!("--token-auth-file={}", tokens.display()),
     ];
     let mut server = Running::start(program(&assets(), "kube-apiserver").args(&args));
     let url = server.url();
     let certificates = folder.join("apiserver.crt");
-    assert!(get(&url, &certificates, "/apis/batch/v1").starts_with("HTTP/1.1 404"));
-    assert!(get(&url, &certificates, "/metrics").contains("\nkubernetes_build_info{"));
+    let jane = "Authorization: Bearer s3cret\r\n";
+    assert!(get(&url, &certificates, "/apis/batch/v1", jane).starts_with("HTTP/1.1 404"));
+    assert!(get(&url, &certificates, "/metrics", jane).contains("\nkubernetes_build_info{"));
     let log = std::fs::read_to_string(&log).expect("it is written");
     let events: Vec<_> = log.lines().collect();
     assert_eq!(events.len(), 4, "{log}");
     assert!(events[3].contains(r#""requestURI":"/metrics","verb":"get""#), "{log}");
     assert!(events[3].contains(r#""sourceIPs":["127.0.0.1"]"#), "{log}");
+}
+
+/// As of kube-apiserver: who may do everything has to say who he is.
+#[rstest]
+#[case::where_all_is_allowed("--authorization-mode=AlwaysAllow", "", "401 Unauthorized")]
+#[case::where_one_mode_allows_all("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
+#[case::by_roles("--authorization-mode=RBAC", "", "403 Forbidden")]
+#[case::of_a_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
+fn nobody_is_anonymous_where_all_is_allowed(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
+    let folder = folder();
+    let tokens = folder.join("tokens.csv");
+    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target folder can be written");
+    let args = [
+        "--bind-address=127.0.0.1".to_owned(),
+        "--secure-port=0".to_owned(),
+        "--anonymous-auth=true".to_owned(),
+        mode.to_owned(),
+        format!("--cert-dir={}", folder.display()),
+        format!("--token-auth-file={}", tokens.display()),
+    ];
+    let mut server = Running::start(program(&assets(), "kube-apiserver").args(&args));
+    let answer = get(&server.url(), &folder.join("apiserver.crt"), "/api/v1/secrets", headers);
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
 }
 
 #[test]

@@ -195,10 +195,28 @@ fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
     }
 }
 
+/// Everybody who may do everything has to say who he is.
+#[test]
+fn credentials_can_be_required_without_authorization() {
+    let server = Server::start(&["--control", "--anonymous", "deny", "--token", "s3cret=jane"]);
+    let (jane, unknown) = ("Authorization: Bearer s3cret", "Authorization: Bearer x");
+    for (headers, code) in [
+        (&["Host: localhost"][..], 401),
+        (&["Host: localhost", unknown], 401),
+        (&["Host: localhost", jane], 200),
+    ] {
+        assert_eq!(ask(&server, "GET /api/v1/secrets", headers, "").0, code, "{headers:?}");
+    }
+    assert_eq!(ask(&server, "GET /_fake/world", &["Host: localhost"], "").0, 401);
+    assert_eq!(ask(&server, "GET /_fake/world", &["Host: localhost", jane], "").0, 403);
+}
+
 #[rstest]
 #[case::everybody_is_admin(&["--listen", "0.0.0.0:0"], false)]
 #[case::anonymous_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
+#[case::anonymous_may_do_everything(&["--listen", "0.0.0.0:0", "--anonymous", "allow"], false)]
 #[case::insecure_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
+#[case::nobody_is_anonymous(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
 #[case::anonymous_has_no_rights(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
 fn listening_beyond_loopback_needs_authorization(#[case] args: &[&str], #[case] starts: bool) {
     if starts {

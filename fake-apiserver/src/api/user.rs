@@ -35,7 +35,7 @@ pub struct UserInfo {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Identity of requests without credentials, where RBAC is on.
+/// Identity of requests without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
     /// The administrator, in the group `system:masters`: so the test's own client and plain HTTP need no token.

@@ -14,6 +14,7 @@ use super::Endpoints;
 use super::filters::Call;
 use super::{audit, impersonation, websocket};
 use crate::api::front_proxy::UnknownCertificate;
+use crate::api::options::Query;
 use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
 use crate::api::selector::FieldSelector;
@@ -36,7 +37,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
         .decode_utf8_lossy()
         .into_owned();
     let method = call.parts.method.as_str().to_lowercase();
-    let selected = selected_name(call);
+    let selected = selected_name(&call.query);
     let request = attributes(call, &path, &method, &selected);
     match authenticated {
         Ok(user) => call.user = user.unwrap_or_else(|| Arc::clone(&call.user)),
@@ -149,12 +150,12 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
         return match server.registry.access.judge_token(&token, &[]) {
             TokenVerdict::User(user, _) => Ok(Some(user)),
             // Without authorization an expired token is the administrator's, too.
-            TokenVerdict::Unknown(_) if authentication.is_strict => Err(Status::unauthorized()),
+            TokenVerdict::Unknown(_) if authentication.is_strict() => Err(Status::unauthorized()),
             TokenVerdict::Unknown(_) => Ok(None),
         };
     }
     match authentication.anonymous {
-        _ if !authentication.is_strict => Ok(None),
+        _ if !authentication.is_strict() => Ok(None),
         _ if parts.extensions.get::<UnknownCertificate>().is_some() => Err(Status::unauthorized()),
         Anonymous::Admin => Ok(None),
         Anonymous::Allowed => Ok(Some(Arc::new(UserInfo::anonymous()))),
@@ -220,8 +221,8 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
 }
 
 /// The name that `fieldSelector=metadata.name=x` asks for.
-fn selected_name(call: &Call) -> String {
-    let selector = call.query.get("fieldSelector").filter(|it| !it.is_empty());
+pub(super) fn selected_name(query: &Query) -> String {
+    let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
     let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
     let name = selector.and_then(|selector| selector.requires_name().map(str::to_owned));
     name.filter(|name| !name.contains(['/', '%']) && name != "." && name != "..")

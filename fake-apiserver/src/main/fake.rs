@@ -34,8 +34,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
     token: Vec<Token>,
 
-    /// Under rbac, the identity of requests without token and client certificate: `admin` is in system:masters, `allow`
-    /// is system:anonymous, `deny` is answered 401
+    /// The identity of requests without token and client certificate: `admin` is in system:masters, `allow` is
+    /// system:anonymous under rbac, `deny` is answered 401
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
@@ -143,12 +143,16 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         return assets::install(folder);
     }
     log::start(args.verbose)?;
-    let is_open = args.authorization == Mode::AlwaysAllow || args.anonymous == Nobody::Admin;
+    let is_open = match args.anonymous {
+        Nobody::Admin => true,
+        Nobody::Allow => args.authorization == Mode::AlwaysAllow,
+        Nobody::Deny => false,
+    };
     let listen = args.listen.address;
     if is_open && !listen.ip().is_loopback() && !args.insecure_listen {
         return Err(format!(
-            "whoever reaches {listen} could do everything, since nobody has to say who he is: use --authorization rbac \
-             with --anonymous allow or deny, or --insecure-listen"
+            "whoever reaches {listen} could do everything, since nobody has to say who he is: use --anonymous deny, \
+             or --authorization rbac with --anonymous allow, or --insecure-listen"
         ));
     }
     args.common.accept_hosts.push(args.listen.host);

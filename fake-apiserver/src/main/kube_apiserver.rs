@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
 
-    /// Treat a request without credentials as system:anonymous; else it is answered 401
+    /// Treat a request without credentials as system:anonymous; else it is answered 401, and so it is under AlwaysAllow
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     anonymous_auth: bool,
 
@@ -260,7 +260,8 @@ fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
 
 /// Applies the options of authentication and authorization.
 fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    // One mode that allows is enough, as for kube-apiserver.
+    // One mode that allows is enough, as for kube-apiserver. Then there is no anonymous user, since whoever reaches the
+    // port could do everything. After `ApplyAuthorization` of pkg/kubeapiserver/options.
     let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
     builder = builder
         .authorization(if allows {
@@ -268,7 +269,7 @@ fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder,
         } else {
             Authorization::Rbac
         })
-        .anonymous(if args.anonymous_auth {
+        .anonymous(if args.anonymous_auth && !allows {
             Anonymous::Allowed
         } else {
             Anonymous::Refused

@@ -34,8 +34,8 @@ impl Access {
 pub(crate) struct Authentication {
     /// User of every request without credentials, unless `anonymous` says otherwise.
     pub(crate) admin: Arc<UserInfo>,
-    /// Set if an unknown token is refused: where authorization is on.
-    pub(crate) is_strict: bool,
+    /// Set if users differ in their rights.
+    pub(crate) has_rights: bool,
     /// The users of tokens.
     pub(crate) tokens: BTreeMap<String, Arc<UserInfo>>,
     /// Identity of a request without credentials.
@@ -46,10 +46,17 @@ impl Default for Authentication {
     fn default() -> Self {
         Self {
             admin: Arc::new(UserInfo::admin()),
-            is_strict: false,
+            has_rights: false,
             tokens: BTreeMap::new(),
             anonymous: Anonymous::default(),
         }
+    }
+}
+
+impl Authentication {
+    /// Returns `true` if an unknown token is refused: where rights depend on the user, or all have to say who they are.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.has_rights || self.anonymous == Anonymous::Refused
     }
 }
 
@@ -80,7 +87,7 @@ impl Access {
         }
         match self.token_owner(token, audiences) {
             Ok(Some(owner)) => TokenVerdict::User(Arc::new(owner.user), owner.audiences),
-            Ok(None) if !self.authentication.is_strict => {
+            Ok(None) if !self.authentication.is_strict() => {
                 TokenVerdict::User(Arc::clone(&self.authentication.admin), own.to_vec())
             }
             Ok(None) => unknown(),
