@@ -54,7 +54,8 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     }
     // The handler of custom resources knows two verbs across namespaces: list and watch.
     let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
-    if row.is_custom() && across_namespaces && call.parts.method != Method::GET {
+    let reads = matches!(call.parts.method, Method::GET | Method::HEAD);
+    if row.is_custom() && across_namespaces && !reads {
         return missing();
     }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
@@ -97,7 +98,12 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     let is_custom_itself = row.is_custom() && subresource.is_empty();
     let has = |verb: Verb| is_custom_itself || verbs.iter().any(|it| it == verb.as_str());
     let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
-    let verb = match (&call.parts.method, one) {
+    // The one handler of custom resources goes by the verb of the request, which is that of a GET.
+    let method = match call.parts.method {
+        Method::HEAD if row.is_custom() => &Method::GET,
+        _ => &call.parts.method,
+    };
+    let verb = match (method, one) {
         // A name and watch=true is still a plain get, but for the legacy prefix (rule A28).
         (&Method::GET, true) if !path.legacy_watch => Verb::Get,
         (&Method::GET, _) if watching => {

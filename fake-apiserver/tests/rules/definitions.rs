@@ -1,6 +1,7 @@
 //! Custom resources whose definition goes, and paths of the wrong scope.
 
 use fake_apiserver::ApiServer;
+use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -58,6 +59,7 @@ async fn a_definition_that_terminates_accepts_no_objects() {
 
 #[rstest]
 #[case("GET", "/apis/e.com/v1/foos", 200)]
+#[case("HEAD", "/apis/e.com/v1/foos/a", 404)]
 #[case("POST", "/apis/e.com/v1/foos", 404)]
 #[case("DELETE", "/apis/e.com/v1/foos", 404)]
 #[case("PUT", "/apis/e.com/v1/foos/a", 404)]
@@ -70,6 +72,23 @@ async fn paths_of_the_wrong_scope_are_no_paths(#[case] method: &str, #[case] pat
     let (got, answer) = send(&server, method, path, "application/json", &json!({})).await;
     // The text of such a path is no Status.
     assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
+}
+
+/// Their one handler goes by the verb of the request, which a HEAD shares with a GET; built-in resources have no route.
+#[rstest]
+#[case::a_list("/apis/e.com/v1/foos", 200)]
+#[case::a_list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
+#[case::an_object("/apis/e.com/v1/namespaces/default/foos/a", 200)]
+#[case::no_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
+#[case::a_built_in_list("/api/v1/namespaces/default/configmaps", 405)]
+#[tokio::test]
+async fn a_head_of_a_custom_resource_is_a_get_without_its_body(#[case] path: &str, #[case] code: u16) {
+    let server = server().await;
+    let made = send(&server, "POST", FOOS, "application/json", &foo("a")).await;
+    assert_eq!(made.0, 201);
+    let asked = Request::head(path).body("").expect("the request is whole");
+    let answer = server.call(asked).await;
+    assert_eq!((answer.status().as_u16(), answer.body().len()), (code, 0));
 }
 
 #[rstest]
