@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::Response;
+use http::{Method, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
@@ -93,8 +93,10 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
 fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
     match &call.info {
         _ if !call.is_admitted => None,
+        // The router of built-in resources compares the media type of a patch, and counts nothing that has no route.
+        Some(_) if call.has_routes && call.parts.method == Method::PATCH && response.status() == 415 => None,
         Some(info) => Some(Labels::of_resource(info, &call.parts, &call.query)),
-        None => Labels::of_document(call.parts.uri.path(), response.headers()),
+        None => Labels::of_document(call.parts.uri.path(), &call.parts, response.headers()),
     }
 }
 
@@ -113,12 +115,15 @@ fn count(
         record,
         code,
         started: call.started,
-        is_long: false,
+        lasting: None,
     };
-    if call.is_long_running && code < 300 {
-        ending.is_long = true;
-        server.metrics.begin(ending.labels.clone());
-        return ending.follow(response);
+    if call.is_long_running {
+        let lasting = ending.labels.of_long_running(&call.parts, &call.query);
+        server.metrics.begin(lasting.clone());
+        ending.lasting = Some(lasting);
+        if code < 300 {
+            return ending.follow(response);
+        }
     }
     response
 }
@@ -150,8 +155,8 @@ struct Ending {
     record: Option<Box<Record>>,
     code: u16,
     started: Duration,
-    /// Set if it is counted as under way.
-    is_long: bool,
+    /// The labels under which it is counted while it lasts, if it may last.
+    lasting: Option<Labels>,
 }
 
 impl Ending {
@@ -168,8 +173,8 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let metrics = &self.server.metrics;
-        if self.is_long {
-            metrics.end(&self.labels);
+        if let Some(lasting) = &self.lasting {
+            metrics.end(lasting);
         }
         let entropy = &self.server.registry.reader.entropy;
         let took = entropy.elapsed().saturating_sub(self.started);

@@ -13,6 +13,9 @@ use tower::ServiceExt as _;
 
 use crate::ask::{CONFIG_MAPS, config_map, get, request, send};
 
+/// Asks for all of discovery at once.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 async fn page(server: &ApiServer) -> String {
     let (code, text) = get(server, "/metrics").await;
     assert_eq!(code, 200);
@@ -148,6 +151,112 @@ async fn objects_are_counted_by_stored_resource() {
         2,
         "Events of both groups are stored once, and counted under two names"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_components_is_not_stored_so_it_is_not_counted() {
+    let page = page(&ApiServer::start()).await;
+    assert!(!page.contains("componentstatuses"), "{page}");
+}
+
+/// The stability of a metric is a part of its help, but for those of the process.
+#[tokio::test(start_paused = true)]
+async fn the_start_of_the_process_has_the_help_of_a_real_server() {
+    let page = page(&ApiServer::start()).await;
+    let help = "\n# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.\n";
+    assert!(page.contains(help), "{page}");
+}
+
+#[rstest]
+#[case::health("/livez", "*/*", Some(("", "/livez")))]
+#[case::a_check("/livez/ping", "*/*", None)]
+#[case::discovery("/apis", "*/*", None)]
+#[case::aggregated_groups("/apis", AGGREGATED, Some(("apiserver", "apis")))]
+#[case::the_aggregated_core("/api", AGGREGATED, Some(("apiserver", "api")))]
+#[case::the_index_of_open_api("/openapi/v3", "*/*", Some(("", "openapi/v3")))]
+#[case::a_document_of_it("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
+#[case::the_old_document("/openapi/v2", "*/*", None)]
+#[tokio::test(start_paused = true)]
+async fn documents_that_a_real_server_counts_are_counted(
+    #[case] path: &str,
+    #[case] accept: &str,
+    #[case] labels: Option<(&str, &str)>,
+) {
+    let server = ApiServer::start();
+    let asked = Request::get(path).header("accept", accept).body("");
+    let answer = server.call(asked.expect("the request is whole")).await;
+    assert_eq!(answer.status(), 200);
+    let page = page(&server).await;
+    let counted: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .collect();
+    let expected = labels.map(|(component, subresource)| {
+        format!(
+            "apiserver_request_total{{code=\"200\",component=\"{component}\",dry_run=\"\",group=\"\",resource=\"\",\
+             scope=\"\",subresource=\"{subresource}\",verb=\"GET\",version=\"\"}} 1"
+        )
+    });
+    assert_eq!(counted, expected.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[rstest]
+#[case::of_a_namespace(
+    "/api/v1/namespaces/default/configmaps?watch=1",
+    "configmaps",
+    "namespace",
+    "",
+    "WATCH"
+)]
+#[case::of_one(
+    "/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Da",
+    "configmaps",
+    "resource",
+    "",
+    "WATCH"
+)]
+#[case::by_the_old_path("/api/v1/watch/configmaps", "configmaps", "cluster", "", "LIST")]
+#[case::of_one_by_the_old_path("/api/v1/watch/namespaces/default/configmaps/a", "configmaps", "resource", "", "GET")]
+#[case::a_connection_that_fails("/api/v1/namespaces/default/pods/p/log", "pods", "resource", "log", "CONNECT")]
+#[tokio::test(start_paused = true)]
+async fn what_may_last_is_under_way_by_the_method_and_the_name(
+    #[case] path: &str,
+    #[case] resource: &str,
+    #[case] scope: &str,
+    #[case] subresource: &str,
+    #[case] verb: &str,
+) {
+    let server = ApiServer::start();
+    let asked = Request::get(path).body(Body::empty()).expect("the request is whole");
+    let Ok(answer) = server.service().oneshot(asked).await;
+    let number = if answer.status() == 200 { "1" } else { "0" };
+    let during = page(&server).await;
+    let series = format!(
+        "apiserver_longrunning_requests{{component=\"apiserver\",group=\"\",resource=\"{resource}\",\
+         scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"v1\"}}"
+    );
+    assert_eq!(sample(&during, &series), Some(number), "{during}");
+    drop(answer);
+    assert_eq!(sample(&page(&server).await, &series), Some("0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_that_asks_for_a_watch_is_counted_as_one() {
+    let server = ApiServer::start();
+    assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a?watch=1")).await.0, 404);
+    assert_eq!(
+        sample(&page(&server).await, &requests(404, "resource", "WATCH")),
+        Some("1")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_an_unknown_type_has_no_route_and_is_not_counted() {
+    let server = ApiServer::start();
+    let asked = Request::patch(format!("{CONFIG_MAPS}/a")).header("content-type", "application/nothing");
+    let answer = server.call(asked.body("{}").expect("the request is whole")).await;
+    assert_eq!(answer.status(), 415);
+    assert!(!page(&server).await.contains("apiserver_request_total"));
 }
 
 /// The rules of the text format: families are contiguous and described once, and no series is repeated.

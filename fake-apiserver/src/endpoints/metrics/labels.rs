@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 use crate::api::options::Query;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
+use crate::endpoints::authentication::selected_name;
 use crate::endpoints::discovery;
 
 /// Subresources whose requests are connections.
@@ -37,6 +38,8 @@ impl Labels {
         };
         let verb = match info.verb {
             _ if CONNECTIONS.contains(&subresource) => "CONNECT",
+            // A name goes before the parameter for what is done, but not for what is counted.
+            Verb::Get if query.flag("watch").unwrap_or(false) => "WATCH",
             Verb::Get => "GET",
             Verb::List => "LIST",
             Verb::Watch => "WATCH",
@@ -63,17 +66,38 @@ impl Labels {
         }
     }
 
-    /// Labels of a document that is counted: the health of the server, and aggregated discovery.
-    pub(crate) fn of_document(path: &str, headers: &HeaderMap) -> Option<Self> {
-        let is_aggregated = || headers.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
-        let component = match path {
-            "/healthz" | "/livez" | "/readyz" => "",
-            "/api" | "/apis" if is_aggregated() => "apiserver",
+    /// Labels under which a watch or a connection is counted while it lasts, after `RecordLongRunning`. They differ
+    /// from those of its answer where the path says `/watch/`, and where the field selector names one object.
+    pub(crate) fn of_long_running(&self, parts: &Parts, query: &Query) -> Self {
+        let is_of_one = self.verb == "WATCH" && !selected_name(query).is_empty();
+        let scope = if is_of_one { "resource" } else { self.scope };
+        let is_legacy = self.verb == "WATCH" && parts.method == Method::GET && !query.flag("watch").unwrap_or(false);
+        let verb = match (is_legacy, scope) {
+            (true, "resource") => "GET",
+            (true, _) => "LIST",
+            (false, _) => self.verb,
+        };
+        Self {
+            dry_run: "",
+            scope,
+            verb,
+            ..self.clone()
+        }
+    }
+
+    /// Labels of a document that is counted: the health of the server, OpenAPI, and aggregated discovery.
+    pub(crate) fn of_document(path: &str, parts: &Parts, answer: &HeaderMap) -> Option<Self> {
+        let is_aggregated = || answer.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
+        let (component, subresource) = match path {
+            "/healthz" | "/livez" | "/readyz" => ("", path),
+            "/api" | "/apis" if is_aggregated() => ("apiserver", path.trim_start_matches('/')),
+            "/openapi/v3" => ("", "openapi/v3"),
+            _ if path.starts_with("/openapi/v3/") => ("", "openapi/v3/"),
             _ => return None,
         };
         Some(Self {
-            subresource: path.to_owned(),
-            ..Self::bare(component, &Method::GET)
+            subresource: subresource.to_owned(),
+            ..Self::bare(component, &parts.method)
         })
     }
 

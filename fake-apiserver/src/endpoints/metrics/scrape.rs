@@ -11,6 +11,7 @@ use super::exposition::{Exposition, Kind, count, number};
 use super::{BUCKETS, Counters, Durations, Labels, Metrics};
 use crate::endpoints::{discovery, encode};
 use crate::registry::Registry;
+use crate::registry::scheme::Row;
 
 const REQUESTS: &str = "apiserver_request_total";
 const DURATIONS: &str = "apiserver_request_duration_seconds";
@@ -193,7 +194,10 @@ fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
     let scheme = registry.reader.scheme();
     let counts = registry.reader.store.counts();
     let mut seen = BTreeSet::new();
-    let stored = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+    // A real server asks the components when it is asked for their status.
+    let is_asked = |row: &Row| row.info.resource == "componentstatuses" && row.info.group.is_empty();
+    let stored = scheme.rows();
+    let stored = stored.filter(|row| row.is_stored() && row.is_storage_version && !is_asked(row));
     stored
         .filter(|row| seen.insert(row.storage.clone()))
         .map(|row| {
@@ -234,7 +238,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
     page.family(
         START_TIME,
         Kind::Gauge,
-        "[ALPHA] Start time of the process since unix epoch in seconds.",
+        "Start time of the process since unix epoch in seconds.",
     );
     let started = registry.reader.entropy.now().as_duration().as_secs_f64() - now.as_secs_f64();
     page.sample(START_TIME, &[], started);
