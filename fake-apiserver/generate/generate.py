@@ -3,6 +3,7 @@
 
 import argparse
 import gzip
+import hashlib
 import json
 import pathlib
 import re
@@ -17,9 +18,17 @@ SCHEMA = CRATE / "src" / "registry" / "types" / "schema"
 
 # --- What the packages do not say ---------------------------------------------------------------------------------
 
-# The minor versions that are served, the default one first, by the releases whose packages describe them: of the Go
-# modules (k8s.io/kubernetes has the first, its staging modules 0 in front), and of PyPI's kubernetes-validate.
-VERSIONS = {"1.36": ("36.2", "1.36.0"), "1.37": ("37.2", "1.37.0")}
+# The minor versions that are served, the oldest first, by the releases whose packages describe them: of the Go modules
+# (k8s.io/kubernetes has 1 in front, its staging modules 0), and of PyPI's kubernetes-validate.
+VERSIONS = {
+    "1.33": ("33.13", "1.33.0"),
+    "1.34": ("34.9", "1.34.1"),
+    "1.35": ("35.8", "1.35.0"),
+    "1.36": ("36.2", "1.36.0"),
+    "1.37": ("37.2", "1.37.0"),
+}
+# The version that is served by default, whose rules the kinds hold.
+DEFAULT = "1.36"
 # Betas and alphas are off by default; these version names are the served ones.
 STABLE = {"v1", "v2"}
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -68,6 +77,8 @@ CUSTOM = {
     EXTENSIONS + "JSONSchemaPropsOrBool": "SchemaOrBool",
     EXTENSIONS + "JSONSchemaPropsOrStringArray": "SchemaOrStrings",
 }
+# Gates that no comment of their field names.
+GATES = {("k8s.io/api/discovery/v1.EndpointHints", "forNodes"): "PreferSameTrafficDistribution"}
 SCALARS = {"string": "String", "bool": "Bool", "int32": "Int32", "int64": "Int64", "float64": "Float64"}
 
 # --- Sources --------------------------------------------------------------------------------------------------------
@@ -78,13 +89,14 @@ def definitions(work, release):
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work,
                     "kubernetes-validate==" + release], check=True)
     wheel = next(work.glob(f"kubernetes_validate-{release}-*.whl"))
-    path = f"kubernetes_validate/kubernetes-json-schema/v{release}-local/_definitions.json"
+    minor = release.rsplit(".", 1)[0] + ".0"
+    path = f"kubernetes_validate/kubernetes-json-schema/v{minor}-local/_definitions.json"
     return json.loads(zipfile.ZipFile(wheel).read(path))["$defs"]
 
 
-def kubernetes(work, release):
-    """The folder of the module k8s.io/kubernetes."""
-    out = subprocess.run(["go", "mod", "download", "-json", "k8s.io/kubernetes@v1." + release], cwd=work, check=True,
+def module(work, name, release):
+    """The folder of a Go module."""
+    out = subprocess.run(["go", "mod", "download", "-json", f"k8s.io/{name}@v{release}"], cwd=work, check=True,
                          stdout=subprocess.PIPE).stdout
     return pathlib.Path(json.loads(out)["Dir"])
 
@@ -109,24 +121,31 @@ def go_types(work, release):
     return json.loads(cache.read_text())
 
 
-def gates(folder, minor):
-    """The feature gates with `default, stage[ locked]` of each in a minor version."""
+def gates(work, release, minor):
+    """The feature gates of kube-apiserver with `default, stage[ locked]` of each in a minor version."""
+    files = [module(work, "kubernetes", "1." + release) / "pkg" / "features" / "kube_features.go"]
+    for name, path in [("apiserver", "pkg/features/kube_features.go"), ("client-go", "features/known_features.go"),
+                       ("component-base", "logs/api/v1/kube_features.go"),
+                       ("component-base", "metrics/features/kube_features.go"),
+                       ("component-base", "zpages/features/kube_features.go"),
+                       ("apiextensions-apiserver", "pkg/features/kube_features.go"),
+                       ("kube-aggregator", "pkg/features/kube_features.go"),
+                       ("controller-manager", "pkg/features/kube_features.go")]:
+        files.append(module(work, name, "0." + release) / path)
     out = {}
     number = lambda text: tuple(map(int, text.split(".")))
-    staging = folder / "staging" / "src" / "k8s.io"
-    for file in [folder / "pkg" / "features" / "kube_features.go", *sorted(staging.glob("*/pkg/features/*.go")),
-                 *sorted(staging.glob("component-base/*/**/*features.go"))]:
-        if file.name.endswith("_test.go"):
-            continue
-        text = file.read_text()
-        named = dict(re.findall(r'(\w+)\s+featuregate\.Feature\s+= "(\w+)"', text))
-        for name, specs in re.findall(r"^\t(?:\w+\.)?(\w+): \{\n((?:\t\t\{Version.*\n)+)\t\}", text, re.M):
-            for spec in re.findall(r"\{(Version.*)\}", specs):
-                since = re.search(r'Version: version\.MustParse\("([\d.]+)"\)', spec).group(1)
-                if number(since) <= number(minor):
-                    stage = re.search(r"featuregate\.(Alpha|Beta|GA|Deprecated|PreAlpha)", spec)
+    for text in [file.read_text() for file in files if file.exists()]:
+        named = dict(re.findall(r'(\w+)(?:\s+(?:featuregate\.)?Feature)?\s+= (?:featuregate\.Feature\()?"(\w+)"', text))
+        # In client-go before 1.34 a gate has one line, which knows no versions.
+        single = re.findall(r"^\t+(\w+):\s+(\{Default: .*)\n", text, re.M)
+        versioned = re.findall(r"^\t+(?:\w+\.)?(\w+): \{\n((?:\t+(?:\{Version.*|//.*)\n)+)\t+\}", text, re.M)
+        for name, specs in single + versioned:
+            for spec in re.findall(r"\{(.*)\}", specs):
+                since = re.search(r'Version:\s+version\.MustParse\("([\d.]+)"\)', spec)
+                if since is None or number(since.group(1)) <= number(minor):
+                    stage = re.search(r"\b(Alpha|Beta|GA|Deprecated|PreAlpha)\b", spec.split("PreRelease")[-1])
                     default = re.search(r"Default:\s+(true|false)", spec).group(1)
-                    locked = " locked" if re.search(r"LockToDefault: true", spec) else ""
+                    locked = " locked" if re.search(r"LockToDefault:\s+true", spec) else ""
                     out[named.get(name, name)] = f"{default} {stage.group(1).upper() if stage else 'GA'}{locked}"
     return out
 
@@ -208,7 +227,16 @@ def resource_rows(by_minor):
                 found[text] = []
             found[text].append(minor)
             at = rows.index(text) + 1
-    out = [
+    out, used = [], set()
+    for text in rows:
+        first, last = minors.index(found[text][0]), minors.index(found[text][-1])
+        assert minors[first:last + 1] == found[text], found[text]
+        for word, at in (("until", last + 1), ("since", first)):
+            if 0 < at < len(minors):
+                text = f"{word}({variant(minors[at])}, {text})"
+                used.add(variant(minors[at]))
+        out.append(f"    {text},")
+    head = [
         "//! The built-in resources, in the order in which discovery shows them.",
         "//!",
         "//! @generated by fake-apiserver/generate/generate.py",
@@ -216,7 +244,7 @@ def resource_rows(by_minor):
         "use std::borrow::Cow::Borrowed;",
         "",
         "use super::served::{ALL, NONE, Served, row, since, sub, subresources, texts, until};",
-        "use crate::api::kubernetes_version::KubernetesVersion::V1_37;",
+        f"use crate::api::kubernetes_version::KubernetesVersion::{{{', '.join(sorted(used))}}};",
         "use crate::api::resource::Scope::{Cluster, Namespaced};",
         "use crate::api::resource::{SubresourceInfo, Text};",
         "",
@@ -224,16 +252,7 @@ def resource_rows(by_minor):
         "#[rustfmt::skip]",
         f"pub(super) static RESOURCES: [Served; {len(rows)}] = [",
     ]
-    for text in rows:
-        first, last = found[text][0], found[text][-1]
-        assert minors[minors.index(first):minors.index(last) + 1] == found[text], found[text]
-        if last != minors[-1]:
-            text = f"until({variant(minors[minors.index(last) + 1])}, {text})"
-        if first != minors[0]:
-            text = f"since({variant(first)}, {text})"
-        out.append(f"    {text},")
-    out += ["];", ""]
-    return "\n".join(out)
+    return "\n".join([*head, *out, "];", ""])
 
 
 def variant(minor):
@@ -266,25 +285,25 @@ class Source:
         self.minor, self.kinds, self.types, self.defs = minor, types["kinds"], types["types"], defs
         self.defaults = types["comments"]["defaults"]
         # Fields behind a gate that is off.
-        self.gated = {(owner, field) for owner, fields in types["comments"]["gates"].items()
-                      for field, names in fields.items()
+        named = {(owner, field): names for owner, fields in types["comments"]["gates"].items()
+                 for field, names in fields.items()}
+        self.gated = {field for field, names in (named | GATES).items()
                       if any(gates.get(name, "").startswith("false") for name in names.split(","))}
 
 
 class Table:
-    """The flat tables of shapes, structs and fields. A type that is the same in all minor versions is in it once, and
-    one that differs, be it only in what it leads to, once for each form."""
+    """The flat tables of shapes, structs and fields. A type that is the same in several minor versions is in it once,
+    and one that differs, be it only in what it leads to, once for each form."""
 
-    def __init__(self, source):
-        self.changed = set()
-        self.older = None
-        self.turn_to(source)
+    def __init__(self, default):
+        self.default = default
         self.shapes, self.shape_index = [], {}
         self.structs, self.struct_index = [], {}
 
-    def turn_to(self, source):
-        """Adds the types of another minor version from here on."""
+    def turn_to(self, source, forms):
+        """Adds the types of a minor version from here on; `forms` tells the forms of a type apart."""
         self.source, self.types, self.defs, self.defaults = source, source.types, source.defs, source.defaults
+        self.forms = forms
 
     def describe(self, index):
         """A struct in the words of its own version, and the Go types of the structs it leads to at once."""
@@ -368,7 +387,7 @@ class Table:
         return "NO_LIST"
 
     def struct(self, go):
-        key = (go, self.source.minor) if go in self.changed else go
+        key = (go, self.forms.get(go))
         if key in self.struct_index:
             return self.struct_index[key]
         index = self.struct_index[key] = len(self.structs)
@@ -400,28 +419,26 @@ class Table:
         return index
 
     def is_gated(self, go, field):
-        """A field that is new and off; strategies know those that the oldest version has."""
-        if self.older is None or (go, field) not in self.source.gated:
+        """A field whose gate is off in its version; strategies know those that are off in the default one, too."""
+        if self.source is self.default or (go, field) not in self.source.gated:
             return False
-        return field not in {it["json"] for it in self.older.types.get(go, {}).get("fields", [])}
+        is_known = field in {it["json"] for it in self.default.types.get(go, {}).get("fields", [])}
+        return not (is_known and (go, field) in self.default.gated)
 
 
-def changed_types(older, newer, kinds):
-    """The Go types that differ between two minor versions, be it only in what they lead to."""
-    tables = []
-    for source in (older, newer):
-        table = Table(source)
-        table.older = older if source is newer else None
-        for group, version, kind in sorted(kinds[source.minor]):
-            table.shape(source.kinds[f"{group}/{version}/{kind}"])
-        tables.append({row[4]: table.describe(index) for index, row in enumerate(table.structs)})
-    before, after = tables
-    changed = {go for go in after if go in before and before[go] != after[go]}
-    while True:
-        more = {go for go, (_, leads) in after.items() if go not in changed and go in before and leads & changed}
-        if not more:
-            return changed
-        changed |= more
+def forms_of(source, default, kinds):
+    """A word for each Go type of a minor version, the same in another one if the type and all it leads to are."""
+    table = Table(default)
+    table.turn_to(source, {})
+    for group, version, kind in sorted(kinds):
+        table.shape(source.kinds[f"{group}/{version}/{kind}"])
+    described = {row[4]: table.describe(index) for index, row in enumerate(table.structs)}
+    forms = {go: "" for go in described}
+    # Types lead to themselves, so that a form cannot be written down at once; none is nested deeper than this.
+    for _ in range(32):
+        forms = {go: hashlib.sha256(repr((own, sorted((lead, forms[lead]) for lead in leads))).encode()).hexdigest()
+                 for go, (own, leads) in described.items()}
+    return forms
 
 
 def openapi_name(kind):
@@ -468,20 +485,15 @@ def type_tables(by_minor, sources):
     kinds = {minor: kinds_of(rows) for minor, rows in by_minor.items()}
     for source in sources.values():
         KEYS.update(list_keys(source.defs))
-    first, *later = sources.values()
-    table = Table(first)
-    found = []
-    for source in (first, *later):
-        if source is not first:
-            table.turn_to(source)
-            table.older = first
-            table.changed = changed_types(first, source, kinds)
-        for group, version, kind in sorted(kinds[source.minor]):
-            go = source.kinds.get(f"{group}/{version}/{kind}")
-            assert go, (group, version, kind)
-            row = (group, version, kind, table.shape(go))
-            if row not in [it[:4] for it in found]:
-                found.append((*row, variant(source.minor)))
+    table = Table(sources[DEFAULT])
+    found, last = [], {}
+    for source in sources.values():
+        table.turn_to(source, forms_of(source, sources[DEFAULT], kinds[source.minor]))
+        for kind in sorted(kinds[source.minor]):
+            shape = table.shape(source.kinds["/".join(kind)])
+            if last.get(kind) != shape:
+                last[kind] = shape
+                found.append((*kind, shape, variant(source.minor)))
     found.sort(key=lambda row: (*row[:3], row[4]))
     flat, starts = [], []
     for _, _, fields, _, _ in table.structs:
@@ -499,7 +511,7 @@ def type_tables(by_minor, sources):
         "use super::builtin::{ATOMIC, Field, GATED, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
         "use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};",
         "use super::ListType;",
-        "use crate::api::kubernetes_version::KubernetesVersion::{self, V1_36, V1_37};",
+        f"use crate::api::kubernetes_version::KubernetesVersion::{{self, {', '.join(map(variant, sources))}}};",
         "",
         "/// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.",
         "#[rustfmt::skip]",
@@ -636,6 +648,7 @@ class Documents:
 def openapi(rows, source, types):
     """The definitions all documents are made of, by name."""
     documents, defs, table = Documents(types, source.defs), source.defs, Table(source)
+    table.turn_to(source, {})
     for group, version, kind in sorted(kinds_of(rows)):
         table.shape(source.kinds[f"{group}/{version}/{kind}"])
     for _, name, *_ in table.structs:
@@ -655,30 +668,51 @@ def main():
                         help="folder for downloads")
     args = parser.parse_args()
     work = args.work.resolve()
-    by_minor, sources, types = {}, {}, {}
+    by_minor, sources, types, all_gates = {}, {}, {}, {}
     for minor, (release, described) in VERSIONS.items():
         folder = work / minor
         folder.mkdir(parents=True, exist_ok=True)
-        module = kubernetes(folder, release)
         types[minor] = go_types(folder, release)
-        by_minor[minor] = served(*discovery(module))
-        sources[minor] = Source(minor, types[minor], definitions(folder, described), gates(module, minor))
+        by_minor[minor] = served(*discovery(module(folder, "kubernetes", "1." + release)))
+        all_gates[minor] = gates(folder, release, minor)
+        sources[minor] = Source(minor, types[minor], definitions(folder, described), all_gates[minor])
     (SCHEMA / "resources.rs").write_text(resource_rows(by_minor))
     (SCHEMA / "table.rs").write_text(type_tables(by_minor, sources))
     subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
     (CRATE / "data").mkdir(exist_ok=True)
-    first = {}
-    for minor, source in sources.items():
-        definitions_of = openapi(by_minor[minor], source, types[minor])
-        # Later versions are kept as what differs from the first.
-        name = f"openapi-{minor}.json.gz" if first else "openapi.json.gz"
-        own = {name: value for name, value in definitions_of.items() if first.get(name) != value}
-        first = first or definitions_of
-        document = json.dumps(own, sort_keys=True, separators=(",", ":")).encode()
-        packed = gzip.compress(document, 9, mtime=0)
-        (CRATE / "data" / name).write_bytes(packed)
-        print(f"OpenAPI of {minor}: {len(own)} definitions, {len(document)} bytes, {len(packed)} packed",
-              file=sys.stderr)
+    definitions_of = {minor: openapi(by_minor[minor], source, types[minor]) for minor, source in sources.items()}
+    minors = list(VERSIONS)
+    at = minors.index(DEFAULT)
+    write_definitions("openapi.json.gz", definitions_of[DEFAULT])
+    # Every other version is kept as what differs from its neighbour on the side of the default one.
+    for way in (minors[:at + 1][::-1], minors[at:]):
+        known = dict(definitions_of[DEFAULT])
+        for minor in way[1:]:
+            own = {name: value for name, value in definitions_of[minor].items() if known.get(name) != value}
+            known.update(own)
+            write_definitions(f"openapi-{minor}.json.gz", own)
+    (CRATE / "src" / "main" / "feature_gates.txt").write_text(feature_gates(all_gates))
+
+
+def write_definitions(name, definitions):
+    document = json.dumps(definitions, sort_keys=True, separators=(",", ":")).encode()
+    packed = gzip.compress(document, 9, mtime=0)
+    (CRATE / "data" / name).write_bytes(packed)
+    print(f"{name}: {len(definitions)} definitions, {len(document)} bytes, {len(packed)} packed", file=sys.stderr)
+
+
+def feature_gates(all_gates):
+    """A line a gate: the versions from which it is something else, and what."""
+    lines = []
+    for name in sorted({name for of_minor in all_gates.values() for name in of_minor}):
+        before, parts = "gone", []
+        for minor, of_minor in all_gates.items():
+            now = of_minor.get(name, "gone")
+            if now != before:
+                parts.append(f"{minor} {now}")
+            before = now
+        lines.append(f"{name} {'; '.join(parts)}\n")
+    return "".join(lines)
 
 
 if __name__ == "__main__":

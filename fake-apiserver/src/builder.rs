@@ -235,7 +235,8 @@ impl ApiServerBuilder {
     }
 
     /// Sets the version of Kubernetes that is served: its resources, types, OpenAPI and discovery documents, `/version`
-    /// and defaults of feature gates. Default 1.36.
+    /// and defaults of feature gates. Default 1.36. `docs/kubernetes-versions.md` of this crate says which of its rules
+    /// follow the version.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, KubernetesVersion};

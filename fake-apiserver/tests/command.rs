@@ -99,8 +99,8 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: Signal, #[case] arg
 #[case::no_user(&["--token", "s3cret"], "--token")]
 #[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
 #[case::no_mode(&["--authorization", "abac"], "--authorization")]
-#[case::no_version(&["--kubernetes-version", "1.35"],
-    "Kubernetes \"1.35\" is not served here; there are 1.36 and 1.37")]
+#[case::no_version(&["--kubernetes-version", "1.32"],
+    "Kubernetes \"1.32\" is not served here; there are 1.33 to 1.37")]
 fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));

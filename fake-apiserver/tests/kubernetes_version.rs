@@ -5,7 +5,7 @@ use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use KubernetesVersion::{V1_36, V1_37};
+use KubernetesVersion::{V1_33, V1_34, V1_35, V1_36, V1_37};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -50,6 +50,9 @@ async fn the_default_is_1_36() {
 }
 
 #[rstest]
+#[case(V1_33, "33", "v1.33.13", "32")]
+#[case(V1_34, "34", "v1.34.9", "33")]
+#[case(V1_35, "35", "v1.35.8", "34")]
 #[case(V1_36, "36", "v1.36.2", "35")]
 #[case(V1_37, "37", "v1.37.2", "36")]
 #[tokio::test]
@@ -75,9 +78,10 @@ async fn documents_name_the_version(
 #[rstest]
 #[case("1.36", Ok(V1_36))]
 #[case("v1.37", Ok(V1_37))]
-#[case("1.35", Err("Kubernetes \"1.35\" is not served here; there are 1.36 and 1.37"))]
-#[case("1.38", Err("Kubernetes \"1.38\" is not served here; there are 1.36 and 1.37"))]
-#[case("latest", Err("Kubernetes \"latest\" is not served here; there are 1.36 and 1.37"))]
+#[case("1.33", Ok(V1_33))]
+#[case("1.32", Err("Kubernetes \"1.32\" is not served here; there are 1.33 to 1.37"))]
+#[case("1.38", Err("Kubernetes \"1.38\" is not served here; there are 1.33 to 1.37"))]
+#[case("latest", Err("Kubernetes \"latest\" is not served here; there are 1.33 to 1.37"))]
 fn other_versions_are_refused_by_name(#[case] text: &str, #[case] expected: Result<KubernetesVersion, &str>) {
     let parsed: Result<KubernetesVersion, _> = text.parse();
     assert_eq!(parsed.map_err(|why| why.to_string()), expected.map_err(str::to_owned));
@@ -263,4 +267,91 @@ async fn autoscalers_have_generations_from_1_37_on(
     let patch = json!({"metadata": {"labels": {"a": "b"}}});
     let (_, labelled) = ask(&server, "PATCH", &format!("{path}/h"), "application/json", patch).await;
     assert_eq!(labelled["metadata"]["generation"], second);
+}
+
+/// `WatchList` is on in 1.32, off in 1.33, and on from 1.34 on.
+#[rstest]
+#[case(V1_33, 422)]
+#[case(V1_34, 200)]
+#[tokio::test]
+async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion, #[case] expected: u16) {
+    let server = server(version);
+    let list = "/api/v1/configmaps?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let request = Request::get(list).body(String::new()).expect("the request is whole");
+    let answer = server.call(request).await;
+    assert_eq!(answer.status().as_u16(), expected);
+    let refused = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature \
+                   gate is enabled";
+    let text = String::from_utf8_lossy(answer.body());
+    assert_eq!(text.contains(refused), expected == 422, "{text}");
+}
+
+/// Rules that came between 1.33 and 1.36: the last version without and the first with them, and their answers.
+#[rstest]
+#[case::names_of_services([V1_35, V1_36], "/api/v1/namespaces/default/services",
+    json!({"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}), [422, 201])]
+#[case::names_of_backends([V1_35, V1_36], "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+    json!({"metadata": {"name": "a"}, "spec": {"defaultBackend": {"service": {"name": "1st", "port": {"number": 80}}}}}),
+    [422, 201])]
+#[case::traffic_to_the_same_zone([V1_33, V1_34], "/api/v1/namespaces/default/services",
+    json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], "trafficDistribution": "PreferSameZone"}}),
+    [422, 201])]
+#[case::groups_of_scaled_objects([V1_33, V1_34], "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+    json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "a"}}}),
+    [201, 422])]
+#[case::templates_of_stateful_sets([V1_33, V1_34], "/apis/apps/v1/namespaces/default/statefulsets",
+    json!({"metadata": {"name": "a"}, "spec": {
+        "selector": {"matchLabels": {"app": "a"}},
+        "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"image": "a"}]}},
+    }}), [201, 422])]
+#[tokio::test]
+async fn rules_come_with_their_version(
+    #[case] versions: [KubernetesVersion; 2],
+    #[case] path: &str,
+    #[case] object: Value,
+    #[case] expected: [u16; 2],
+) {
+    for (version, expected) in versions.into_iter().zip(expected) {
+        let (code, answer) = post(&server(version), path, object.clone()).await;
+        assert_eq!(code, expected, "{version}: {answer}");
+    }
+}
+
+/// `MutableCSINodeAllocatableCount`
+#[rstest]
+#[case(V1_34, 422)]
+#[case(V1_35, 200)]
+#[tokio::test]
+async fn limits_of_nodes_change_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: u16) {
+    let server = server(version);
+    let nodes = "/apis/storage.k8s.io/v1/csinodes";
+    let driver = |count: u32| json!({"name": "a.example.com", "nodeID": "a", "allocatable": {"count": count}});
+    let node = json!({"metadata": {"name": "a"}, "spec": {"drivers": [driver(1)]}});
+    assert_eq!(post(&server, nodes, node).await.0, 201);
+    let change = json!({"spec": {"drivers": [driver(2)]}});
+    let (code, answer) = ask(&server, "PATCH", &format!("{nodes}/a"), "application/json", change).await;
+    assert_eq!(code, expected, "{answer}");
+}
+
+/// Gates that came on between 1.33 and 1.36, and a field behind each.
+#[rstest]
+#[case::pod_level_resources([V1_33, V1_34], json!({"resources": {"limits": {"cpu": "1"}}}), "/spec/resources")]
+#[case::dynamic_resource_allocation([V1_33, V1_34],
+    json!({"resourceClaims": [{"name": "a", "resourceClaimName": "a"}]}), "/spec/resourceClaims")]
+#[case::host_name_override([V1_34, V1_35], json!({"hostnameOverride": "a"}), "/spec/hostnameOverride")]
+#[tokio::test]
+async fn fields_are_kept_once_their_gate_is_on(
+    #[case] versions: [KubernetesVersion; 2],
+    #[case] spec: Value,
+    #[case] field: &str,
+) {
+    for (version, is_kept) in versions.into_iter().zip([false, true]) {
+        let mut whole = json!({"containers": [{"name": "a", "image": "a"}]});
+        let fields = spec.as_object().expect("an object").clone();
+        whole.as_object_mut().expect("an object").extend(fields);
+        let pod = json!({"metadata": {"name": "a"}, "spec": whole});
+        let (code, answer) = post(&server(version), "/api/v1/namespaces/default/pods", pod).await;
+        assert_eq!(code, 201, "{version}: {answer}");
+        assert_eq!(answer.pointer(field).is_some(), is_kept, "{version}: {answer}");
+    }
 }

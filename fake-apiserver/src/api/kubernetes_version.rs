@@ -5,11 +5,17 @@ use std::str::FromStr;
 
 /// Minor version of Kubernetes that a server serves: its resources, types, documents and `/version`.
 ///
-/// Rules that differ in 1.37 are held in part: `docs/kubernetes-1.37.md` of this crate lists those that follow 1.37,
-/// and those that still follow 1.36.
+/// Rules that differ from 1.36 are held in part: `docs/kubernetes-versions.md` of this crate lists those that follow
+/// the version, and those that still follow 1.36.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KubernetesVersion {
+    /// 1.33
+    V1_33,
+    /// 1.34
+    V1_34,
+    /// 1.35
+    V1_35,
     /// 1.36, the default.
     #[default]
     V1_36,
@@ -23,19 +29,35 @@ pub struct UnknownKubernetesVersion(String);
 
 impl KubernetesVersion {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 2] = [Self::V1_36, Self::V1_37];
+    pub const ALL: [Self; 5] = [Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
     /// Returns the minor number.
     pub fn minor(self) -> u8 {
         match self {
+            Self::V1_33 => 33,
+            Self::V1_34 => 34,
+            Self::V1_35 => 35,
             Self::V1_36 => 36,
             Self::V1_37 => 37,
         }
     }
 
+    /// `WatchList`, the gate of streaming lists, which 1.33 turned off again for one version.
+    pub(crate) fn has_watch_list(self) -> bool {
+        self >= Self::V1_34
+    }
+
+    /// `RelaxedServiceNameValidation`: names of Services may begin with a digit.
+    pub(crate) fn has_relaxed_service_names(self) -> bool {
+        self >= Self::V1_36
+    }
+
     /// Returns the release whose answers are served, as `/version` names it.
     pub(crate) fn release(self) -> &'static str {
         match self {
+            Self::V1_33 => "v1.33.13",
+            Self::V1_34 => "v1.34.9",
+            Self::V1_35 => "v1.35.8",
             Self::V1_36 => "v1.36.2",
             Self::V1_37 => "v1.37.2",
         }
@@ -61,8 +83,12 @@ impl FromStr for KubernetesVersion {
 
 impl fmt::Display for UnknownKubernetesVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = KubernetesVersion::ALL.map(|it| it.to_string()).join(" and ");
-        write!(f, "Kubernetes {:?} is not served here; there are {all}", self.0)
+        let [oldest, .., newest] = KubernetesVersion::ALL;
+        write!(
+            f,
+            "Kubernetes {:?} is not served here; there are {oldest} to {newest}",
+            self.0
+        )
     }
 }
 

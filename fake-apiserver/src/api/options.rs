@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::field::{FieldErrors, FieldPath, is_print};
+use super::kubernetes_version::KubernetesVersion;
 use super::resource::GroupKind;
 use super::selector::{FieldSelector, LabelSelector};
 use super::status::Status;
@@ -116,8 +117,9 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads and checks the options (rules A34, D3, E5). `watch` says whether the path or method already decides.
-    pub fn parse(query: &Query, watch: bool) -> Result<Self, Status> {
+    /// Reads and checks the options (rules A34, D3, E5), as a version of Kubernetes does. `watch` says whether the path
+    /// or method already decides.
+    pub(crate) fn parse(query: &Query, watch: bool, version: KubernetesVersion) -> Result<Self, Status> {
         let watch = watch || query.flag("watch").unwrap_or(false);
         let text = |name| query.get(name).unwrap_or_default().to_owned();
         let limit = query.integer("limit")?.unwrap_or(0);
@@ -142,6 +144,7 @@ impl ListOptions {
         // Since watch-list is on, a watch from nothing or "0" means: the initial state, then what follows (rule E4).
         let mut version_match = version_match;
         if watch
+            && version.has_watch_list()
             && matches!(options.resource_version.as_str(), "" | "0")
             && version_match.is_empty()
             && options.send_initial_events.is_none()
@@ -149,7 +152,7 @@ impl ListOptions {
             options.send_initial_events = Some(true);
             version_match = "NotOlderThan";
         }
-        options.check(version_match)?;
+        options.check(version_match, version)?;
         options.version_match = match version_match {
             "Exact" => Some(VersionMatch::Exact),
             "NotOlderThan" => Some(VersionMatch::NotOlderThan),
@@ -158,11 +161,17 @@ impl ListOptions {
         Ok(options)
     }
 
-    fn check(&self, version_match: &str) -> Result<(), Status> {
+    /// Returns `true` if a watch sends the state first that it begins with.
+    pub(crate) fn sends_state(&self) -> bool {
+        let is_new = || matches!(self.resource_version.as_str(), "" | "0");
+        self.send_initial_events.unwrap_or_else(is_new)
+    }
+
+    fn check(&self, version_match: &str, version: KubernetesVersion) -> Result<(), Status> {
         let mut errors = FieldErrors::new();
         let path = || FieldPath::new("resourceVersionMatch");
         if self.watch {
-            self.check_watch(version_match, &mut errors);
+            self.check_watch(version_match, version, &mut errors);
             return refuse("ListOptions", &errors);
         }
         if !version_match.is_empty() {
@@ -194,11 +203,15 @@ impl ListOptions {
         refuse("ListOptions", &errors)
     }
 
-    fn check_watch(&self, version_match: &str, errors: &mut FieldErrors) {
+    fn check_watch(&self, version_match: &str, version: KubernetesVersion, errors: &mut FieldErrors) {
         let path = || FieldPath::new("resourceVersionMatch");
         if self.send_initial_events.is_some() && version_match != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             errors.forbidden(path(), why);
+        }
+        if self.send_initial_events.is_some() && !version.has_watch_list() {
+            let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+            errors.forbidden(FieldPath::new("sendInitialEvents"), why);
         }
         if version_match.is_empty() {
             return;

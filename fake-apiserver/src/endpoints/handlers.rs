@@ -66,7 +66,7 @@ async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> 
 
 async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Collection)?;
-    let options = ListOptions::parse(&call.query, false)?;
+    let options = list_options(server, call, false)?;
     let page = server
         .registry
         .reader
@@ -75,9 +75,13 @@ async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) ->
     encode::page(server, call, row, &form, page)
 }
 
+fn list_options(server: &Endpoints, call: &Call, watch: bool) -> Result<ListOptions, Status> {
+    ListOptions::parse(&call.query, watch, server.registry.reader.scheme().version)
+}
+
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
-    let options = ListOptions::parse(&call.query, true)?;
+    let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
     let include = encode::include_object(call)?;
     let row = server
@@ -207,7 +211,7 @@ async fn delete_collection(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Collection)?;
-    let list = ListOptions::parse(&call.query, false)?;
+    let list = list_options(server, call, false)?;
     let options = decode::delete_options(row, call)?;
     let page = server
         .registry

@@ -24,13 +24,15 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::definition::OpenApiSchema;
 
-/// The definitions of the built-in types with their descriptions, each as JSON text, generated.
-static DEFINITIONS: LazyLock<Definitions> =
-    LazyLock::new(|| unpack(include_bytes!("../../data/openapi.json.gz").as_slice()));
-
-/// The definitions that differ in Kubernetes 1.37.
-static DEFINITIONS_1_37: LazyLock<Definitions> =
-    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.37.json.gz").as_slice()));
+/// The definitions of the built-in types with their descriptions, each as JSON text, generated: all those of the
+/// default version of Kubernetes, and of every other one those that differ from its neighbour towards the default one.
+static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.33.json.gz"))),
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.34.json.gz"))),
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.35.json.gz"))),
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi.json.gz"))),
+    LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.37.json.gz"))),
+];
 
 fn unpack(packed: &[u8]) -> Definitions {
     let mut text = String::new();
@@ -41,11 +43,10 @@ fn unpack(packed: &[u8]) -> Definitions {
 
 /// A definition of a version of Kubernetes.
 fn definition(of: KubernetesVersion, name: &str) -> Option<&'static RawValue> {
-    let own = match of {
-        KubernetesVersion::V1_36 => None,
-        KubernetesVersion::V1_37 => DEFINITIONS_1_37.get(name),
-    };
-    own.or_else(|| DEFINITIONS.get(name)).map(|it| &**it)
+    let (at, default) = (of as usize, KubernetesVersion::default() as usize);
+    let nearer = |steps: usize| if at < default { at + steps } else { at - steps };
+    let mut towards_default = (0..=at.abs_diff(default)).map(nearer);
+    towards_default.find_map(|it| DEFINITIONS[it].get(name)).map(|it| &**it)
 }
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -100,7 +101,8 @@ pub(crate) struct Answer {
 /// The description of a type, or of a field of it where `field` is not empty: `description("io.k8s.api.core.v1.Pod",
 /// "spec")`. It parses the definition, so keep the answer.
 pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
-    let definition: Value = serde_json::from_str(DEFINITIONS.get(definition)?.get()).ok()?;
+    let text = self::definition(KubernetesVersion::default(), definition)?;
+    let definition: Value = serde_json::from_str(text.get()).ok()?;
     let owner = if field.is_empty() {
         &definition
     } else {

@@ -27,7 +27,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// The version of Kubernetes to serve: 1.36 or 1.37
+    /// The version of Kubernetes to serve: 1.33 to 1.37
     #[arg(long, value_name = "MINOR", default_value_t)]
     pub(crate) kubernetes_version: KubernetesVersion,
 

@@ -2,8 +2,8 @@
 
 use fake_apiserver::KubernetesVersion;
 
-/// Name, default and stage of each gate in 1.36, and `locked` where kube-apiserver refuses another value; behind
-/// `; 1.37` the same of 1.37, or `gone`, where that is another.
+/// Name of each gate, and its default and stage from a version on, with `locked` where kube-apiserver refuses another
+/// value, or `gone`; generated.
 const GATES: &str = include_str!("feature_gates.txt");
 
 /// Checks `name=value` pairs, in kube-apiserver's words where it refuses them, too.
@@ -54,13 +54,9 @@ fn gate(version: KubernetesVersion, name: &str) -> Option<&'static str> {
     let line = GATES
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-    let (first, later) = line.split_once("; 1.37 ").unwrap_or((line, ""));
-    let of = match (version, later) {
-        (KubernetesVersion::V1_36, _) | (_, "") => first.trim_end(),
-        (_, "gone") => "",
-        (_, later) => later,
-    };
-    Some(of).filter(|it| !it.is_empty())
+    let parts = line.rsplit("; ").filter_map(|part| part.split_once(' '));
+    let mut until = parts.skip_while(|(since, _)| since.parse().is_ok_and(|since: KubernetesVersion| since > version));
+    until.next().map(|(_, of)| of).filter(|of| *of != "gone")
 }
 
 /// `strconv.ParseBool`

@@ -7,6 +7,7 @@ mod controller;
 mod custom_resource;
 mod time;
 mod verdicts;
+mod versions;
 mod streams;
 mod replicas;
 mod worlds;

@@ -8,6 +8,7 @@ use super::device::check_driver_name;
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
@@ -17,7 +18,10 @@ const NODE_ID_MAX: usize = 256;
 
 /// The strategy of CSINodes.
 #[derive(Debug)]
-pub(crate) struct CsiNode;
+pub(crate) struct CsiNode {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for CsiNode {
     fn facts(&self) -> &Facts {
@@ -41,20 +45,25 @@ impl Strategy for CsiNode {
         let drivers = new.at("spec.drivers");
         for before in old.at("spec").items("drivers") {
             for driver in drivers.items("") {
-                if driver.text("name") == before.text("name") && fixed_part(&driver) != fixed_part(&before) {
-                    errors.invalid(drivers, fixed_part(&driver), IMMUTABLE);
+                let (fixed, was) = (self.fixed_part(&driver), self.fixed_part(&before));
+                if driver.text("name") == before.text("name") && fixed != was {
+                    errors.invalid(drivers, fixed, IMMUTABLE);
                 }
             }
         }
     }
 }
 
-/// The driver without what may change.
-fn fixed_part(driver: &Cursor<'_>) -> Value {
-    let mut fields = driver.map("").cloned().unwrap_or_default();
-    fields.remove("allocatable");
-    fields.retain(|_, value| !value.as_array().is_some_and(Vec::is_empty));
-    Value::Object(fields)
+impl CsiNode {
+    /// The driver without what may change: from 1.35 on (`MutableCSINodeAllocatableCount`) that is `allocatable`.
+    fn fixed_part(&self, driver: &Cursor<'_>) -> Value {
+        let mut fields = driver.map("").cloned().unwrap_or_default();
+        if self.version >= KubernetesVersion::V1_35 {
+            fields.remove("allocatable");
+        }
+        fields.retain(|_, value| !value.as_array().is_some_and(Vec::is_empty));
+        Value::Object(fields)
+    }
 }
 
 /// Go's `validateCSINodeDriver`; topology keys are blamed on the driver.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
@@ -17,7 +18,10 @@ const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 
 /// The strategy of Ingresses.
 #[derive(Debug)]
-pub(crate) struct Ingress;
+pub(crate) struct Ingress {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for Ingress {
     fn facts(&self) -> &Facts {
@@ -29,7 +33,7 @@ impl Strategy for Ingress {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
-        validate_spec(&object.at("spec"), errors);
+        validate_spec(self.version, &object.at("spec"), errors);
         let class = object.at("spec.ingressClassName");
         if let Some(annotated) = annotated_class(&object).filter(|it| class.is_set("") && *it != class.as_text()) {
             let path = FieldPath::new("annotations").child(CLASS_ANNOTATION);
@@ -46,7 +50,7 @@ impl Strategy for Ingress {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         let new = Cursor::root(object);
         if context.subresource.is_empty() {
-            return validate_spec(&new.at("spec"), errors);
+            return validate_spec(self.version, &new.at("spec"), errors);
         }
         let old = Cursor::root(old);
         let known: Vec<String> = old
@@ -79,17 +83,17 @@ fn annotated_class<'a>(object: &Cursor<'a>) -> Option<&'a str> {
 }
 
 /// `ValidateIngressSpec`
-fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let backend = spec.at("defaultBackend");
     if spec.is_empty("rules") && !backend.is_set("") {
         let text = "either `defaultBackend` or `rules` must be specified";
         errors.invalid(spec, Value::Null, text);
     }
     if backend.is_set("") {
-        validate_backend(&backend, errors);
+        validate_backend(version, &backend, errors);
     }
     for rule in spec.items("rules") {
-        validate_rule(&rule, errors);
+        validate_rule(version, &rule, errors);
     }
     for tls in spec.items("tls") {
         for host in tls.items("hosts") {
@@ -119,7 +123,7 @@ fn check_no_ip(host: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_rule(version: KubernetesVersion, rule: &Cursor<'_>, errors: &mut FieldErrors) {
     let host = rule.at("host");
     if !host.as_text().is_empty() {
         check_no_ip(&host, errors);
@@ -133,7 +137,7 @@ fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
         errors.required(paths, "");
     }
     for path in paths.items("") {
-        validate_path(&path, errors);
+        validate_path(version, &path, errors);
     }
 }
 
@@ -147,7 +151,7 @@ fn validate_host(host: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 /// `validateHTTPIngressPath`
-fn validate_path(http_path: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_path(version: KubernetesVersion, http_path: &Cursor<'_>, errors: &mut FieldErrors) {
     let (path, kind) = (http_path.at("path"), http_path.at("pathType"));
     if !kind.is_set("") {
         errors.required(kind, "pathType must be specified");
@@ -172,15 +176,15 @@ fn validate_path(http_path: &Cursor<'_>, errors: &mut FieldErrors) {
             }
         }
     }
-    validate_backend(&http_path.at("backend"), errors);
+    validate_backend(version, &http_path.at("backend"), errors);
 }
 
 /// `validateIngressBackend`
-fn validate_backend(backend: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_backend(version: KubernetesVersion, backend: &Cursor<'_>, errors: &mut FieldErrors) {
     match (backend.is_set("service"), backend.is_set("resource")) {
         (true, true) => errors.invalid(backend, "", "cannot set both resource and service backends"),
         (false, true) => validate_reference(&backend.at("resource"), errors),
-        (true, false) => validate_service(backend, errors),
+        (true, false) => validate_service(version, backend, errors),
         (false, false) => errors.invalid(backend, "", "resource or service backend is required"),
     }
 }
@@ -199,10 +203,14 @@ pub(super) fn validate_reference(reference: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-fn validate_service(backend: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_service(version: KubernetesVersion, backend: &Cursor<'_>, errors: &mut FieldErrors) {
     let name = backend.at("service.name");
     if name.check_required(errors) {
-        name.check_label(errors);
+        let is_label = match version.has_relaxed_service_names() {
+            true => names::dns1123_label,
+            false => names::dns1035_label,
+        };
+        name.check_texts(is_label(name.as_text(), false), errors);
     }
     let (port_name, number) = (backend.at("service.port.name"), backend.at("service.port.number"));
     match (port_name.as_text(), number.integer("").unwrap_or(0)) {

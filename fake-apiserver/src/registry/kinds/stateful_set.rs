@@ -46,7 +46,7 @@ const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable"
 /// StatefulSets.
 #[derive(Debug)]
 pub(crate) struct StatefulSetStrategy {
-    /// The version of Kubernetes: from 1.37 on a field behind a gate of 1.36 is kept.
+    /// The version of Kubernetes.
     pub(crate) version: KubernetesVersion,
 }
 
@@ -84,7 +84,7 @@ impl Strategy for StatefulSetStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validate_spec(&Cursor::root(object).at("spec"), Check::New, errors);
+        validate_spec(self.version, &Cursor::root(object).at("spec"), Check::New, errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
@@ -94,7 +94,7 @@ impl Strategy for StatefulSetStrategy {
             return;
         }
         let spec = new.at("spec");
-        validate_spec(&spec, Check::Update, errors);
+        validate_spec(self.version, &spec, Check::Update, errors);
         if !spec.same_but(&was.at("spec"), &CHANGEABLE) {
             errors.forbidden(spec, FIXED);
         }
@@ -169,7 +169,7 @@ fn default_spec(version: KubernetesVersion, spec: &mut JsonMap) {
     default_text(policy, "whenScaled", "Retain");
 }
 
-fn validate_spec(spec: &Cursor<'_>, check: Check, errors: &mut FieldErrors) {
+fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, check: Check, errors: &mut FieldErrors) {
     let management = spec.at("podManagementPolicy");
     match management.as_text() {
         "" => errors.required(management, ""),
@@ -194,10 +194,10 @@ fn validate_spec(spec: &Cursor<'_>, check: Check, errors: &mut FieldErrors) {
         spec.at("serviceName").check_label(errors);
     }
     validate_selector(&spec.at("selector"), "statefulset", errors);
-    validate_template(spec, errors);
+    validate_template(version, spec, errors);
 }
 
-fn validate_template(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_template(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let template = Template {
         claims: spec
             .items("volumeClaimTemplates")
@@ -211,7 +211,10 @@ fn validate_template(spec: &Cursor<'_>, errors: &mut FieldErrors) {
         Selection::Wrong => wrong_selector(&selector, "", errors),
         selection => {
             validate_selected(&selection, &template, errors);
-            template.validate(errors);
+            // Before, Pods of it were refused when they were created.
+            if version >= KubernetesVersion::V1_34 {
+                template.validate(errors);
+            }
             template.validate_metadata(errors);
         }
     }

@@ -155,3 +155,16 @@ pub(crate) trait Strategy: Sync + Send {
             .collect()
     }
 }
+
+/// A strategy that knows its version, for where `KubernetesVersion` is in scope.
+macro_rules! in_version {
+    ($strategy:ident, $version:expr) => {
+        in_version!($strategy, $version, V1_33 V1_34 V1_35 V1_36 V1_37)
+    };
+    ($strategy:ident, $version:expr, $($known:ident)+) => {
+        match $version {
+            $(KubernetesVersion::$known => &$strategy { version: KubernetesVersion::$known },)+
+        }
+    };
+}
+pub(crate) use in_version;

@@ -9,6 +9,7 @@ use super::metadata_checks::metadata_checks;
 use super::strategy::{Context, Strategy};
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -22,7 +23,7 @@ fn object(value: &Value) -> Object {
 
 fn strategy_of(case: &JsonMap) -> &'static dyn Strategy {
     let text = |field: &str| case[field].as_str().expect("a string");
-    workload_strategy(text("group"), text("resource")).expect("a strategy")
+    workload_strategy(KubernetesVersion::default(), text("group"), text("resource")).expect("a strategy")
 }
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {

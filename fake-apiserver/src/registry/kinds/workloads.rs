@@ -8,20 +8,22 @@ use super::pod::PodStrategy;
 use super::pod_template::{ControllerRevisionStrategy, PodTemplateStrategy};
 use super::replica_set::{ReplicaSetStrategy, ReplicationControllerStrategy};
 use super::stateful_set::StatefulSetStrategy;
-use super::strategy::Strategy;
+use super::strategy::{Strategy, in_version};
 use crate::api::kubernetes_version::KubernetesVersion;
 
 /// The strategy of Pods and of the resources that make them; `None` for all others.
-pub(crate) fn workload_strategy(group: &str, resource: &str) -> Option<&'static dyn Strategy> {
+pub(crate) fn workload_strategy(
+    version: KubernetesVersion,
+    group: &str,
+    resource: &str,
+) -> Option<&'static dyn Strategy> {
     Some(match (group, resource) {
         ("", "pods") => &PodStrategy,
         ("", "podtemplates") => &PodTemplateStrategy,
         ("", "replicationcontrollers") => &ReplicationControllerStrategy,
         ("apps", "deployments") => &DeploymentStrategy,
         ("apps", "replicasets") => &ReplicaSetStrategy,
-        ("apps", "statefulsets") => &StatefulSetStrategy {
-            version: KubernetesVersion::V1_36,
-        },
+        ("apps", "statefulsets") => in_version!(StatefulSetStrategy, version),
         ("apps", "daemonsets") => &DaemonSetStrategy,
         ("apps", "controllerrevisions") => &ControllerRevisionStrategy,
         ("batch", "jobs") => &JobStrategy,

@@ -233,7 +233,7 @@ impl Reader {
             // Far beyond any test, and short of what the clock can count.
             seconds => seconds.min(u64::from(u32::MAX)),
         };
-        let initial = options.send_initial_events == Some(true);
+        let initial = options.sends_state();
         let now = self.replicas.sees(client, newest);
         let start = WatchStart {
             resource: Arc::clone(&row.storage),
@@ -241,7 +241,7 @@ impl Reader {
             initial: initial.then(|| self.cached(row, client)),
             after: revision.unwrap_or(now),
             bookmarks: options.allow_watch_bookmarks,
-            initial_end_bookmark: initial,
+            initial_end_bookmark: options.send_initial_events == Some(true),
             horizon: Some(Horizon {
                 replicas: Arc::clone(&self.replicas),
                 client: Arc::clone(client),

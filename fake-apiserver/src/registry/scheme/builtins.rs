@@ -1,48 +1,38 @@
 //! Strategies of built-in resources.
 
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::registry::kinds::csi_driver::CsiDriver;
+use crate::registry::kinds::csi_node::CsiNode;
 use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+use crate::registry::kinds::ingress::Ingress;
 use crate::registry::kinds::plain::Plain;
-use crate::registry::kinds::stateful_set::StatefulSetStrategy;
-use crate::registry::kinds::strategy::Strategy;
+use crate::registry::kinds::service::Service;
+use crate::registry::kinds::strategy::{Strategy, in_version};
 use crate::registry::kinds::{
-    admission_policy, api_service, certificate, config_map, csi_driver, csi_node, csi_storage_capacity, device,
-    device_claim, endpoint_slice, endpoints, event, flow_control, ingress, ingress_class, lease, limit_range,
-    namespace, network_policy, node, persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class,
-    resource_quota, resource_slice, role, role_binding, runtime_class, secret, service, service_account,
-    service_network, storage_class, volume, webhook_configuration, workloads,
+    admission_policy, api_service, certificate, config_map, csi_storage_capacity, device, device_claim, endpoint_slice,
+    endpoints, event, flow_control, ingress_class, lease, limit_range, namespace, network_policy, node,
+    persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, resource_slice,
+    role, role_binding, runtime_class, secret, service_account, service_network, storage_class, volume,
+    webhook_configuration, workloads,
 };
 
-/// The strategy of a built-in resource in a version of Kubernetes.
-pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &str) -> &'static dyn Strategy {
-    match (version, group) {
-        (KubernetesVersion::V1_37, "autoscaling") => &HorizontalPodAutoscaler {
-            version: KubernetesVersion::V1_37,
-        },
-        (KubernetesVersion::V1_37, "apps") if resource == "statefulsets" => &StatefulSetStrategy {
-            version: KubernetesVersion::V1_37,
-        },
-        (KubernetesVersion::V1_37, "storage.k8s.io") if resource == "csidrivers" => &csi_driver::CsiDriver {
-            version: KubernetesVersion::V1_37,
-        },
-        (KubernetesVersion::V1_36 | KubernetesVersion::V1_37, _) => strategy(group, resource),
-    }
+/// The strategy of a built-in resource in the default version of Kubernetes.
+pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
+    strategy_in(KubernetesVersion::default(), group, resource)
 }
 
-/// The strategy of a built-in resource; most need nothing but the defaults.
-pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
-    if let Some(strategy) = workloads::workload_strategy(group, resource) {
+/// The strategy of a built-in resource in a version of Kubernetes; most need nothing but the defaults.
+pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &str) -> &'static dyn Strategy {
+    if let Some(strategy) = workloads::workload_strategy(version, group, resource) {
         return strategy;
     }
     match group {
-        "" => core(resource),
+        "" => core(version, resource),
         "admissionregistration.k8s.io" => admission(resource),
         "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
         "apiregistration.k8s.io" => &api_service::ApiService,
-        "autoscaling" => &HorizontalPodAutoscaler {
-            version: KubernetesVersion::V1_36,
-        },
+        "autoscaling" => in_version!(HorizontalPodAutoscaler, version),
         "certificates.k8s.io" => certificates(resource),
         "coordination.k8s.io" => match resource {
             "leases" => &lease::Lease,
@@ -56,7 +46,7 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
-            "ingresses" => &ingress::Ingress,
+            "ingresses" => in_version!(Ingress, version),
             "ingressclasses" => &ingress_class::IngressClass,
             "networkpolicies" => &network_policy::NetworkPolicy,
             "ipaddresses" => &service_network::IpAddress,
@@ -86,10 +76,8 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "storage.k8s.io" => match resource {
             "storageclasses" => &storage_class::StorageClass,
-            "csidrivers" => &csi_driver::CsiDriver {
-                version: KubernetesVersion::V1_36,
-            },
-            "csinodes" => &csi_node::CsiNode,
+            "csidrivers" => in_version!(CsiDriver, version),
+            "csinodes" => in_version!(CsiNode, version),
             "volumeattachments" => &volume::VolumeAttachment,
             "volumeattributesclasses" => &volume::VolumeAttributesClass,
             "csistoragecapacities" => &csi_storage_capacity::CsiStorageCapacity,
@@ -118,7 +106,7 @@ fn certificates(resource: &str) -> &'static dyn Strategy {
     }
 }
 
-fn core(resource: &str) -> &'static dyn Strategy {
+fn core(version: KubernetesVersion, resource: &str) -> &'static dyn Strategy {
     match resource {
         "namespaces" => &namespace::Namespace,
         "componentstatuses" => &COMPONENT_STATUS,
@@ -129,7 +117,7 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "serviceaccounts" => &service_account::ServiceAccount,
         "events" => &event::Event { is_new: false },
         "limitranges" => &limit_range::LimitRange,
-        "services" => &service::Service,
+        "services" => in_version!(Service, version),
         "persistentvolumes" => &persistent_volume::PersistentVolume,
         "persistentvolumeclaims" => &persistent_volume_claim::PersistentVolumeClaim,
         "resourcequotas" => &resource_quota::ResourceQuota,

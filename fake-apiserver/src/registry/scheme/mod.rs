@@ -8,7 +8,7 @@ pub(crate) mod body;
 pub(crate) mod enablement;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use enablement::Enablement;
 pub(crate) use row::Row;
@@ -49,12 +49,9 @@ impl Builtins {
 
     /// Those of a version, which all its servers share.
     fn of(version: KubernetesVersion) -> &'static Self {
-        static V1_36: LazyLock<Builtins> = LazyLock::new(|| Builtins::new(KubernetesVersion::V1_36));
-        static V1_37: LazyLock<Builtins> = LazyLock::new(|| Builtins::new(KubernetesVersion::V1_37));
-        match version {
-            KubernetesVersion::V1_36 => &V1_36,
-            KubernetesVersion::V1_37 => &V1_37,
-        }
+        static OF: [OnceLock<Builtins>; KubernetesVersion::ALL.len()] =
+            [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+        OF[version as usize].get_or_init(|| Self::new(version))
     }
 }
 

@@ -175,7 +175,7 @@ impl Row {
         let Kind::Builtin { version, shape, .. } = &self.kind else {
             return;
         };
-        if let (true, Some(shape)) = (*version > KubernetesVersion::V1_36, shape) {
+        if let (true, Some(shape)) = (*version != KubernetesVersion::default(), shape) {
             gated::drop_gated(shape, object);
         }
         gates::drop_disabled(*version, (&self.info.group, &self.info.resource), object, old);

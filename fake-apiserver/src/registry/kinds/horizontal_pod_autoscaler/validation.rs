@@ -62,13 +62,14 @@ pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<
             .iter()
             .all(|field| old.text(field) == target.text(field))
     };
+    let takes_any_version = version < KubernetesVersion::V1_34;
     let group = match target.text("kind") {
-        _ if old.as_ref().is_some_and(is_as_before) => Group::Any,
+        _ if takes_any_version || old.as_ref().is_some_and(is_as_before) => Group::Any,
         "ReplicationController" => Group::MayBeCore,
         _ => Group::Named,
     };
     validate_reference(&target, group, errors);
-    let described = if old.is_some_and(|old| has_wrong_metric(&old)) {
+    let described = if takes_any_version || old.is_some_and(|old| has_wrong_metric(&old)) {
         Group::Any
     } else {
         Group::MayBeCore

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -26,18 +27,26 @@ const AFFINITY_SECONDS: i64 = 10_800;
 
 /// The strategy of Services.
 #[derive(Debug)]
-pub(crate) struct Service;
+pub(crate) struct Service {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for Service {
     fn facts(&self) -> &Facts {
-        const {
-            &Facts {
-                name: names::dns1123_label,
-                allows_create_on_update: true,
-                returns_deleted_object: true,
-                fields: FieldLabels::of(&["spec.clusterIP", "spec.type"], true),
-                ..Facts::DEFAULT
-            }
+        const RELAXED: Facts = Facts {
+            name: names::dns1123_label,
+            allows_create_on_update: true,
+            returns_deleted_object: true,
+            fields: FieldLabels::of(&["spec.clusterIP", "spec.type"], true),
+            ..Facts::DEFAULT
+        };
+        match self.version.has_relaxed_service_names() {
+            true => &RELAXED,
+            false => &Facts {
+                name: names::dns1035_label,
+                ..RELAXED
+            },
         }
     }
 
@@ -73,7 +82,7 @@ impl Strategy for Service {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validation::validate(object, None, errors);
+        validation::validate(self.version, object, None, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -88,7 +97,7 @@ impl Strategy for Service {
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource.is_empty() {
-            validation::validate_update(object, old, errors);
+            validation::validate_update(self.version, object, old, errors);
         } else if context.subresource == "status" {
             validation::validate_status(object, old, errors);
         }

@@ -9,6 +9,10 @@ use serde_json::Value;
 use super::*;
 use crate::entropy::Entropy;
 
+const SERVICE: Service = Service {
+    version: KubernetesVersion::V1_36,
+};
+
 fn object(value: Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
@@ -25,16 +29,16 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
     };
     let mut it = object(json!({"metadata": {"name": "a"}, "spec": spec, "status": {}}));
     let mut errors = FieldErrors::new();
-    Service.default(&mut it);
-    let allocated = Service.allocate(&mut it, old, &mut errors, &context);
+    SERVICE.default(&mut it);
+    let allocated = SERVICE.allocate(&mut it, old, &mut errors, &context);
     allocated.map_err(|status| status.message)?;
     if errors.is_empty() {
         match old {
             Some(old) => {
-                Service.prepare_for_update(&mut it, old, &context);
-                Service.validate_update(&it, old, &mut errors, &context);
+                SERVICE.prepare_for_update(&mut it, old, &context);
+                SERVICE.validate_update(&it, old, &mut errors, &context);
             }
-            None => Service.validate(&it, &mut errors),
+            None => SERVICE.validate(&it, &mut errors),
         }
     }
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -193,5 +197,5 @@ async fn invalid(#[case] spec: Value, #[case] expected: &str) {
     &["spec.SessionAffinity is ignored for headless services"])]
 fn warnings_name_what_is_ignored_or_odd(#[case] spec: Value, #[case] expected: &[&str]) {
     let service = object(json!({"spec": spec}));
-    assert_eq!(Service.warnings(&service, None), expected);
+    assert_eq!(SERVICE.warnings(&service, None), expected);
 }

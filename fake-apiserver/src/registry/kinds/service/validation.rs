@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::cluster_ips::{validate_change, validate_cluster_ips};
 use super::{is_externally_accessible, is_headless, needs_health_check};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
@@ -17,7 +18,7 @@ const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'
 const TRAFFIC_POLICIES: [&str; 2] = ["Cluster", "Local"];
 
 /// `validateService`
-pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
+pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let (root, old) = (Cursor::root(object), old.map(|old| Cursor::root(old)));
     let (spec, old_spec) = (root.at("spec"), old.as_ref().map(|old| old.at("spec")));
     validate_topology(&root, errors);
@@ -51,7 +52,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut Field
         (true, true) | (false, false) => {}
     }
     validate_load_balancer_class(&spec, errors);
-    validate_traffic(&spec, errors);
+    validate_traffic(version, &spec, errors);
 }
 
 fn validate_topology(service: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -233,7 +234,7 @@ fn validate_load_balancer_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn validate_traffic(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_traffic(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let policy = spec.at("externalTrafficPolicy");
     if is_externally_accessible(spec) {
         policy.check_required_one_of(&TRAFFIC_POLICIES, errors);
@@ -258,12 +259,16 @@ fn validate_traffic(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     } else if matches!(spec.text("type"), "ClusterIP" | "LoadBalancer" | "NodePort") {
         errors.required(internal, "");
     }
-    let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-    spec.at("trafficDistribution").check_one_of(&distributions, errors);
+    // PreferSameTrafficDistribution
+    let distributions: &[&str] = match version >= KubernetesVersion::V1_34 {
+        true => &["PreferClose", "PreferSameZone", "PreferSameNode"],
+        false => &["PreferClose"],
+    };
+    spec.at("trafficDistribution").check_one_of(distributions, errors);
 }
 
 /// `ValidateServiceUpdate`
-pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldErrors) {
+pub(super) fn validate_update(version: KubernetesVersion, object: &Object, old: &Object, errors: &mut FieldErrors) {
     let (root, old_root) = (Cursor::root(object), Cursor::root(old));
     let (spec, old_spec) = (root.at("spec"), old_root.at("spec"));
     validate_change(&spec, &old_spec, errors);
@@ -279,7 +284,7 @@ pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldE
     {
         errors.forbidden(spec.at("healthCheckNodePort"), "field is immutable");
     }
-    validate(object, Some(old), errors);
+    validate(version, object, Some(old), errors);
 }
 
 /// `ValidateLoadBalancerStatus`

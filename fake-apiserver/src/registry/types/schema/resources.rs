@@ -5,7 +5,7 @@
 use std::borrow::Cow::Borrowed;
 
 use super::served::{ALL, NONE, Served, row, since, sub, subresources, texts, until};
-use crate::api::kubernetes_version::KubernetesVersion::V1_37;
+use crate::api::kubernetes_version::KubernetesVersion::{V1_34, V1_36, V1_37};
 use crate::api::resource::Scope::{Cluster, Namespaced};
 use crate::api::resource::{SubresourceInfo, Text};
 
@@ -118,12 +118,12 @@ pub(super) static RESOURCES: [Served; 73] = [
         &[]),
     row(["storage.k8s.io", "v1", "volumeattachments", "volumeattachment", "VolumeAttachment", "VolumeAttachmentList"], Cluster, NONE, NONE, ALL,
         subresources![sub("status", ["storage.k8s.io", "v1", "VolumeAttachment"], texts!["get", "patch", "update"])]),
-    row(["storage.k8s.io", "v1", "volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", "VolumeAttributesClassList"], Cluster, texts!["vac"], NONE, ALL,
-        &[]),
-    row(["admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyList"], Cluster, NONE, texts!["api-extensions"], ALL,
-        &[]),
-    row(["admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "mutatingadmissionpolicybinding", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBindingList"], Cluster, NONE, texts!["api-extensions"], ALL,
-        &[]),
+    since(V1_34, row(["storage.k8s.io", "v1", "volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", "VolumeAttributesClassList"], Cluster, texts!["vac"], NONE, ALL,
+        &[])),
+    since(V1_36, row(["admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyList"], Cluster, NONE, texts!["api-extensions"], ALL,
+        &[])),
+    since(V1_36, row(["admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "mutatingadmissionpolicybinding", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBindingList"], Cluster, NONE, texts!["api-extensions"], ALL,
+        &[])),
     row(["admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration", "MutatingWebhookConfigurationList"], Cluster, NONE, texts!["api-extensions"], ALL,
         &[]),
     row(["admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "validatingadmissionpolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyList"], Cluster, NONE, texts!["api-extensions"], ALL,
@@ -142,16 +142,16 @@ pub(super) static RESOURCES: [Served; 73] = [
         &[]),
     row(["discovery.k8s.io", "v1", "endpointslices", "endpointslice", "EndpointSlice", "EndpointSliceList"], Namespaced, NONE, NONE, ALL,
         &[]),
-    row(["resource.k8s.io", "v1", "deviceclasses", "deviceclass", "DeviceClass", "DeviceClassList"], Cluster, NONE, NONE, ALL,
-        &[]),
+    since(V1_34, row(["resource.k8s.io", "v1", "deviceclasses", "deviceclass", "DeviceClass", "DeviceClassList"], Cluster, NONE, NONE, ALL,
+        &[])),
     since(V1_37, row(["resource.k8s.io", "v1", "devicetaintrules", "devicetaintrule", "DeviceTaintRule", "DeviceTaintRuleList"], Cluster, NONE, NONE, ALL,
         subresources![sub("status", ["resource.k8s.io", "v1", "DeviceTaintRule"], texts!["get", "patch", "update"])])),
-    row(["resource.k8s.io", "v1", "resourceclaims", "resourceclaim", "ResourceClaim", "ResourceClaimList"], Namespaced, NONE, NONE, ALL,
-        subresources![sub("status", ["resource.k8s.io", "v1", "ResourceClaim"], texts!["get", "patch", "update"])]),
-    row(["resource.k8s.io", "v1", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", "ResourceClaimTemplateList"], Namespaced, NONE, NONE, ALL,
-        &[]),
-    row(["resource.k8s.io", "v1", "resourceslices", "resourceslice", "ResourceSlice", "ResourceSliceList"], Cluster, NONE, NONE, ALL,
-        &[]),
+    since(V1_34, row(["resource.k8s.io", "v1", "resourceclaims", "resourceclaim", "ResourceClaim", "ResourceClaimList"], Namespaced, NONE, NONE, ALL,
+        subresources![sub("status", ["resource.k8s.io", "v1", "ResourceClaim"], texts!["get", "patch", "update"])])),
+    since(V1_34, row(["resource.k8s.io", "v1", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", "ResourceClaimTemplateList"], Namespaced, NONE, NONE, ALL,
+        &[])),
+    since(V1_34, row(["resource.k8s.io", "v1", "resourceslices", "resourceslice", "ResourceSlice", "ResourceSliceList"], Cluster, NONE, NONE, ALL,
+        &[])),
     row(["flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "flowschema", "FlowSchema", "FlowSchemaList"], Cluster, NONE, NONE, ALL,
         subresources![sub("status", ["flowcontrol.apiserver.k8s.io", "v1", "FlowSchema"], texts!["get", "patch", "update"])]),
     row(["flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration", "PriorityLevelConfigurationList"], Cluster, NONE, NONE, ALL,

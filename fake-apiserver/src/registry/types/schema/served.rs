@@ -95,7 +95,7 @@ pub(super) const fn row(
     };
     Served {
         info,
-        since: KubernetesVersion::V1_36,
+        since: KubernetesVersion::ALL[0],
         until: None,
     }
 }

@@ -9,122 +9,231 @@ use super::builtin::Kind::{
 };
 use super::builtin::{ATOMIC, Field, GATED, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};
 use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};
-use crate::api::kubernetes_version::KubernetesVersion::{self, V1_36, V1_37};
+use crate::api::kubernetes_version::KubernetesVersion::{self, V1_33, V1_34, V1_35, V1_36, V1_37};
 
 /// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.
 #[rustfmt::skip]
-pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 106] = [
-    ("", "v1", "Binding", V1_36, 15),
-    ("", "v1", "ComponentStatus", V1_36, 20),
-    ("", "v1", "ConfigMap", V1_36, 23),
-    ("", "v1", "Endpoints", V1_36, 32),
-    ("", "v1", "Event", V1_36, 36),
-    ("", "v1", "LimitRange", V1_36, 43),
-    ("", "v1", "Namespace", V1_36, 52),
-    ("", "v1", "Node", V1_36, 83),
-    ("", "v1", "Node", V1_37, 843),
-    ("", "v1", "NodeProxyOptions", V1_36, 84),
-    ("", "v1", "PersistentVolume", V1_36, 126),
-    ("", "v1", "PersistentVolumeClaim", V1_36, 144),
-    ("", "v1", "PersistentVolumeClaim", V1_37, 849),
-    ("", "v1", "Pod", V1_36, 327),
-    ("", "v1", "Pod", V1_37, 894),
-    ("", "v1", "PodAttachOptions", V1_36, 328),
-    ("", "v1", "PodExecOptions", V1_36, 329),
-    ("", "v1", "PodPortForwardOptions", V1_36, 331),
-    ("", "v1", "PodProxyOptions", V1_36, 332),
-    ("", "v1", "PodTemplate", V1_36, 334),
-    ("", "v1", "PodTemplate", V1_37, 896),
-    ("", "v1", "ReplicationController", V1_36, 340),
-    ("", "v1", "ReplicationController", V1_37, 898),
-    ("", "v1", "ResourceQuota", V1_36, 349),
-    ("", "v1", "Secret", V1_36, 351),
-    ("", "v1", "Service", V1_36, 373),
-    ("", "v1", "ServiceAccount", V1_36, 376),
-    ("", "v1", "ServiceProxyOptions", V1_36, 377),
-    ("", "v1", "Status", V1_36, 385),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 406),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 410),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_36, 418),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_36, 430),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 434),
-    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_36, 437),
-    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 476),
-    ("apiregistration.k8s.io", "v1", "APIService", V1_36, 483),
-    ("apps", "v1", "ControllerRevision", V1_36, 485),
-    ("apps", "v1", "ControllerRevision", V1_37, 899),
-    ("apps", "v1", "DaemonSet", V1_36, 494),
-    ("apps", "v1", "DaemonSet", V1_37, 904),
-    ("apps", "v1", "Deployment", V1_36, 503),
-    ("apps", "v1", "Deployment", V1_37, 909),
-    ("apps", "v1", "ReplicaSet", V1_36, 509),
-    ("apps", "v1", "ReplicaSet", V1_37, 914),
-    ("apps", "v1", "StatefulSet", V1_36, 523),
-    ("apps", "v1", "StatefulSet", V1_37, 920),
-    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_36, 528),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 532),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 924),
-    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 535),
-    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_36, 545),
-    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_36, 547),
-    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_36, 554),
-    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_36, 555),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 559),
-    ("autoscaling", "v1", "Scale", V1_36, 562),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 594),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 928),
-    ("batch", "v1", "CronJob", V1_36, 614),
-    ("batch", "v1", "CronJob", V1_37, 944),
-    ("batch", "v1", "Job", V1_36, 621),
-    ("batch", "v1", "Job", V1_37, 945),
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_36, 629),
-    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 947),
-    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 951),
-    ("coordination.k8s.io", "v1", "Lease", V1_36, 632),
-    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 644),
-    ("events.k8s.io", "v1", "Event", V1_36, 646),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_36, 667),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 955),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_36, 679),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 961),
-    ("meta.k8s.io", "v1", "DeleteOptions", V1_36, 682),
-    ("meta.k8s.io", "v1", "ListMeta", V1_36, 379),
-    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_36, 683),
-    ("networking.k8s.io", "v1", "IPAddress", V1_36, 686),
-    ("networking.k8s.io", "v1", "Ingress", V1_36, 705),
-    ("networking.k8s.io", "v1", "IngressClass", V1_36, 708),
-    ("networking.k8s.io", "v1", "NetworkPolicy", V1_36, 721),
-    ("networking.k8s.io", "v1", "ServiceCIDR", V1_36, 724),
-    ("node.k8s.io", "v1", "RuntimeClass", V1_36, 727),
-    ("policy", "v1", "Eviction", V1_36, 728),
-    ("policy", "v1", "PodDisruptionBudget", V1_36, 734),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_36, 739),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 743),
-    ("rbac.authorization.k8s.io", "v1", "Role", V1_36, 744),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 745),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 753),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 962),
-    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 966),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 786),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 983),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 788),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 985),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 812),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 995),
-    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 813),
-    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 820),
-    ("storage.k8s.io", "v1", "CSINode", V1_36, 825),
-    ("storage.k8s.io", "v1", "CSINode", V1_37, 1002),
-    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_36, 826),
-    ("storage.k8s.io", "v1", "StorageClass", V1_36, 832),
-    ("storage.k8s.io", "v1", "VolumeAttachment", V1_36, 837),
-    ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_36, 838),
-    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1006),
+pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
+    ("", "v1", "Binding", V1_33, 15),
+    ("", "v1", "Binding", V1_34, 745),
+    ("", "v1", "ComponentStatus", V1_33, 20),
+    ("", "v1", "ComponentStatus", V1_34, 746),
+    ("", "v1", "ConfigMap", V1_33, 23),
+    ("", "v1", "ConfigMap", V1_34, 747),
+    ("", "v1", "Endpoints", V1_33, 32),
+    ("", "v1", "Endpoints", V1_34, 748),
+    ("", "v1", "Event", V1_33, 36),
+    ("", "v1", "Event", V1_34, 749),
+    ("", "v1", "LimitRange", V1_33, 43),
+    ("", "v1", "LimitRange", V1_34, 750),
+    ("", "v1", "Namespace", V1_33, 52),
+    ("", "v1", "Namespace", V1_34, 751),
+    ("", "v1", "Node", V1_33, 83),
+    ("", "v1", "Node", V1_34, 752),
+    ("", "v1", "Node", V1_35, 925),
+    ("", "v1", "Node", V1_36, 981),
+    ("", "v1", "Node", V1_37, 1089),
+    ("", "v1", "NodeProxyOptions", V1_33, 84),
+    ("", "v1", "PersistentVolume", V1_33, 126),
+    ("", "v1", "PersistentVolume", V1_34, 754),
+    ("", "v1", "PersistentVolumeClaim", V1_33, 144),
+    ("", "v1", "PersistentVolumeClaim", V1_34, 757),
+    ("", "v1", "PersistentVolumeClaim", V1_37, 1095),
+    ("", "v1", "Pod", V1_33, 309),
+    ("", "v1", "Pod", V1_34, 789),
+    ("", "v1", "Pod", V1_35, 942),
+    ("", "v1", "Pod", V1_36, 998),
+    ("", "v1", "Pod", V1_37, 1140),
+    ("", "v1", "PodAttachOptions", V1_33, 310),
+    ("", "v1", "PodExecOptions", V1_33, 311),
+    ("", "v1", "PodPortForwardOptions", V1_33, 313),
+    ("", "v1", "PodProxyOptions", V1_33, 314),
+    ("", "v1", "PodTemplate", V1_33, 316),
+    ("", "v1", "PodTemplate", V1_34, 791),
+    ("", "v1", "PodTemplate", V1_35, 944),
+    ("", "v1", "PodTemplate", V1_36, 1000),
+    ("", "v1", "PodTemplate", V1_37, 1142),
+    ("", "v1", "ReplicationController", V1_33, 322),
+    ("", "v1", "ReplicationController", V1_34, 793),
+    ("", "v1", "ReplicationController", V1_35, 946),
+    ("", "v1", "ReplicationController", V1_36, 1002),
+    ("", "v1", "ReplicationController", V1_37, 1144),
+    ("", "v1", "ResourceQuota", V1_33, 331),
+    ("", "v1", "ResourceQuota", V1_34, 794),
+    ("", "v1", "Secret", V1_33, 333),
+    ("", "v1", "Secret", V1_34, 795),
+    ("", "v1", "Service", V1_33, 355),
+    ("", "v1", "Service", V1_34, 796),
+    ("", "v1", "ServiceAccount", V1_33, 358),
+    ("", "v1", "ServiceAccount", V1_34, 797),
+    ("", "v1", "ServiceProxyOptions", V1_33, 359),
+    ("", "v1", "Status", V1_33, 366),
+    ("", "v1", "Status", V1_36, 1005),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 1013),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 1015),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_33, 382),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_34, 798),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_33, 399),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_34, 799),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_33, 405),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_34, 800),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 1017),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_33, 408),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_34, 801),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_33, 447),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_34, 802),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_35, 950),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 1021),
+    ("apiregistration.k8s.io", "v1", "APIService", V1_33, 454),
+    ("apiregistration.k8s.io", "v1", "APIService", V1_34, 803),
+    ("apps", "v1", "ControllerRevision", V1_33, 456),
+    ("apps", "v1", "ControllerRevision", V1_34, 804),
+    ("apps", "v1", "ControllerRevision", V1_37, 1145),
+    ("apps", "v1", "DaemonSet", V1_33, 465),
+    ("apps", "v1", "DaemonSet", V1_34, 806),
+    ("apps", "v1", "DaemonSet", V1_35, 952),
+    ("apps", "v1", "DaemonSet", V1_36, 1023),
+    ("apps", "v1", "DaemonSet", V1_37, 1150),
+    ("apps", "v1", "Deployment", V1_33, 474),
+    ("apps", "v1", "Deployment", V1_34, 808),
+    ("apps", "v1", "Deployment", V1_35, 954),
+    ("apps", "v1", "Deployment", V1_36, 1025),
+    ("apps", "v1", "Deployment", V1_37, 1155),
+    ("apps", "v1", "ReplicaSet", V1_33, 480),
+    ("apps", "v1", "ReplicaSet", V1_34, 810),
+    ("apps", "v1", "ReplicaSet", V1_35, 956),
+    ("apps", "v1", "ReplicaSet", V1_36, 1027),
+    ("apps", "v1", "ReplicaSet", V1_37, 1160),
+    ("apps", "v1", "StatefulSet", V1_33, 494),
+    ("apps", "v1", "StatefulSet", V1_34, 813),
+    ("apps", "v1", "StatefulSet", V1_35, 958),
+    ("apps", "v1", "StatefulSet", V1_36, 1029),
+    ("apps", "v1", "StatefulSet", V1_37, 1166),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_33, 499),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_34, 814),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_33, 503),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_34, 815),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 1032),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 1170),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_33, 506),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_34, 816),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 1034),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_33, 516),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_34, 817),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_33, 518),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_34, 818),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_33, 525),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", V1_34, 819),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_33, 526),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_34, 820),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_33, 530),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_34, 821),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 1035),
+    ("autoscaling", "v1", "Scale", V1_33, 533),
+    ("autoscaling", "v1", "Scale", V1_34, 822),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_33, 565),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_34, 823),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_35, 962),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 1036),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 1174),
+    ("batch", "v1", "CronJob", V1_33, 586),
+    ("batch", "v1", "CronJob", V1_34, 827),
+    ("batch", "v1", "CronJob", V1_35, 971),
+    ("batch", "v1", "CronJob", V1_36, 1040),
+    ("batch", "v1", "CronJob", V1_37, 1190),
+    ("batch", "v1", "Job", V1_33, 593),
+    ("batch", "v1", "Job", V1_34, 828),
+    ("batch", "v1", "Job", V1_35, 972),
+    ("batch", "v1", "Job", V1_36, 1041),
+    ("batch", "v1", "Job", V1_37, 1191),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_33, 601),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_34, 829),
+    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 1193),
+    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 1197),
+    ("coordination.k8s.io", "v1", "Lease", V1_33, 604),
+    ("coordination.k8s.io", "v1", "Lease", V1_34, 830),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_33, 617),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_34, 834),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 1042),
+    ("events.k8s.io", "v1", "Event", V1_33, 619),
+    ("events.k8s.io", "v1", "Event", V1_34, 835),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_33, 640),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_34, 836),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 1201),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_33, 652),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_34, 837),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 1207),
+    ("meta.k8s.io", "v1", "DeleteOptions", V1_33, 655),
+    ("meta.k8s.io", "v1", "ListMeta", V1_33, 360),
+    ("meta.k8s.io", "v1", "ListMeta", V1_36, 1004),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_33, 656),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_34, 838),
+    ("networking.k8s.io", "v1", "IPAddress", V1_33, 659),
+    ("networking.k8s.io", "v1", "IPAddress", V1_34, 839),
+    ("networking.k8s.io", "v1", "IPAddress", V1_36, 1043),
+    ("networking.k8s.io", "v1", "Ingress", V1_33, 678),
+    ("networking.k8s.io", "v1", "Ingress", V1_34, 840),
+    ("networking.k8s.io", "v1", "IngressClass", V1_33, 681),
+    ("networking.k8s.io", "v1", "IngressClass", V1_34, 841),
+    ("networking.k8s.io", "v1", "NetworkPolicy", V1_33, 694),
+    ("networking.k8s.io", "v1", "NetworkPolicy", V1_34, 843),
+    ("networking.k8s.io", "v1", "ServiceCIDR", V1_33, 697),
+    ("networking.k8s.io", "v1", "ServiceCIDR", V1_34, 844),
+    ("node.k8s.io", "v1", "RuntimeClass", V1_33, 700),
+    ("node.k8s.io", "v1", "RuntimeClass", V1_34, 845),
+    ("policy", "v1", "Eviction", V1_33, 701),
+    ("policy", "v1", "Eviction", V1_34, 846),
+    ("policy", "v1", "PodDisruptionBudget", V1_33, 707),
+    ("policy", "v1", "PodDisruptionBudget", V1_34, 847),
+    ("policy", "v1", "PodDisruptionBudget", V1_36, 1045),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_33, 712),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_34, 848),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_33, 716),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_34, 849),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 1047),
+    ("rbac.authorization.k8s.io", "v1", "Role", V1_33, 717),
+    ("rbac.authorization.k8s.io", "v1", "Role", V1_34, 850),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_33, 718),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_34, 851),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 1048),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_34, 859),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 1050),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 1208),
+    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 1212),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_34, 892),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 1067),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 1229),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_34, 894),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 1069),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 1231),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_34, 914),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_35, 974),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 1081),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 1241),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_33, 719),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_34, 915),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 1082),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_33, 726),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_34, 916),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_35, 976),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 1084),
+    ("storage.k8s.io", "v1", "CSINode", V1_33, 731),
+    ("storage.k8s.io", "v1", "CSINode", V1_34, 917),
+    ("storage.k8s.io", "v1", "CSINode", V1_37, 1248),
+    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_33, 732),
+    ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_34, 918),
+    ("storage.k8s.io", "v1", "StorageClass", V1_33, 738),
+    ("storage.k8s.io", "v1", "StorageClass", V1_34, 919),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_33, 743),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_34, 922),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_35, 979),
+    ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_34, 923),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1252),
 ];
 
 /// Kinds the server knows in versions it does not serve, sorted.
 #[rustfmt::skip]
-pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
+pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
     ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy"),
@@ -152,8 +261,11 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("authorization.k8s.io", "v1beta1", "SelfSubjectAccessReview"),
     ("authorization.k8s.io", "v1beta1", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1beta1", "SubjectAccessReview"),
+    ("autoscaling", "v2beta1", "HorizontalPodAutoscaler"),
+    ("autoscaling", "v2beta2", "HorizontalPodAutoscaler"),
     ("batch", "v1beta1", "CronJob"),
     ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle"),
+    ("certificates.k8s.io", "v1alpha1", "PodCertificateRequest"),
     ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"),
     ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle"),
     ("certificates.k8s.io", "v1beta1", "PodCertificateRequest"),
@@ -173,6 +285,8 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "PriorityLevelConfiguration"),
     ("lifecycle.k8s.io", "v1alpha1", "Eviction"),
+    ("networking.k8s.io", "v1alpha1", "IPAddress"),
+    ("networking.k8s.io", "v1alpha1", "ServiceCIDR"),
     ("networking.k8s.io", "v1beta1", "IPAddress"),
     ("networking.k8s.io", "v1beta1", "Ingress"),
     ("networking.k8s.io", "v1beta1", "IngressClass"),
@@ -189,7 +303,11 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("rbac.authorization.k8s.io", "v1beta1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "v1beta1", "Role"),
     ("rbac.authorization.k8s.io", "v1beta1", "RoleBinding"),
+    ("resource.k8s.io", "v1alpha3", "DeviceClass"),
     ("resource.k8s.io", "v1alpha3", "DeviceTaintRule"),
+    ("resource.k8s.io", "v1alpha3", "ResourceClaim"),
+    ("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate"),
+    ("resource.k8s.io", "v1alpha3", "ResourceSlice"),
     ("resource.k8s.io", "v1beta1", "DeviceClass"),
     ("resource.k8s.io", "v1beta1", "ResourceClaim"),
     ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate"),
@@ -199,6 +317,7 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("resource.k8s.io", "v1beta2", "ResourceClaim"),
     ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate"),
     ("resource.k8s.io", "v1beta2", "ResourceSlice"),
+    ("scheduling.k8s.io", "v1alpha1", "PriorityClass"),
     ("scheduling.k8s.io", "v1beta1", "PriorityClass"),
     ("storage.k8s.io", "v1alpha1", "CSIStorageCapacity"),
     ("storage.k8s.io", "v1alpha1", "VolumeAttachment"),
@@ -209,12 +328,13 @@ pub(super) static UNSERVED: [(&str, &str, &str); 85] = [
     ("storage.k8s.io", "v1beta1", "StorageClass"),
     ("storage.k8s.io", "v1beta1", "VolumeAttachment"),
     ("storage.k8s.io", "v1beta1", "VolumeAttributesClass"),
+    ("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration"),
     ("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"),
 ];
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 1007] = [
+pub(super) static SHAPES: [Shape; 1253] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -386,847 +506,1093 @@ pub(super) static SHAPES: [Shape; 1007] = [
     h(Struct(106), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 168
     h(Struct(107), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 169
     h(Struct(108), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 170
-    h(Struct(109), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 171
-    h(Struct(103), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 172
-    h(List(172), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 173
-    h(Struct(102), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 174
-    h(Struct(110), 0, NO_LIST, NO_PATCH, "v1.ScaleIOVolumeSource"), // 175
-    h(Struct(111), 0, NO_LIST, NO_PATCH, "v1.StorageOSVolumeSource"), // 176
-    h(Struct(112), 0, NO_LIST, NO_PATCH, "v1.CSIVolumeSource"), // 177
-    h(Struct(114), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimTemplate"), // 178
-    h(Struct(113), 0, NO_LIST, NO_PATCH, "v1.EphemeralVolumeSource"), // 179
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PullPolicy"), // 180
-    h(Struct(115), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeSource"), // 181
-    h(Struct(83), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 182
-    h(List(182), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 183
-    h(Struct(117), 0, NO_LIST, NO_PATCH, "v1.ContainerPort"), // 184
-    h(List(184), 0, keys(&["containerPort", "protocol"]), p(true, false, false, Some("containerPort")), "[]v1.ContainerPort"), // 185
-    h(Struct(119), 0, NO_LIST, NO_PATCH, "v1.ConfigMapEnvSource"), // 186
-    h(Struct(120), 0, NO_LIST, NO_PATCH, "v1.SecretEnvSource"), // 187
-    h(Struct(118), 0, NO_LIST, NO_PATCH, "v1.EnvFromSource"), // 188
-    h(List(188), 0, NO_LIST, NO_PATCH, "[]v1.EnvFromSource"), // 189
-    h(Struct(123), ATOMIC, NO_LIST, NO_PATCH, "v1.ConfigMapKeySelector"), // 190
-    h(Struct(124), ATOMIC, NO_LIST, NO_PATCH, "v1.SecretKeySelector"), // 191
-    h(Struct(125), ATOMIC, NO_LIST, NO_PATCH, "v1.FileKeySelector"), // 192
-    h(Struct(122), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 193
-    h(Struct(121), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 194
-    h(List(194), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 195
-    h(Struct(127), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 196
-    h(List(196), 0, keys(&["name"]), NO_PATCH, "[]v1.ResourceClaim"), // 197
-    h(Struct(126), 0, NO_LIST, NO_PATCH, "v1.ResourceRequirements"), // 198
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceName"), // 199
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceResizeRestartPolicy"), // 200
-    h(Struct(128), 0, NO_LIST, NO_PATCH, "v1.ContainerResizePolicy"), // 201
-    h(List(201), 0, NO_LIST, NO_PATCH, "[]v1.ContainerResizePolicy"), // 202
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartPolicy"), // 203
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleAction"), // 204
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodesOperator"), // 205
-    h(List(26), 0, ListType::Set, NO_PATCH, "[]int32"), // 206
-    h(Struct(130), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodes"), // 207
-    h(Struct(129), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRule"), // 208
-    h(List(208), 0, NO_LIST, NO_PATCH, "[]v1.ContainerRestartRule"), // 209
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RecursiveReadOnlyMode"), // 210
-    h(String, 0, NO_LIST, NO_PATCH, "v1.MountPropagationMode"), // 211
-    h(Struct(131), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 212
-    h(List(212), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 213
-    h(Struct(132), 0, NO_LIST, NO_PATCH, "v1.VolumeDevice"), // 214
-    h(List(214), 0, keys(&["devicePath"]), p(true, false, false, Some("devicePath")), "[]v1.VolumeDevice"), // 215
-    h(Struct(134), 0, NO_LIST, NO_PATCH, "v1.ExecAction"), // 216
-    h(IntOrString, 0, NO_LIST, NO_PATCH, "intstr.IntOrString"), // 217
-    h(String, 0, NO_LIST, NO_PATCH, "v1.URIScheme"), // 218
-    h(Struct(136), 0, NO_LIST, NO_PATCH, "v1.HTTPHeader"), // 219
-    h(List(219), 0, NO_LIST, NO_PATCH, "[]v1.HTTPHeader"), // 220
-    h(Struct(135), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 221
-    h(Struct(137), 0, NO_LIST, NO_PATCH, "v1.TCPSocketAction"), // 222
-    h(Struct(138), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 223
-    h(Struct(133), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 224
-    h(Struct(141), 0, NO_LIST, NO_PATCH, "v1.SleepAction"), // 225
-    h(Struct(140), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 226
-    h(String, 0, NO_LIST, NO_PATCH, "v1.Signal"), // 227
-    h(Struct(139), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 228
-    h(String, 0, NO_LIST, NO_PATCH, "v1.TerminationMessagePolicy"), // 229
-    h(String, 0, NO_LIST, NO_PATCH, "v1.Capability"), // 230
-    h(List(230), 0, NO_LIST, NO_PATCH, "[]v1.Capability"), // 231
-    h(Struct(143), 0, NO_LIST, NO_PATCH, "v1.Capabilities"), // 232
-    h(Struct(144), 0, NO_LIST, NO_PATCH, "v1.SELinuxOptions"), // 233
-    h(Struct(145), 0, NO_LIST, NO_PATCH, "v1.WindowsSecurityContextOptions"), // 234
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ProcMountType"), // 235
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SeccompProfileType"), // 236
-    h(Struct(146), 0, NO_LIST, NO_PATCH, "v1.SeccompProfile"), // 237
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AppArmorProfileType"), // 238
-    h(Struct(147), 0, NO_LIST, NO_PATCH, "v1.AppArmorProfile"), // 239
-    h(Struct(142), 0, NO_LIST, NO_PATCH, "v1.SecurityContext"), // 240
-    h(Struct(116), 0, NO_LIST, NO_PATCH, "v1.Container"), // 241
-    h(List(241), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 242
-    h(Struct(148), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 243
-    h(List(243), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 244
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RestartPolicy"), // 245
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DNSPolicy"), // 246
-    h(Map(0), ATOMIC, NO_LIST, NO_PATCH, "map[string]string"), // 247
-    h(List(2), 0, NO_LIST, NO_PATCH, "[]int64"), // 248
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SupplementalGroupsPolicy"), // 249
-    h(Struct(150), 0, NO_LIST, NO_PATCH, "v1.Sysctl"), // 250
-    h(List(250), 0, NO_LIST, NO_PATCH, "[]v1.Sysctl"), // 251
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFSGroupChangePolicy"), // 252
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodSELinuxChangePolicy"), // 253
-    h(Struct(149), 0, NO_LIST, NO_PATCH, "v1.PodSecurityContext"), // 254
-    h(List(151), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.LocalObjectReference"), // 255
-    h(Struct(153), 0, NO_LIST, NO_PATCH, "v1.PreferredSchedulingTerm"), // 256
-    h(List(256), 0, NO_LIST, NO_PATCH, "[]v1.PreferredSchedulingTerm"), // 257
-    h(Struct(152), 0, NO_LIST, NO_PATCH, "v1.NodeAffinity"), // 258
-    h(Struct(155), 0, NO_LIST, NO_PATCH, "v1.PodAffinityTerm"), // 259
-    h(List(259), 0, NO_LIST, NO_PATCH, "[]v1.PodAffinityTerm"), // 260
-    h(Struct(156), 0, NO_LIST, NO_PATCH, "v1.WeightedPodAffinityTerm"), // 261
-    h(List(261), 0, NO_LIST, NO_PATCH, "[]v1.WeightedPodAffinityTerm"), // 262
-    h(Struct(154), 0, NO_LIST, NO_PATCH, "v1.PodAffinity"), // 263
-    h(Struct(157), 0, NO_LIST, NO_PATCH, "v1.PodAntiAffinity"), // 264
-    h(Struct(151), 0, NO_LIST, NO_PATCH, "v1.Affinity"), // 265
-    h(String, 0, NO_LIST, NO_PATCH, "v1.TolerationOperator"), // 266
-    h(Struct(158), 0, NO_LIST, NO_PATCH, "v1.Toleration"), // 267
-    h(List(267), 0, NO_LIST, NO_PATCH, "[]v1.Toleration"), // 268
-    h(Struct(159), 0, NO_LIST, NO_PATCH, "v1.HostAlias"), // 269
-    h(List(269), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.HostAlias"), // 270
-    h(Struct(161), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfigOption"), // 271
-    h(List(271), 0, NO_LIST, NO_PATCH, "[]v1.PodDNSConfigOption"), // 272
-    h(Struct(160), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfig"), // 273
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodConditionType"), // 274
-    h(Struct(162), 0, NO_LIST, NO_PATCH, "v1.PodReadinessGate"), // 275
-    h(List(275), 0, NO_LIST, NO_PATCH, "[]v1.PodReadinessGate"), // 276
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PreemptionPolicy"), // 277
-    h(String, 0, NO_LIST, NO_PATCH, "v1.UnsatisfiableConstraintAction"), // 278
-    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeInclusionPolicy"), // 279
-    h(Struct(163), 0, NO_LIST, NO_PATCH, "v1.TopologySpreadConstraint"), // 280
-    h(List(280), 0, keys(&["topologyKey", "whenUnsatisfiable"]), p(true, false, false, Some("topologyKey")), "[]v1.TopologySpreadConstraint"), // 281
-    h(String, 0, NO_LIST, NO_PATCH, "v1.OSName"), // 282
-    h(Struct(164), 0, NO_LIST, NO_PATCH, "v1.PodOS"), // 283
-    h(Struct(165), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGate"), // 284
-    h(List(284), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.PodSchedulingGate"), // 285
-    h(Struct(166), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaim"), // 286
-    h(List(286), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaim"), // 287
-    h(Struct(167), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 288
-    h(Struct(82), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 289
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodPhase"), // 290
-    h(Struct(169), 0, NO_LIST, NO_PATCH, "v1.PodCondition"), // 291
-    h(List(291), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PodCondition"), // 292
-    h(Struct(170), 0, NO_LIST, NO_PATCH, "v1.HostIP"), // 293
-    h(List(293), 0, NO_LIST, p(true, false, false, Some("ip")), "[]v1.HostIP"), // 294
-    h(Struct(171), 0, NO_LIST, NO_PATCH, "v1.PodIP"), // 295
-    h(List(295), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.PodIP"), // 296
-    h(Struct(174), 0, NO_LIST, NO_PATCH, "v1.ContainerStateWaiting"), // 297
-    h(Struct(175), 0, NO_LIST, NO_PATCH, "v1.ContainerStateRunning"), // 298
-    h(Struct(176), 0, NO_LIST, NO_PATCH, "v1.ContainerStateTerminated"), // 299
-    h(Struct(173), 0, NO_LIST, NO_PATCH, "v1.ContainerState"), // 300
-    h(Struct(179), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 301
-    h(Struct(178), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 302
-    h(Struct(177), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 303
-    h(List(303), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 304
-    h(Struct(181), 0, NO_LIST, NO_PATCH, "v1.LinuxContainerUser"), // 305
-    h(Struct(180), 0, NO_LIST, NO_PATCH, "v1.ContainerUser"), // 306
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceID"), // 307
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceHealthStatus"), // 308
-    h(Struct(183), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 309
-    h(List(309), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 310
-    h(Struct(182), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 311
-    h(List(311), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 312
-    h(Struct(172), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 313
-    h(List(313), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 314
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodQOSClass"), // 315
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodResizeStatus"), // 316
-    h(Struct(184), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaimStatus"), // 317
-    h(List(317), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaimStatus"), // 318
-    h(Struct(186), 0, NO_LIST, NO_PATCH, "v1.ContainerExtendedResourceRequest"), // 319
-    h(List(319), 0, NO_LIST, NO_PATCH, "[]v1.ContainerExtendedResourceRequest"), // 320
-    h(Struct(185), 0, NO_LIST, NO_PATCH, "v1.PodExtendedResourceClaimStatus"), // 321
-    h(List(0), 0, ListType::Set, NO_PATCH, "[]string"), // 322
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 323
-    h(Struct(187), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 324
-    h(List(324), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 325
-    h(Struct(168), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 326
-    h(Struct(81), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 327
-    h(Struct(188), 0, NO_LIST, NO_PATCH, "v1.PodAttachOptions"), // 328
-    h(Struct(189), 0, NO_LIST, NO_PATCH, "v1.PodExecOptions"), // 329
-    h(List(26), 0, NO_LIST, NO_PATCH, "[]int32"), // 330
-    h(Struct(190), 0, NO_LIST, NO_PATCH, "v1.PodPortForwardOptions"), // 331
-    h(Struct(191), 0, NO_LIST, NO_PATCH, "v1.PodProxyOptions"), // 332
-    h(Struct(193), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 333
-    h(Struct(192), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 334
-    h(Struct(195), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 335
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerConditionType"), // 336
-    h(Struct(197), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerCondition"), // 337
-    h(List(337), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicationControllerCondition"), // 338
-    h(Struct(196), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerStatus"), // 339
-    h(Struct(194), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 340
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaScope"), // 341
-    h(List(341), 0, NO_LIST, NO_PATCH, "[]v1.ResourceQuotaScope"), // 342
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeSelectorOperator"), // 343
-    h(Struct(201), 0, NO_LIST, NO_PATCH, "v1.ScopedResourceSelectorRequirement"), // 344
-    h(List(344), 0, NO_LIST, NO_PATCH, "[]v1.ScopedResourceSelectorRequirement"), // 345
-    h(Struct(200), ATOMIC, NO_LIST, NO_PATCH, "v1.ScopeSelector"), // 346
-    h(Struct(199), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaSpec"), // 347
-    h(Struct(202), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaStatus"), // 348
-    h(Struct(198), 0, NO_LIST, NO_PATCH, "v1.ResourceQuota"), // 349
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SecretType"), // 350
-    h(Struct(203), 0, NO_LIST, NO_PATCH, "v1.Secret"), // 351
-    h(Struct(206), 0, NO_LIST, NO_PATCH, "v1.ServicePort"), // 352
-    h(List(352), 0, keys(&["port", "protocol"]), p(true, false, false, Some("port")), "[]v1.ServicePort"), // 353
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceType"), // 354
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceAffinity"), // 355
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceExternalTrafficPolicy"), // 356
-    h(Struct(208), 0, NO_LIST, NO_PATCH, "v1.ClientIPConfig"), // 357
-    h(Struct(207), 0, NO_LIST, NO_PATCH, "v1.SessionAffinityConfig"), // 358
-    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamily"), // 359
-    h(List(359), 0, NO_LIST, NO_PATCH, "[]v1.IPFamily"), // 360
-    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamilyPolicy"), // 361
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceInternalTrafficPolicy"), // 362
-    h(Struct(205), 0, NO_LIST, NO_PATCH, "v1.ServiceSpec"), // 363
-    h(String, 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIPMode"), // 364
-    h(Struct(212), 0, NO_LIST, NO_PATCH, "v1.PortStatus"), // 365
-    h(List(365), 0, NO_LIST, NO_PATCH, "[]v1.PortStatus"), // 366
-    h(Struct(211), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIngress"), // 367
-    h(List(367), 0, NO_LIST, NO_PATCH, "[]v1.LoadBalancerIngress"), // 368
-    h(Struct(210), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerStatus"), // 369
-    h(Struct(213), 0, NO_LIST, NO_PATCH, "v1.Condition"), // 370
-    h(List(370), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.Condition"), // 371
-    h(Struct(209), 0, NO_LIST, NO_PATCH, "v1.ServiceStatus"), // 372
-    h(Struct(204), 0, NO_LIST, NO_PATCH, "v1.Service"), // 373
-    h(List(14), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ObjectReference"), // 374
-    h(List(151), 0, NO_LIST, NO_PATCH, "[]v1.LocalObjectReference"), // 375
-    h(Struct(214), 0, NO_LIST, NO_PATCH, "v1.ServiceAccount"), // 376
-    h(Struct(215), 0, NO_LIST, NO_PATCH, "v1.ServiceProxyOptions"), // 377
-    h(Struct(218), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 378
-    h(Struct(217), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 379
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatusReason"), // 380
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CauseType"), // 381
-    h(Struct(220), 0, NO_LIST, NO_PATCH, "v1.StatusCause"), // 382
-    h(List(382), 0, NO_LIST, NO_PATCH, "[]v1.StatusCause"), // 383
-    h(Struct(219), 0, NO_LIST, NO_PATCH, "v1.StatusDetails"), // 384
-    h(Struct(216), 0, NO_LIST, NO_PATCH, "v1.Status"), // 385
-    h(Struct(223), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamKind"), // 386
-    h(String, 0, NO_LIST, NO_PATCH, "v1.OperationType"), // 387
-    h(List(387), 0, NO_LIST, NO_PATCH, "[]v1.OperationType"), // 388
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeType"), // 389
-    h(Struct(225), ATOMIC, NO_LIST, NO_PATCH, "v1.NamedRuleWithOperations"), // 390
-    h(List(390), 0, NO_LIST, NO_PATCH, "[]v1.NamedRuleWithOperations"), // 391
-    h(String, 0, NO_LIST, NO_PATCH, "v1.MatchPolicyType"), // 392
-    h(Struct(224), ATOMIC, NO_LIST, NO_PATCH, "v1.MatchResources"), // 393
-    h(Struct(226), ATOMIC, NO_LIST, NO_PATCH, "v1.Variable"), // 394
-    h(List(394), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 395
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 396
-    h(Struct(228), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 397
-    h(Struct(229), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 398
-    h(Struct(227), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 399
-    h(List(399), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 400
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FailurePolicyType"), // 401
-    h(Struct(230), 0, NO_LIST, NO_PATCH, "v1.MatchCondition"), // 402
-    h(List(402), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MatchCondition"), // 403
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReinvocationPolicyType"), // 404
-    h(Struct(222), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 405
-    h(Struct(221), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 406
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ParameterNotFoundActionType"), // 407
-    h(Struct(233), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamRef"), // 408
-    h(Struct(232), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 409
-    h(Struct(231), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 410
-    h(Struct(237), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 411
-    h(Struct(236), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 412
-    h(Struct(238), 0, NO_LIST, NO_PATCH, "v1.RuleWithOperations"), // 413
-    h(List(413), 0, NO_LIST, NO_PATCH, "[]v1.RuleWithOperations"), // 414
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SideEffectClass"), // 415
-    h(Struct(235), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhook"), // 416
-    h(List(416), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MutatingWebhook"), // 417
-    h(Struct(234), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhookConfiguration"), // 418
-    h(Struct(241), 0, NO_LIST, NO_PATCH, "v1.Validation"), // 419
-    h(List(419), 0, NO_LIST, NO_PATCH, "[]v1.Validation"), // 420
-    h(Struct(242), 0, NO_LIST, NO_PATCH, "v1.AuditAnnotation"), // 421
-    h(List(421), 0, NO_LIST, NO_PATCH, "[]v1.AuditAnnotation"), // 422
-    h(List(394), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Variable"), // 423
-    h(Struct(240), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicySpec"), // 424
-    h(Struct(245), 0, NO_LIST, NO_PATCH, "v1.ExpressionWarning"), // 425
-    h(List(425), 0, NO_LIST, NO_PATCH, "[]v1.ExpressionWarning"), // 426
-    h(Struct(244), 0, NO_LIST, NO_PATCH, "v1.TypeChecking"), // 427
-    h(List(370), 0, keys(&["type"]), NO_PATCH, "[]v1.Condition"), // 428
-    h(Struct(243), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyStatus"), // 429
-    h(Struct(239), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicy"), // 430
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ValidationAction"), // 431
-    h(List(431), 0, ListType::Set, NO_PATCH, "[]v1.ValidationAction"), // 432
-    h(Struct(247), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 433
-    h(Struct(246), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 434
-    h(Struct(249), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhook"), // 435
-    h(List(435), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ValidatingWebhook"), // 436
-    h(Struct(248), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhookConfiguration"), // 437
-    h(Struct(252), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionNames"), // 438
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceScope"), // 439
-    h(String, 0, NO_LIST, NO_PATCH, "v1.JSONSchemaURL"), // 440
-    h(Json, ATOMIC, NO_LIST, NO_PATCH, "v1.JSON"), // 441
-    h(Float64, 0, NO_LIST, NO_PATCH, "float64"), // 442
-    h(List(441), 0, NO_LIST, NO_PATCH, "[]v1.JSON"), // 443
-    h(Struct(255), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaProps"), // 444
-    h(SchemaOrArray(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrArray"), // 445
-    h(List(444), 0, NO_LIST, NO_PATCH, "[]v1.JSONSchemaProps"), // 446
-    h(Map(444), 0, NO_LIST, NO_PATCH, "map[string]v1.JSONSchemaProps"), // 447
-    h(SchemaOrBool(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrBool"), // 448
-    h(SchemaOrStrings(444), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrStringArray"), // 449
-    h(Map(449), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDependencies"), // 450
-    h(Map(444), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDefinitions"), // 451
-    h(Struct(256), 0, NO_LIST, NO_PATCH, "v1.ExternalDocumentation"), // 452
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldValueErrorReason"), // 453
-    h(Struct(257), 0, NO_LIST, NO_PATCH, "v1.ValidationRule"), // 454
-    h(List(454), 0, keys(&["rule"]), p(true, false, false, Some("rule")), "v1.ValidationRules"), // 455
-    h(Struct(254), 0, NO_LIST, NO_PATCH, "v1.CustomResourceValidation"), // 456
-    h(Struct(259), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceStatus"), // 457
-    h(Struct(260), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceScale"), // 458
-    h(Struct(258), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresources"), // 459
-    h(Struct(261), 0, NO_LIST, NO_PATCH, "v1.CustomResourceColumnDefinition"), // 460
-    h(List(460), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceColumnDefinition"), // 461
-    h(Struct(262), 0, NO_LIST, NO_PATCH, "v1.SelectableField"), // 462
-    h(List(462), 0, NO_LIST, NO_PATCH, "[]v1.SelectableField"), // 463
-    h(Struct(253), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionVersion"), // 464
-    h(List(464), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceDefinitionVersion"), // 465
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ConversionStrategyType"), // 466
-    h(Struct(266), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 467
-    h(Struct(265), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 468
-    h(Struct(264), 0, NO_LIST, NO_PATCH, "v1.WebhookConversion"), // 469
-    h(Struct(263), 0, NO_LIST, NO_PATCH, "v1.CustomResourceConversion"), // 470
-    h(Struct(251), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionSpec"), // 471
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionConditionType"), // 472
-    h(Struct(268), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 473
-    h(List(473), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 474
-    h(Struct(267), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 475
-    h(Struct(250), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 476
-    h(Struct(271), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 477
-    h(Struct(270), 0, NO_LIST, NO_PATCH, "v1.APIServiceSpec"), // 478
-    h(String, 0, NO_LIST, NO_PATCH, "v1.APIServiceConditionType"), // 479
-    h(Struct(273), 0, NO_LIST, NO_PATCH, "v1.APIServiceCondition"), // 480
-    h(List(480), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.APIServiceCondition"), // 481
-    h(Struct(272), 0, NO_LIST, NO_PATCH, "v1.APIServiceStatus"), // 482
-    h(Struct(269), 0, NO_LIST, NO_PATCH, "v1.APIService"), // 483
-    h(Raw, ATOMIC, NO_LIST, NO_PATCH, "runtime.RawExtension"), // 484
-    h(Struct(274), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 485
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategyType"), // 486
-    h(Struct(278), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDaemonSet"), // 487
-    h(Struct(277), 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategy"), // 488
-    h(Struct(276), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 489
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetConditionType"), // 490
-    h(Struct(280), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 491
-    h(List(491), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 492
-    h(Struct(279), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 493
-    h(Struct(275), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 494
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentStrategyType"), // 495
-    h(Struct(284), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDeployment"), // 496
-    h(Struct(283), 0, NO_LIST, p(false, true, false, None), "v1.DeploymentStrategy"), // 497
-    h(Struct(282), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 498
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentConditionType"), // 499
-    h(Struct(286), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 500
-    h(List(500), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 501
-    h(Struct(285), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 502
-    h(Struct(281), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 503
-    h(Struct(288), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 504
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicaSetConditionType"), // 505
-    h(Struct(290), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 506
-    h(List(506), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 507
-    h(Struct(289), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 508
-    h(Struct(287), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 509
-    h(List(144), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 510
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodManagementPolicyType"), // 511
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategyType"), // 512
-    h(Struct(294), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateStatefulSetStrategy"), // 513
-    h(Struct(293), 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategy"), // 514
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimRetentionPolicyType"), // 515
-    h(Struct(295), 0, NO_LIST, NO_PATCH, "v1.StatefulSetPersistentVolumeClaimRetentionPolicy"), // 516
-    h(Struct(296), 0, NO_LIST, NO_PATCH, "v1.StatefulSetOrdinals"), // 517
-    h(Struct(292), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 518
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetConditionType"), // 519
-    h(Struct(298), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 520
-    h(List(520), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 521
-    h(Struct(297), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 522
-    h(Struct(291), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 523
-    h(List(0), WRAPPED, NO_LIST, NO_PATCH, "v1.ExtraValue"), // 524
-    h(Map(524), 0, NO_LIST, NO_PATCH, "map[string]v1.ExtraValue"), // 525
-    h(Struct(301), 0, NO_LIST, NO_PATCH, "v1.UserInfo"), // 526
-    h(Struct(300), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReviewStatus"), // 527
-    h(Struct(299), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReview"), // 528
-    h(Struct(304), 0, NO_LIST, NO_PATCH, "v1.BoundObjectReference"), // 529
-    h(Struct(303), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 530
-    h(Struct(305), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 531
-    h(Struct(302), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 532
-    h(Struct(307), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 533
-    h(Struct(308), 0, NO_LIST, NO_PATCH, "v1.TokenReviewStatus"), // 534
-    h(Struct(306), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 535
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldSelectorOperator"), // 536
-    h(Struct(313), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorRequirement"), // 537
-    h(List(537), 0, NO_LIST, NO_PATCH, "[]v1.FieldSelectorRequirement"), // 538
-    h(Struct(312), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorAttributes"), // 539
-    h(Struct(314), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorAttributes"), // 540
-    h(Struct(311), 0, NO_LIST, NO_PATCH, "v1.ResourceAttributes"), // 541
-    h(Struct(315), 0, NO_LIST, NO_PATCH, "v1.NonResourceAttributes"), // 542
-    h(Struct(310), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewSpec"), // 543
-    h(Struct(316), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewStatus"), // 544
-    h(Struct(309), 0, NO_LIST, NO_PATCH, "v1.LocalSubjectAccessReview"), // 545
-    h(Struct(318), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReviewSpec"), // 546
-    h(Struct(317), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReview"), // 547
-    h(Struct(320), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReviewSpec"), // 548
-    h(Struct(322), 0, NO_LIST, NO_PATCH, "v1.ResourceRule"), // 549
-    h(List(549), 0, NO_LIST, NO_PATCH, "[]v1.ResourceRule"), // 550
-    h(Struct(323), 0, NO_LIST, NO_PATCH, "v1.NonResourceRule"), // 551
-    h(List(551), 0, NO_LIST, NO_PATCH, "[]v1.NonResourceRule"), // 552
-    h(Struct(321), 0, NO_LIST, NO_PATCH, "v1.SubjectRulesReviewStatus"), // 553
-    h(Struct(319), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReview"), // 554
-    h(Struct(324), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReview"), // 555
-    h(Struct(327), ATOMIC, NO_LIST, NO_PATCH, "v1.CrossVersionObjectReference"), // 556
-    h(Struct(326), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerSpec"), // 557
-    h(Struct(328), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerStatus"), // 558
-    h(Struct(325), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 559
-    h(Struct(330), 0, NO_LIST, NO_PATCH, "v1.ScaleSpec"), // 560
-    h(Struct(331), 0, NO_LIST, NO_PATCH, "v1.ScaleStatus"), // 561
-    h(Struct(329), 0, NO_LIST, NO_PATCH, "v1.Scale"), // 562
-    h(Struct(334), 0, NO_LIST, NO_PATCH, "v2.CrossVersionObjectReference"), // 563
-    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricSourceType"), // 564
-    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricTargetType"), // 565
-    h(Struct(337), 0, NO_LIST, NO_PATCH, "v2.MetricTarget"), // 566
-    h(Struct(338), 0, NO_LIST, NO_PATCH, "v2.MetricIdentifier"), // 567
-    h(Struct(336), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricSource"), // 568
-    h(Struct(339), 0, NO_LIST, NO_PATCH, "v2.PodsMetricSource"), // 569
-    h(Struct(340), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricSource"), // 570
-    h(Struct(341), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricSource"), // 571
-    h(Struct(342), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricSource"), // 572
-    h(Struct(335), 0, NO_LIST, NO_PATCH, "v2.MetricSpec"), // 573
-    h(List(573), 0, NO_LIST, NO_PATCH, "[]v2.MetricSpec"), // 574
-    h(String, 0, NO_LIST, NO_PATCH, "v2.ScalingPolicySelect"), // 575
-    h(String, 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicyType"), // 576
-    h(Struct(345), 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicy"), // 577
-    h(List(577), 0, NO_LIST, NO_PATCH, "[]v2.HPAScalingPolicy"), // 578
-    h(Struct(344), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 579
-    h(Struct(343), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 580
-    h(Struct(333), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 581
-    h(Struct(349), 0, NO_LIST, NO_PATCH, "v2.MetricValueStatus"), // 582
-    h(Struct(348), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricStatus"), // 583
-    h(Struct(350), 0, NO_LIST, NO_PATCH, "v2.PodsMetricStatus"), // 584
-    h(Struct(351), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricStatus"), // 585
-    h(Struct(352), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricStatus"), // 586
-    h(Struct(353), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricStatus"), // 587
-    h(Struct(347), 0, NO_LIST, NO_PATCH, "v2.MetricStatus"), // 588
-    h(List(588), 0, NO_LIST, NO_PATCH, "[]v2.MetricStatus"), // 589
-    h(String, 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerConditionType"), // 590
-    h(Struct(354), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 591
-    h(List(591), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 592
-    h(Struct(346), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 593
-    h(Struct(332), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 594
-    h(String, 0, NO_LIST, NO_PATCH, "v1.ConcurrencyPolicy"), // 595
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyAction"), // 596
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesOperator"), // 597
-    h(Struct(361), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesRequirement"), // 598
-    h(Struct(362), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 599
-    h(List(599), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 600
-    h(Struct(360), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 601
-    h(List(601), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 602
-    h(Struct(359), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 603
-    h(Struct(364), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicyRule"), // 604
-    h(List(604), 0, NO_LIST, NO_PATCH, "[]v1.SuccessPolicyRule"), // 605
-    h(Struct(363), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicy"), // 606
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CompletionMode"), // 607
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PodReplacementPolicy"), // 608
-    h(Struct(358), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 609
-    h(Struct(357), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 610
-    h(Struct(356), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 611
-    h(List(14), 0, NO_LIST, NO_PATCH, "[]v1.ObjectReference"), // 612
-    h(Struct(365), 0, NO_LIST, NO_PATCH, "v1.CronJobStatus"), // 613
-    h(Struct(355), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 614
-    h(String, 0, NO_LIST, NO_PATCH, "v1.JobConditionType"), // 615
-    h(Struct(368), 0, NO_LIST, NO_PATCH, "v1.JobCondition"), // 616
-    h(List(616), 0, NO_LIST, p(true, false, false, Some("type")), "[]v1.JobCondition"), // 617
-    h(List(1), 0, ListType::Set, NO_PATCH, "[]types.UID"), // 618
-    h(Struct(369), 0, NO_LIST, NO_PATCH, "v1.UncountedTerminatedPods"), // 619
-    h(Struct(367), 0, NO_LIST, NO_PATCH, "v1.JobStatus"), // 620
-    h(Struct(366), 0, NO_LIST, NO_PATCH, "v1.Job"), // 621
-    h(String, 0, NO_LIST, NO_PATCH, "v1.KeyUsage"), // 622
-    h(List(622), 0, NO_LIST, NO_PATCH, "[]v1.KeyUsage"), // 623
-    h(Struct(371), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestSpec"), // 624
-    h(String, 0, NO_LIST, NO_PATCH, "v1.RequestConditionType"), // 625
-    h(Struct(373), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestCondition"), // 626
-    h(List(626), 0, keys(&["type"]), NO_PATCH, "[]v1.CertificateSigningRequestCondition"), // 627
-    h(Struct(372), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestStatus"), // 628
-    h(Struct(370), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequest"), // 629
-    h(String, 0, NO_LIST, NO_PATCH, "v1.CoordinatedLeaseStrategy"), // 630
-    h(Struct(375), 0, NO_LIST, NO_PATCH, "v1.LeaseSpec"), // 631
-    h(Struct(374), 0, NO_LIST, NO_PATCH, "v1.Lease"), // 632
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AddressType"), // 633
-    h(Struct(378), 0, NO_LIST, NO_PATCH, "v1.EndpointConditions"), // 634
-    h(Struct(380), 0, NO_LIST, NO_PATCH, "v1.ForZone"), // 635
-    h(List(635), 0, NO_LIST, NO_PATCH, "[]v1.ForZone"), // 636
-    h(Struct(381), 0, NO_LIST, NO_PATCH, "v1.ForNode"), // 637
-    h(List(637), 0, NO_LIST, NO_PATCH, "[]v1.ForNode"), // 638
-    h(Struct(379), 0, NO_LIST, NO_PATCH, "v1.EndpointHints"), // 639
-    h(Struct(377), 0, NO_LIST, NO_PATCH, "v1.Endpoint"), // 640
-    h(List(640), 0, NO_LIST, NO_PATCH, "[]v1.Endpoint"), // 641
-    h(Struct(382), ATOMIC, NO_LIST, NO_PATCH, "v1.EndpointPort"), // 642
-    h(List(642), 0, NO_LIST, NO_PATCH, "[]v1.EndpointPort"), // 643
-    h(Struct(376), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 644
-    h(Struct(384), 0, NO_LIST, NO_PATCH, "v1.EventSeries"), // 645
-    h(Struct(383), 0, NO_LIST, NO_PATCH, "v1.Event"), // 646
-    h(Struct(387), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationReference"), // 647
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethodType"), // 648
-    h(Struct(388), 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethod"), // 649
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SubjectKind"), // 650
-    h(Struct(391), 0, NO_LIST, NO_PATCH, "v1.UserSubject"), // 651
-    h(Struct(392), 0, NO_LIST, NO_PATCH, "v1.GroupSubject"), // 652
-    h(Struct(393), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountSubject"), // 653
-    h(Struct(390), 0, NO_LIST, NO_PATCH, "v1.Subject"), // 654
-    h(List(654), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 655
-    h(Struct(394), 0, NO_LIST, NO_PATCH, "v1.ResourcePolicyRule"), // 656
-    h(List(656), 0, NO_LIST, NO_PATCH, "[]v1.ResourcePolicyRule"), // 657
-    h(Struct(395), 0, NO_LIST, NO_PATCH, "v1.NonResourcePolicyRule"), // 658
-    h(List(658), 0, NO_LIST, NO_PATCH, "[]v1.NonResourcePolicyRule"), // 659
-    h(Struct(389), 0, NO_LIST, NO_PATCH, "v1.PolicyRulesWithSubjects"), // 660
-    h(List(660), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRulesWithSubjects"), // 661
-    h(Struct(386), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaSpec"), // 662
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowSchemaConditionType"), // 663
-    h(Struct(397), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 664
-    h(List(664), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 665
-    h(Struct(396), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 666
-    h(Struct(385), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 667
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelEnablement"), // 668
-    h(String, 0, NO_LIST, NO_PATCH, "v1.LimitResponseType"), // 669
-    h(Struct(402), 0, NO_LIST, NO_PATCH, "v1.QueuingConfiguration"), // 670
-    h(Struct(401), 0, NO_LIST, NO_PATCH, "v1.LimitResponse"), // 671
-    h(Struct(400), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 672
-    h(Struct(403), 0, NO_LIST, NO_PATCH, "v1.ExemptPriorityLevelConfiguration"), // 673
-    h(Struct(399), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 674
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationConditionType"), // 675
-    h(Struct(405), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 676
-    h(List(676), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 677
-    h(Struct(404), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 678
-    h(Struct(398), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 679
-    h(Struct(407), 0, NO_LIST, NO_PATCH, "v1.Preconditions"), // 680
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeletionPropagation"), // 681
-    h(Struct(406), 0, NO_LIST, NO_PATCH, "v1.DeleteOptions"), // 682
-    h(Struct(408), 0, NO_LIST, NO_PATCH, "v1.PartialObjectMetadata"), // 683
-    h(Struct(411), 0, NO_LIST, NO_PATCH, "v1.ParentReference"), // 684
-    h(Struct(410), 0, NO_LIST, NO_PATCH, "v1.IPAddressSpec"), // 685
-    h(Struct(409), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 686
-    h(Struct(416), ATOMIC, NO_LIST, NO_PATCH, "v1.ServiceBackendPort"), // 687
-    h(Struct(415), 0, NO_LIST, NO_PATCH, "v1.IngressServiceBackend"), // 688
-    h(Struct(414), 0, NO_LIST, NO_PATCH, "v1.IngressBackend"), // 689
-    h(Struct(417), 0, NO_LIST, NO_PATCH, "v1.IngressTLS"), // 690
-    h(List(690), 0, NO_LIST, NO_PATCH, "[]v1.IngressTLS"), // 691
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PathType"), // 692
-    h(Struct(420), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressPath"), // 693
-    h(List(693), 0, NO_LIST, NO_PATCH, "[]v1.HTTPIngressPath"), // 694
-    h(Struct(419), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressRuleValue"), // 695
-    h(Struct(418), 0, NO_LIST, NO_PATCH, "v1.IngressRule"), // 696
-    h(List(696), 0, NO_LIST, NO_PATCH, "[]v1.IngressRule"), // 697
-    h(Struct(413), 0, NO_LIST, NO_PATCH, "v1.IngressSpec"), // 698
-    h(Struct(424), 0, NO_LIST, NO_PATCH, "v1.IngressPortStatus"), // 699
-    h(List(699), 0, NO_LIST, NO_PATCH, "[]v1.IngressPortStatus"), // 700
-    h(Struct(423), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerIngress"), // 701
-    h(List(701), 0, NO_LIST, NO_PATCH, "[]v1.IngressLoadBalancerIngress"), // 702
-    h(Struct(422), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerStatus"), // 703
-    h(Struct(421), 0, NO_LIST, NO_PATCH, "v1.IngressStatus"), // 704
-    h(Struct(412), 0, NO_LIST, NO_PATCH, "v1.Ingress"), // 705
-    h(Struct(427), 0, NO_LIST, NO_PATCH, "v1.IngressClassParametersReference"), // 706
-    h(Struct(426), 0, NO_LIST, NO_PATCH, "v1.IngressClassSpec"), // 707
-    h(Struct(425), 0, NO_LIST, NO_PATCH, "v1.IngressClass"), // 708
-    h(Struct(431), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPort"), // 709
-    h(List(709), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPort"), // 710
-    h(Struct(433), 0, NO_LIST, NO_PATCH, "v1.IPBlock"), // 711
-    h(Struct(432), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPeer"), // 712
-    h(List(712), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPeer"), // 713
-    h(Struct(430), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyIngressRule"), // 714
-    h(List(714), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyIngressRule"), // 715
-    h(Struct(434), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyEgressRule"), // 716
-    h(List(716), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyEgressRule"), // 717
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PolicyType"), // 718
-    h(List(718), 0, NO_LIST, NO_PATCH, "[]v1.PolicyType"), // 719
-    h(Struct(429), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicySpec"), // 720
-    h(Struct(428), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicy"), // 721
-    h(Struct(436), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRSpec"), // 722
-    h(Struct(437), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRStatus"), // 723
-    h(Struct(435), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDR"), // 724
-    h(Struct(439), 0, NO_LIST, NO_PATCH, "v1.Overhead"), // 725
-    h(Struct(440), 0, NO_LIST, NO_PATCH, "v1.Scheduling"), // 726
-    h(Struct(438), 0, NO_LIST, NO_PATCH, "v1.RuntimeClass"), // 727
-    h(Struct(441), 0, NO_LIST, NO_PATCH, "v1.Eviction"), // 728
-    h(Struct(73), ATOMIC, NO_LIST, p(false, false, true, None), "v1.LabelSelector"), // 729
-    h(String, 0, NO_LIST, NO_PATCH, "v1.UnhealthyPodEvictionPolicyType"), // 730
-    h(Struct(443), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetSpec"), // 731
-    h(Map(3), 0, NO_LIST, NO_PATCH, "map[string]v1.Time"), // 732
-    h(Struct(444), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 733
-    h(Struct(442), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 734
-    h(Struct(446), 0, NO_LIST, NO_PATCH, "v1.PolicyRule"), // 735
-    h(List(735), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRule"), // 736
-    h(List(130), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelector"), // 737
-    h(Struct(447), 0, NO_LIST, NO_PATCH, "v1.AggregationRule"), // 738
-    h(Struct(445), 0, NO_LIST, NO_PATCH, "v1.ClusterRole"), // 739
-    h(Struct(449), ATOMIC, NO_LIST, NO_PATCH, "v1.Subject"), // 740
-    h(List(740), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 741
-    h(Struct(450), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 742
-    h(Struct(448), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 743
-    h(Struct(451), 0, NO_LIST, NO_PATCH, "v1.Role"), // 744
-    h(Struct(452), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 745
-    h(Struct(456), 0, NO_LIST, NO_PATCH, "v1.CELDeviceSelector"), // 746
-    h(Struct(455), 0, NO_LIST, NO_PATCH, "v1.DeviceSelector"), // 747
-    h(List(747), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSelector"), // 748
-    h(Struct(458), 0, NO_LIST, NO_PATCH, "v1.OpaqueDeviceConfiguration"), // 749
-    h(Struct(457), 0, NO_LIST, NO_PATCH, "v1.DeviceClassConfiguration"), // 750
-    h(List(750), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClassConfiguration"), // 751
-    h(Struct(454), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 752
-    h(Struct(453), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 753
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationMode"), // 754
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTolerationOperator"), // 755
-    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTaintEffect"), // 756
-    h(Struct(464), 0, NO_LIST, NO_PATCH, "v1.DeviceToleration"), // 757
-    h(List(757), 0, NO_LIST, NO_PATCH, "[]v1.DeviceToleration"), // 758
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 759
-    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 760
-    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 761
-    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 762
-    h(List(762), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 763
-    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 764
-    h(List(764), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 765
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 766
-    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 767
-    h(List(767), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 768
-    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 769
-    h(List(769), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 770
-    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 771
-    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 772
-    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 773
-    h(List(773), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 774
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 775
-    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 776
-    h(List(776), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 777
-    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 778
-    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 779
-    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 780
-    h(List(780), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 781
-    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 782
-    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 783
-    h(List(783), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 784
-    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 785
-    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 786
-    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 787
-    h(Struct(477), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 788
-    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 789
-    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 790
-    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 791
-    h(Map(791), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 792
-    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 793
-    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 794
-    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 795
-    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 796
-    h(Map(796), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 797
-    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 798
-    h(Map(798), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 799
-    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 800
-    h(List(800), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 801
-    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 802
-    h(List(802), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 803
-    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 804
-    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 805
-    h(Map(805), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 806
-    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.Device"), // 807
-    h(List(807), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 808
-    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 809
-    h(List(809), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 810
-    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 811
-    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 812
-    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 813
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 814
-    h(List(814), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 815
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 816
-    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 817
-    h(List(817), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 818
-    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 819
-    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 820
-    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 821
-    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 822
-    h(List(822), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 823
-    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 824
-    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 825
-    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 826
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 827
-    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 828
-    h(List(828), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 829
-    h(Struct(502), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 830
-    h(List(830), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 831
-    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 832
-    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 833
-    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 834
-    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 835
-    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 836
-    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 837
-    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 838
-    h(Struct(512), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 839
-    h(Struct(511), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 840
-    h(Struct(514), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 841
-    h(Struct(513), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 842
-    h(Struct(510), 0, NO_LIST, NO_PATCH, "v1.Node"), // 843
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 844
-    h(Struct(518), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 845
-    h(List(845), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 846
-    h(Struct(517), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 847
-    h(Struct(516), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 848
-    h(Struct(515), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 849
-    h(Struct(522), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 850
-    h(Struct(524), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 851
-    h(List(851), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 852
-    h(Struct(523), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 853
-    h(Struct(526), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 854
-    h(List(854), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 855
-    h(Struct(525), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 856
-    h(Struct(527), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 857
-    h(Struct(530), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 858
-    h(Struct(531), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 859
-    h(Struct(532), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 860
-    h(Struct(533), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 861
-    h(Struct(534), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 862
-    h(Struct(535), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 863
-    h(Struct(529), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 864
-    h(List(864), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 865
-    h(Struct(528), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 866
-    h(Struct(521), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 867
-    h(List(867), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 868
-    h(Struct(537), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 869
-    h(List(869), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 870
-    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 871
-    h(Struct(539), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 872
-    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 873
-    h(Struct(540), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 874
-    h(Struct(538), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 875
-    h(Struct(542), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 876
-    h(Struct(541), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 877
-    h(Struct(536), 0, NO_LIST, NO_PATCH, "v1.Container"), // 878
-    h(List(878), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 879
-    h(Struct(543), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 880
-    h(List(880), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 881
-    h(Struct(544), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 882
-    h(List(882), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 883
-    h(Struct(520), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 884
-    h(Struct(547), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 885
-    h(List(885), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 886
-    h(Struct(548), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 887
-    h(List(887), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 888
-    h(Struct(546), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 889
-    h(List(889), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 890
-    h(Struct(549), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 891
-    h(List(891), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 892
-    h(Struct(545), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 893
-    h(Struct(519), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 894
-    h(Struct(551), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 895
-    h(Struct(550), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 896
-    h(Struct(553), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 897
-    h(Struct(552), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 898
-    h(Struct(554), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 899
-    h(Struct(556), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 900
-    h(Struct(558), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 901
-    h(List(901), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 902
-    h(Struct(557), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 903
-    h(Struct(555), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 904
-    h(Struct(560), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 905
-    h(Struct(562), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 906
-    h(List(906), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 907
-    h(Struct(561), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 908
-    h(Struct(559), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 909
-    h(Struct(564), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 910
-    h(Struct(566), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 911
-    h(List(911), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 912
-    h(Struct(565), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 913
-    h(Struct(563), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 914
-    h(List(849), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 915
-    h(Struct(568), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 916
-    h(Struct(570), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 917
-    h(List(917), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 918
-    h(Struct(569), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 919
-    h(Struct(567), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 920
-    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 921
-    h(Map(921), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 922
-    h(Struct(572), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 923
-    h(Struct(571), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 924
-    h(Struct(575), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 925
-    h(List(925), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 926
-    h(Struct(574), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 927
-    h(Struct(573), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 928
-    h(Struct(582), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 929
-    h(Struct(583), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 930
-    h(Struct(581), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 931
-    h(Struct(585), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 932
-    h(List(932), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 933
-    h(Struct(584), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 934
-    h(Struct(587), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 935
-    h(Struct(588), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 936
-    h(Struct(586), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 937
-    h(Struct(589), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 938
-    h(List(938), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 939
-    h(Struct(580), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 940
-    h(Struct(579), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 941
-    h(Struct(578), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 942
-    h(Struct(577), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 943
-    h(Struct(576), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 944
-    h(Struct(590), 0, NO_LIST, NO_PATCH, "v1.Job"), // 945
-    h(Struct(592), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 946
-    h(Struct(591), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 947
-    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 948
-    h(Struct(594), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 949
-    h(Struct(595), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 950
-    h(Struct(593), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 951
-    h(Struct(598), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 952
-    h(List(952), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 953
-    h(Struct(597), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 954
-    h(Struct(596), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 955
-    h(Struct(601), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 956
-    h(Struct(600), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 957
-    h(Struct(603), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 958
-    h(List(958), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 959
-    h(Struct(602), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 960
-    h(Struct(599), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 961
-    h(Struct(604), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 962
-    h(Struct(607), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 963
-    h(Struct(606), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 964
-    h(Struct(608), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 965
-    h(Struct(605), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 966
-    h(Struct(614), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 967
-    h(List(967), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 968
-    h(Struct(613), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 969
-    h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 970
-    h(List(970), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 971
-    h(Struct(612), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 972
-    h(List(972), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 973
-    h(Struct(611), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 974
-    h(Struct(610), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 975
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 976
-    h(List(976), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 977
-    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 978
-    h(List(978), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 979
-    h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 980
-    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 981
-    h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 982
-    h(Struct(609), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 983
-    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 984
-    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 985
-    h(Struct(625), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 986
-    h(List(986), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 987
-    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 988
-    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 989
-    h(Struct(626), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 990
-    h(Map(990), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 991
-    h(Struct(624), 0, NO_LIST, NO_PATCH, "v1.Device"), // 992
-    h(List(992), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 993
-    h(Struct(623), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 994
-    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 995
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 996
-    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 997
-    h(List(997), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 998
-    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 999
-    h(List(999), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 1000
-    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1001
-    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1002
-    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1003
-    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1004
-    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1005
-    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1006
+    h(Struct(103), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 171
+    h(List(171), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 172
+    h(Struct(102), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 173
+    h(Struct(109), 0, NO_LIST, NO_PATCH, "v1.ScaleIOVolumeSource"), // 174
+    h(Struct(110), 0, NO_LIST, NO_PATCH, "v1.StorageOSVolumeSource"), // 175
+    h(Struct(111), 0, NO_LIST, NO_PATCH, "v1.CSIVolumeSource"), // 176
+    h(Struct(113), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimTemplate"), // 177
+    h(Struct(112), 0, NO_LIST, NO_PATCH, "v1.EphemeralVolumeSource"), // 178
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PullPolicy"), // 179
+    h(Struct(114), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeSource"), // 180
+    h(Struct(83), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 181
+    h(List(181), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 182
+    h(Struct(116), 0, NO_LIST, NO_PATCH, "v1.ContainerPort"), // 183
+    h(List(183), 0, keys(&["containerPort", "protocol"]), p(true, false, false, Some("containerPort")), "[]v1.ContainerPort"), // 184
+    h(Struct(118), 0, NO_LIST, NO_PATCH, "v1.ConfigMapEnvSource"), // 185
+    h(Struct(119), 0, NO_LIST, NO_PATCH, "v1.SecretEnvSource"), // 186
+    h(Struct(117), 0, NO_LIST, NO_PATCH, "v1.EnvFromSource"), // 187
+    h(List(187), 0, NO_LIST, NO_PATCH, "[]v1.EnvFromSource"), // 188
+    h(Struct(122), ATOMIC, NO_LIST, NO_PATCH, "v1.ConfigMapKeySelector"), // 189
+    h(Struct(123), ATOMIC, NO_LIST, NO_PATCH, "v1.SecretKeySelector"), // 190
+    h(Struct(121), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 191
+    h(Struct(120), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 192
+    h(List(192), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 193
+    h(Struct(125), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 194
+    h(List(194), 0, keys(&["name"]), NO_PATCH, "[]v1.ResourceClaim"), // 195
+    h(Struct(124), 0, NO_LIST, NO_PATCH, "v1.ResourceRequirements"), // 196
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceName"), // 197
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceResizeRestartPolicy"), // 198
+    h(Struct(126), 0, NO_LIST, NO_PATCH, "v1.ContainerResizePolicy"), // 199
+    h(List(199), 0, NO_LIST, NO_PATCH, "[]v1.ContainerResizePolicy"), // 200
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartPolicy"), // 201
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RecursiveReadOnlyMode"), // 202
+    h(String, 0, NO_LIST, NO_PATCH, "v1.MountPropagationMode"), // 203
+    h(Struct(127), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 204
+    h(List(204), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 205
+    h(Struct(128), 0, NO_LIST, NO_PATCH, "v1.VolumeDevice"), // 206
+    h(List(206), 0, keys(&["devicePath"]), p(true, false, false, Some("devicePath")), "[]v1.VolumeDevice"), // 207
+    h(Struct(130), 0, NO_LIST, NO_PATCH, "v1.ExecAction"), // 208
+    h(IntOrString, 0, NO_LIST, NO_PATCH, "intstr.IntOrString"), // 209
+    h(String, 0, NO_LIST, NO_PATCH, "v1.URIScheme"), // 210
+    h(Struct(132), 0, NO_LIST, NO_PATCH, "v1.HTTPHeader"), // 211
+    h(List(211), 0, NO_LIST, NO_PATCH, "[]v1.HTTPHeader"), // 212
+    h(Struct(131), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 213
+    h(Struct(133), 0, NO_LIST, NO_PATCH, "v1.TCPSocketAction"), // 214
+    h(Struct(134), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 215
+    h(Struct(129), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 216
+    h(Struct(137), 0, NO_LIST, NO_PATCH, "v1.SleepAction"), // 217
+    h(Struct(136), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 218
+    h(String, 0, NO_LIST, NO_PATCH, "v1.Signal"), // 219
+    h(Struct(135), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 220
+    h(String, 0, NO_LIST, NO_PATCH, "v1.TerminationMessagePolicy"), // 221
+    h(String, 0, NO_LIST, NO_PATCH, "v1.Capability"), // 222
+    h(List(222), 0, NO_LIST, NO_PATCH, "[]v1.Capability"), // 223
+    h(Struct(139), 0, NO_LIST, NO_PATCH, "v1.Capabilities"), // 224
+    h(Struct(140), 0, NO_LIST, NO_PATCH, "v1.SELinuxOptions"), // 225
+    h(Struct(141), 0, NO_LIST, NO_PATCH, "v1.WindowsSecurityContextOptions"), // 226
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ProcMountType"), // 227
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SeccompProfileType"), // 228
+    h(Struct(142), 0, NO_LIST, NO_PATCH, "v1.SeccompProfile"), // 229
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AppArmorProfileType"), // 230
+    h(Struct(143), 0, NO_LIST, NO_PATCH, "v1.AppArmorProfile"), // 231
+    h(Struct(138), 0, NO_LIST, NO_PATCH, "v1.SecurityContext"), // 232
+    h(Struct(115), 0, NO_LIST, NO_PATCH, "v1.Container"), // 233
+    h(List(233), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 234
+    h(Struct(144), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 235
+    h(List(235), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 236
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RestartPolicy"), // 237
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DNSPolicy"), // 238
+    h(Map(0), ATOMIC, NO_LIST, NO_PATCH, "map[string]string"), // 239
+    h(List(2), 0, NO_LIST, NO_PATCH, "[]int64"), // 240
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SupplementalGroupsPolicy"), // 241
+    h(Struct(146), 0, NO_LIST, NO_PATCH, "v1.Sysctl"), // 242
+    h(List(242), 0, NO_LIST, NO_PATCH, "[]v1.Sysctl"), // 243
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFSGroupChangePolicy"), // 244
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodSELinuxChangePolicy"), // 245
+    h(Struct(145), 0, NO_LIST, NO_PATCH, "v1.PodSecurityContext"), // 246
+    h(List(151), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.LocalObjectReference"), // 247
+    h(Struct(149), 0, NO_LIST, NO_PATCH, "v1.PreferredSchedulingTerm"), // 248
+    h(List(248), 0, NO_LIST, NO_PATCH, "[]v1.PreferredSchedulingTerm"), // 249
+    h(Struct(148), 0, NO_LIST, NO_PATCH, "v1.NodeAffinity"), // 250
+    h(Struct(151), 0, NO_LIST, NO_PATCH, "v1.PodAffinityTerm"), // 251
+    h(List(251), 0, NO_LIST, NO_PATCH, "[]v1.PodAffinityTerm"), // 252
+    h(Struct(152), 0, NO_LIST, NO_PATCH, "v1.WeightedPodAffinityTerm"), // 253
+    h(List(253), 0, NO_LIST, NO_PATCH, "[]v1.WeightedPodAffinityTerm"), // 254
+    h(Struct(150), 0, NO_LIST, NO_PATCH, "v1.PodAffinity"), // 255
+    h(Struct(153), 0, NO_LIST, NO_PATCH, "v1.PodAntiAffinity"), // 256
+    h(Struct(147), 0, NO_LIST, NO_PATCH, "v1.Affinity"), // 257
+    h(String, 0, NO_LIST, NO_PATCH, "v1.TolerationOperator"), // 258
+    h(Struct(154), 0, NO_LIST, NO_PATCH, "v1.Toleration"), // 259
+    h(List(259), 0, NO_LIST, NO_PATCH, "[]v1.Toleration"), // 260
+    h(Struct(155), 0, NO_LIST, NO_PATCH, "v1.HostAlias"), // 261
+    h(List(261), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.HostAlias"), // 262
+    h(Struct(157), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfigOption"), // 263
+    h(List(263), 0, NO_LIST, NO_PATCH, "[]v1.PodDNSConfigOption"), // 264
+    h(Struct(156), 0, NO_LIST, NO_PATCH, "v1.PodDNSConfig"), // 265
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodConditionType"), // 266
+    h(Struct(158), 0, NO_LIST, NO_PATCH, "v1.PodReadinessGate"), // 267
+    h(List(267), 0, NO_LIST, NO_PATCH, "[]v1.PodReadinessGate"), // 268
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PreemptionPolicy"), // 269
+    h(String, 0, NO_LIST, NO_PATCH, "v1.UnsatisfiableConstraintAction"), // 270
+    h(String, 0, NO_LIST, NO_PATCH, "v1.NodeInclusionPolicy"), // 271
+    h(Struct(159), 0, NO_LIST, NO_PATCH, "v1.TopologySpreadConstraint"), // 272
+    h(List(272), 0, keys(&["topologyKey", "whenUnsatisfiable"]), p(true, false, false, Some("topologyKey")), "[]v1.TopologySpreadConstraint"), // 273
+    h(String, 0, NO_LIST, NO_PATCH, "v1.OSName"), // 274
+    h(Struct(160), 0, NO_LIST, NO_PATCH, "v1.PodOS"), // 275
+    h(Struct(161), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGate"), // 276
+    h(List(276), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.PodSchedulingGate"), // 277
+    h(Struct(162), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaim"), // 278
+    h(List(278), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaim"), // 279
+    h(Struct(82), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 280
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodPhase"), // 281
+    h(Struct(164), 0, NO_LIST, NO_PATCH, "v1.PodCondition"), // 282
+    h(List(282), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PodCondition"), // 283
+    h(Struct(165), 0, NO_LIST, NO_PATCH, "v1.HostIP"), // 284
+    h(List(284), 0, NO_LIST, p(true, false, false, Some("ip")), "[]v1.HostIP"), // 285
+    h(Struct(166), 0, NO_LIST, NO_PATCH, "v1.PodIP"), // 286
+    h(List(286), 0, keys(&["ip"]), p(true, false, false, Some("ip")), "[]v1.PodIP"), // 287
+    h(Struct(169), 0, NO_LIST, NO_PATCH, "v1.ContainerStateWaiting"), // 288
+    h(Struct(170), 0, NO_LIST, NO_PATCH, "v1.ContainerStateRunning"), // 289
+    h(Struct(171), 0, NO_LIST, NO_PATCH, "v1.ContainerStateTerminated"), // 290
+    h(Struct(168), 0, NO_LIST, NO_PATCH, "v1.ContainerState"), // 291
+    h(Struct(172), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 292
+    h(List(292), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 293
+    h(Struct(174), 0, NO_LIST, NO_PATCH, "v1.LinuxContainerUser"), // 294
+    h(Struct(173), 0, NO_LIST, NO_PATCH, "v1.ContainerUser"), // 295
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceID"), // 296
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceHealthStatus"), // 297
+    h(Struct(176), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 298
+    h(List(298), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 299
+    h(Struct(175), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 300
+    h(List(300), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 301
+    h(Struct(167), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 302
+    h(List(302), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 303
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodQOSClass"), // 304
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodResizeStatus"), // 305
+    h(Struct(177), 0, NO_LIST, NO_PATCH, "v1.PodResourceClaimStatus"), // 306
+    h(List(306), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.PodResourceClaimStatus"), // 307
+    h(Struct(163), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 308
+    h(Struct(81), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 309
+    h(Struct(178), 0, NO_LIST, NO_PATCH, "v1.PodAttachOptions"), // 310
+    h(Struct(179), 0, NO_LIST, NO_PATCH, "v1.PodExecOptions"), // 311
+    h(List(26), 0, NO_LIST, NO_PATCH, "[]int32"), // 312
+    h(Struct(180), 0, NO_LIST, NO_PATCH, "v1.PodPortForwardOptions"), // 313
+    h(Struct(181), 0, NO_LIST, NO_PATCH, "v1.PodProxyOptions"), // 314
+    h(Struct(183), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 315
+    h(Struct(182), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 316
+    h(Struct(185), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 317
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerConditionType"), // 318
+    h(Struct(187), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerCondition"), // 319
+    h(List(319), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicationControllerCondition"), // 320
+    h(Struct(186), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerStatus"), // 321
+    h(Struct(184), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 322
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaScope"), // 323
+    h(List(323), 0, NO_LIST, NO_PATCH, "[]v1.ResourceQuotaScope"), // 324
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeSelectorOperator"), // 325
+    h(Struct(191), 0, NO_LIST, NO_PATCH, "v1.ScopedResourceSelectorRequirement"), // 326
+    h(List(326), 0, NO_LIST, NO_PATCH, "[]v1.ScopedResourceSelectorRequirement"), // 327
+    h(Struct(190), ATOMIC, NO_LIST, NO_PATCH, "v1.ScopeSelector"), // 328
+    h(Struct(189), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaSpec"), // 329
+    h(Struct(192), 0, NO_LIST, NO_PATCH, "v1.ResourceQuotaStatus"), // 330
+    h(Struct(188), 0, NO_LIST, NO_PATCH, "v1.ResourceQuota"), // 331
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SecretType"), // 332
+    h(Struct(193), 0, NO_LIST, NO_PATCH, "v1.Secret"), // 333
+    h(Struct(196), 0, NO_LIST, NO_PATCH, "v1.ServicePort"), // 334
+    h(List(334), 0, keys(&["port", "protocol"]), p(true, false, false, Some("port")), "[]v1.ServicePort"), // 335
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceType"), // 336
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceAffinity"), // 337
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceExternalTrafficPolicy"), // 338
+    h(Struct(198), 0, NO_LIST, NO_PATCH, "v1.ClientIPConfig"), // 339
+    h(Struct(197), 0, NO_LIST, NO_PATCH, "v1.SessionAffinityConfig"), // 340
+    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamily"), // 341
+    h(List(341), 0, NO_LIST, NO_PATCH, "[]v1.IPFamily"), // 342
+    h(String, 0, NO_LIST, NO_PATCH, "v1.IPFamilyPolicy"), // 343
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ServiceInternalTrafficPolicy"), // 344
+    h(Struct(195), 0, NO_LIST, NO_PATCH, "v1.ServiceSpec"), // 345
+    h(String, 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIPMode"), // 346
+    h(Struct(202), 0, NO_LIST, NO_PATCH, "v1.PortStatus"), // 347
+    h(List(347), 0, NO_LIST, NO_PATCH, "[]v1.PortStatus"), // 348
+    h(Struct(201), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerIngress"), // 349
+    h(List(349), 0, NO_LIST, NO_PATCH, "[]v1.LoadBalancerIngress"), // 350
+    h(Struct(200), 0, NO_LIST, NO_PATCH, "v1.LoadBalancerStatus"), // 351
+    h(Struct(203), 0, NO_LIST, NO_PATCH, "v1.Condition"), // 352
+    h(List(352), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.Condition"), // 353
+    h(Struct(199), 0, NO_LIST, NO_PATCH, "v1.ServiceStatus"), // 354
+    h(Struct(194), 0, NO_LIST, NO_PATCH, "v1.Service"), // 355
+    h(List(14), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ObjectReference"), // 356
+    h(List(151), 0, NO_LIST, NO_PATCH, "[]v1.LocalObjectReference"), // 357
+    h(Struct(204), 0, NO_LIST, NO_PATCH, "v1.ServiceAccount"), // 358
+    h(Struct(205), 0, NO_LIST, NO_PATCH, "v1.ServiceProxyOptions"), // 359
+    h(Struct(207), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 360
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatusReason"), // 361
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CauseType"), // 362
+    h(Struct(209), 0, NO_LIST, NO_PATCH, "v1.StatusCause"), // 363
+    h(List(363), 0, NO_LIST, NO_PATCH, "[]v1.StatusCause"), // 364
+    h(Struct(208), 0, NO_LIST, NO_PATCH, "v1.StatusDetails"), // 365
+    h(Struct(206), 0, NO_LIST, NO_PATCH, "v1.Status"), // 366
+    h(Struct(213), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 367
+    h(Struct(212), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 368
+    h(String, 0, NO_LIST, NO_PATCH, "v1.OperationType"), // 369
+    h(List(369), 0, NO_LIST, NO_PATCH, "[]v1.OperationType"), // 370
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ScopeType"), // 371
+    h(Struct(214), 0, NO_LIST, NO_PATCH, "v1.RuleWithOperations"), // 372
+    h(List(372), 0, NO_LIST, NO_PATCH, "[]v1.RuleWithOperations"), // 373
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FailurePolicyType"), // 374
+    h(String, 0, NO_LIST, NO_PATCH, "v1.MatchPolicyType"), // 375
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SideEffectClass"), // 376
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReinvocationPolicyType"), // 377
+    h(Struct(215), 0, NO_LIST, NO_PATCH, "v1.MatchCondition"), // 378
+    h(List(378), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MatchCondition"), // 379
+    h(Struct(211), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhook"), // 380
+    h(List(380), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.MutatingWebhook"), // 381
+    h(Struct(210), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhookConfiguration"), // 382
+    h(Struct(218), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamKind"), // 383
+    h(Struct(220), ATOMIC, NO_LIST, NO_PATCH, "v1.NamedRuleWithOperations"), // 384
+    h(List(384), 0, NO_LIST, NO_PATCH, "[]v1.NamedRuleWithOperations"), // 385
+    h(Struct(219), ATOMIC, NO_LIST, NO_PATCH, "v1.MatchResources"), // 386
+    h(Struct(221), 0, NO_LIST, NO_PATCH, "v1.Validation"), // 387
+    h(List(387), 0, NO_LIST, NO_PATCH, "[]v1.Validation"), // 388
+    h(Struct(222), 0, NO_LIST, NO_PATCH, "v1.AuditAnnotation"), // 389
+    h(List(389), 0, NO_LIST, NO_PATCH, "[]v1.AuditAnnotation"), // 390
+    h(Struct(223), ATOMIC, NO_LIST, NO_PATCH, "v1.Variable"), // 391
+    h(List(391), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Variable"), // 392
+    h(Struct(217), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicySpec"), // 393
+    h(Struct(226), 0, NO_LIST, NO_PATCH, "v1.ExpressionWarning"), // 394
+    h(List(394), 0, NO_LIST, NO_PATCH, "[]v1.ExpressionWarning"), // 395
+    h(Struct(225), 0, NO_LIST, NO_PATCH, "v1.TypeChecking"), // 396
+    h(List(352), 0, keys(&["type"]), NO_PATCH, "[]v1.Condition"), // 397
+    h(Struct(224), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyStatus"), // 398
+    h(Struct(216), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicy"), // 399
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ParameterNotFoundActionType"), // 400
+    h(Struct(229), ATOMIC, NO_LIST, NO_PATCH, "v1.ParamRef"), // 401
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ValidationAction"), // 402
+    h(List(402), 0, ListType::Set, NO_PATCH, "[]v1.ValidationAction"), // 403
+    h(Struct(228), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 404
+    h(Struct(227), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 405
+    h(Struct(231), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhook"), // 406
+    h(List(406), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ValidatingWebhook"), // 407
+    h(Struct(230), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhookConfiguration"), // 408
+    h(Struct(234), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionNames"), // 409
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ResourceScope"), // 410
+    h(String, 0, NO_LIST, NO_PATCH, "v1.JSONSchemaURL"), // 411
+    h(Json, ATOMIC, NO_LIST, NO_PATCH, "v1.JSON"), // 412
+    h(Float64, 0, NO_LIST, NO_PATCH, "float64"), // 413
+    h(List(412), 0, NO_LIST, NO_PATCH, "[]v1.JSON"), // 414
+    h(Struct(237), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaProps"), // 415
+    h(SchemaOrArray(415), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrArray"), // 416
+    h(List(415), 0, NO_LIST, NO_PATCH, "[]v1.JSONSchemaProps"), // 417
+    h(Map(415), 0, NO_LIST, NO_PATCH, "map[string]v1.JSONSchemaProps"), // 418
+    h(SchemaOrBool(415), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrBool"), // 419
+    h(SchemaOrStrings(415), ATOMIC, NO_LIST, NO_PATCH, "v1.JSONSchemaPropsOrStringArray"), // 420
+    h(Map(420), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDependencies"), // 421
+    h(Map(415), 0, NO_LIST, NO_PATCH, "v1.JSONSchemaDefinitions"), // 422
+    h(Struct(238), 0, NO_LIST, NO_PATCH, "v1.ExternalDocumentation"), // 423
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldValueErrorReason"), // 424
+    h(Struct(239), 0, NO_LIST, NO_PATCH, "v1.ValidationRule"), // 425
+    h(List(425), 0, keys(&["rule"]), p(true, false, false, Some("rule")), "v1.ValidationRules"), // 426
+    h(Struct(236), 0, NO_LIST, NO_PATCH, "v1.CustomResourceValidation"), // 427
+    h(Struct(241), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceStatus"), // 428
+    h(Struct(242), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresourceScale"), // 429
+    h(Struct(240), 0, NO_LIST, NO_PATCH, "v1.CustomResourceSubresources"), // 430
+    h(Struct(243), 0, NO_LIST, NO_PATCH, "v1.CustomResourceColumnDefinition"), // 431
+    h(List(431), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceColumnDefinition"), // 432
+    h(Struct(244), 0, NO_LIST, NO_PATCH, "v1.SelectableField"), // 433
+    h(List(433), 0, NO_LIST, NO_PATCH, "[]v1.SelectableField"), // 434
+    h(Struct(235), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionVersion"), // 435
+    h(List(435), 0, NO_LIST, NO_PATCH, "[]v1.CustomResourceDefinitionVersion"), // 436
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ConversionStrategyType"), // 437
+    h(Struct(248), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 438
+    h(Struct(247), 0, NO_LIST, NO_PATCH, "v1.WebhookClientConfig"), // 439
+    h(Struct(246), 0, NO_LIST, NO_PATCH, "v1.WebhookConversion"), // 440
+    h(Struct(245), 0, NO_LIST, NO_PATCH, "v1.CustomResourceConversion"), // 441
+    h(Struct(233), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionSpec"), // 442
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionConditionType"), // 443
+    h(Struct(250), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 444
+    h(List(444), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 445
+    h(Struct(249), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 446
+    h(Struct(232), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 447
+    h(Struct(253), 0, NO_LIST, NO_PATCH, "v1.ServiceReference"), // 448
+    h(Struct(252), 0, NO_LIST, NO_PATCH, "v1.APIServiceSpec"), // 449
+    h(String, 0, NO_LIST, NO_PATCH, "v1.APIServiceConditionType"), // 450
+    h(Struct(255), 0, NO_LIST, NO_PATCH, "v1.APIServiceCondition"), // 451
+    h(List(451), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.APIServiceCondition"), // 452
+    h(Struct(254), 0, NO_LIST, NO_PATCH, "v1.APIServiceStatus"), // 453
+    h(Struct(251), 0, NO_LIST, NO_PATCH, "v1.APIService"), // 454
+    h(Raw, ATOMIC, NO_LIST, NO_PATCH, "runtime.RawExtension"), // 455
+    h(Struct(256), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 456
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategyType"), // 457
+    h(Struct(260), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDaemonSet"), // 458
+    h(Struct(259), 0, NO_LIST, NO_PATCH, "v1.DaemonSetUpdateStrategy"), // 459
+    h(Struct(258), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 460
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DaemonSetConditionType"), // 461
+    h(Struct(262), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 462
+    h(List(462), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 463
+    h(Struct(261), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 464
+    h(Struct(257), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 465
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentStrategyType"), // 466
+    h(Struct(266), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateDeployment"), // 467
+    h(Struct(265), 0, NO_LIST, p(false, true, false, None), "v1.DeploymentStrategy"), // 468
+    h(Struct(264), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 469
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeploymentConditionType"), // 470
+    h(Struct(268), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 471
+    h(List(471), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 472
+    h(Struct(267), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 473
+    h(Struct(263), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 474
+    h(Struct(270), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 475
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ReplicaSetConditionType"), // 476
+    h(Struct(272), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 477
+    h(List(477), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 478
+    h(Struct(271), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 479
+    h(Struct(269), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 480
+    h(List(144), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 481
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodManagementPolicyType"), // 482
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategyType"), // 483
+    h(Struct(276), 0, NO_LIST, NO_PATCH, "v1.RollingUpdateStatefulSetStrategy"), // 484
+    h(Struct(275), 0, NO_LIST, NO_PATCH, "v1.StatefulSetUpdateStrategy"), // 485
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimRetentionPolicyType"), // 486
+    h(Struct(277), 0, NO_LIST, NO_PATCH, "v1.StatefulSetPersistentVolumeClaimRetentionPolicy"), // 487
+    h(Struct(278), 0, NO_LIST, NO_PATCH, "v1.StatefulSetOrdinals"), // 488
+    h(Struct(274), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 489
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StatefulSetConditionType"), // 490
+    h(Struct(280), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 491
+    h(List(491), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 492
+    h(Struct(279), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 493
+    h(Struct(273), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 494
+    h(List(0), WRAPPED, NO_LIST, NO_PATCH, "v1.ExtraValue"), // 495
+    h(Map(495), 0, NO_LIST, NO_PATCH, "map[string]v1.ExtraValue"), // 496
+    h(Struct(283), 0, NO_LIST, NO_PATCH, "v1.UserInfo"), // 497
+    h(Struct(282), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReviewStatus"), // 498
+    h(Struct(281), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReview"), // 499
+    h(Struct(286), 0, NO_LIST, NO_PATCH, "v1.BoundObjectReference"), // 500
+    h(Struct(285), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 501
+    h(Struct(287), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 502
+    h(Struct(284), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 503
+    h(Struct(289), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 504
+    h(Struct(290), 0, NO_LIST, NO_PATCH, "v1.TokenReviewStatus"), // 505
+    h(Struct(288), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 506
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FieldSelectorOperator"), // 507
+    h(Struct(295), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorRequirement"), // 508
+    h(List(508), 0, NO_LIST, NO_PATCH, "[]v1.FieldSelectorRequirement"), // 509
+    h(Struct(294), 0, NO_LIST, NO_PATCH, "v1.FieldSelectorAttributes"), // 510
+    h(Struct(296), 0, NO_LIST, NO_PATCH, "v1.LabelSelectorAttributes"), // 511
+    h(Struct(293), 0, NO_LIST, NO_PATCH, "v1.ResourceAttributes"), // 512
+    h(Struct(297), 0, NO_LIST, NO_PATCH, "v1.NonResourceAttributes"), // 513
+    h(Struct(292), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewSpec"), // 514
+    h(Struct(298), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReviewStatus"), // 515
+    h(Struct(291), 0, NO_LIST, NO_PATCH, "v1.LocalSubjectAccessReview"), // 516
+    h(Struct(300), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReviewSpec"), // 517
+    h(Struct(299), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReview"), // 518
+    h(Struct(302), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReviewSpec"), // 519
+    h(Struct(304), 0, NO_LIST, NO_PATCH, "v1.ResourceRule"), // 520
+    h(List(520), 0, NO_LIST, NO_PATCH, "[]v1.ResourceRule"), // 521
+    h(Struct(305), 0, NO_LIST, NO_PATCH, "v1.NonResourceRule"), // 522
+    h(List(522), 0, NO_LIST, NO_PATCH, "[]v1.NonResourceRule"), // 523
+    h(Struct(303), 0, NO_LIST, NO_PATCH, "v1.SubjectRulesReviewStatus"), // 524
+    h(Struct(301), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReview"), // 525
+    h(Struct(306), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReview"), // 526
+    h(Struct(309), ATOMIC, NO_LIST, NO_PATCH, "v1.CrossVersionObjectReference"), // 527
+    h(Struct(308), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerSpec"), // 528
+    h(Struct(310), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscalerStatus"), // 529
+    h(Struct(307), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 530
+    h(Struct(312), 0, NO_LIST, NO_PATCH, "v1.ScaleSpec"), // 531
+    h(Struct(313), 0, NO_LIST, NO_PATCH, "v1.ScaleStatus"), // 532
+    h(Struct(311), 0, NO_LIST, NO_PATCH, "v1.Scale"), // 533
+    h(Struct(316), 0, NO_LIST, NO_PATCH, "v2.CrossVersionObjectReference"), // 534
+    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricSourceType"), // 535
+    h(String, 0, NO_LIST, NO_PATCH, "v2.MetricTargetType"), // 536
+    h(Struct(319), 0, NO_LIST, NO_PATCH, "v2.MetricTarget"), // 537
+    h(Struct(320), 0, NO_LIST, NO_PATCH, "v2.MetricIdentifier"), // 538
+    h(Struct(318), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricSource"), // 539
+    h(Struct(321), 0, NO_LIST, NO_PATCH, "v2.PodsMetricSource"), // 540
+    h(Struct(322), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricSource"), // 541
+    h(Struct(323), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricSource"), // 542
+    h(Struct(324), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricSource"), // 543
+    h(Struct(317), 0, NO_LIST, NO_PATCH, "v2.MetricSpec"), // 544
+    h(List(544), 0, NO_LIST, NO_PATCH, "[]v2.MetricSpec"), // 545
+    h(String, 0, NO_LIST, NO_PATCH, "v2.ScalingPolicySelect"), // 546
+    h(String, 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicyType"), // 547
+    h(Struct(327), 0, NO_LIST, NO_PATCH, "v2.HPAScalingPolicy"), // 548
+    h(List(548), 0, NO_LIST, NO_PATCH, "[]v2.HPAScalingPolicy"), // 549
+    h(Struct(326), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 550
+    h(Struct(325), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 551
+    h(Struct(315), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 552
+    h(Struct(331), 0, NO_LIST, NO_PATCH, "v2.MetricValueStatus"), // 553
+    h(Struct(330), 0, NO_LIST, NO_PATCH, "v2.ObjectMetricStatus"), // 554
+    h(Struct(332), 0, NO_LIST, NO_PATCH, "v2.PodsMetricStatus"), // 555
+    h(Struct(333), 0, NO_LIST, NO_PATCH, "v2.ResourceMetricStatus"), // 556
+    h(Struct(334), 0, NO_LIST, NO_PATCH, "v2.ContainerResourceMetricStatus"), // 557
+    h(Struct(335), 0, NO_LIST, NO_PATCH, "v2.ExternalMetricStatus"), // 558
+    h(Struct(329), 0, NO_LIST, NO_PATCH, "v2.MetricStatus"), // 559
+    h(List(559), 0, NO_LIST, NO_PATCH, "[]v2.MetricStatus"), // 560
+    h(String, 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerConditionType"), // 561
+    h(Struct(336), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 562
+    h(List(562), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 563
+    h(Struct(328), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 564
+    h(Struct(314), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 565
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ConcurrencyPolicy"), // 566
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyAction"), // 567
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesOperator"), // 568
+    h(List(26), 0, ListType::Set, NO_PATCH, "[]int32"), // 569
+    h(Struct(343), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnExitCodesRequirement"), // 570
+    h(Struct(344), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 571
+    h(List(571), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 572
+    h(Struct(342), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 573
+    h(List(573), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 574
+    h(Struct(341), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 575
+    h(Struct(346), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicyRule"), // 576
+    h(List(576), 0, NO_LIST, NO_PATCH, "[]v1.SuccessPolicyRule"), // 577
+    h(Struct(345), 0, NO_LIST, NO_PATCH, "v1.SuccessPolicy"), // 578
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CompletionMode"), // 579
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PodReplacementPolicy"), // 580
+    h(Struct(340), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 581
+    h(Struct(339), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 582
+    h(Struct(338), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 583
+    h(List(14), 0, NO_LIST, NO_PATCH, "[]v1.ObjectReference"), // 584
+    h(Struct(347), 0, NO_LIST, NO_PATCH, "v1.CronJobStatus"), // 585
+    h(Struct(337), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 586
+    h(String, 0, NO_LIST, NO_PATCH, "v1.JobConditionType"), // 587
+    h(Struct(350), 0, NO_LIST, NO_PATCH, "v1.JobCondition"), // 588
+    h(List(588), 0, NO_LIST, p(true, false, false, Some("type")), "[]v1.JobCondition"), // 589
+    h(List(1), 0, ListType::Set, NO_PATCH, "[]types.UID"), // 590
+    h(Struct(351), 0, NO_LIST, NO_PATCH, "v1.UncountedTerminatedPods"), // 591
+    h(Struct(349), 0, NO_LIST, NO_PATCH, "v1.JobStatus"), // 592
+    h(Struct(348), 0, NO_LIST, NO_PATCH, "v1.Job"), // 593
+    h(String, 0, NO_LIST, NO_PATCH, "v1.KeyUsage"), // 594
+    h(List(594), 0, NO_LIST, NO_PATCH, "[]v1.KeyUsage"), // 595
+    h(Struct(353), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestSpec"), // 596
+    h(String, 0, NO_LIST, NO_PATCH, "v1.RequestConditionType"), // 597
+    h(Struct(355), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestCondition"), // 598
+    h(List(598), 0, keys(&["type"]), NO_PATCH, "[]v1.CertificateSigningRequestCondition"), // 599
+    h(Struct(354), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequestStatus"), // 600
+    h(Struct(352), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequest"), // 601
+    h(String, 0, NO_LIST, NO_PATCH, "v1.CoordinatedLeaseStrategy"), // 602
+    h(Struct(357), 0, NO_LIST, NO_PATCH, "v1.LeaseSpec"), // 603
+    h(Struct(356), 0, NO_LIST, NO_PATCH, "v1.Lease"), // 604
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AddressType"), // 605
+    h(List(0), 0, ListType::Set, NO_PATCH, "[]string"), // 606
+    h(Struct(360), 0, NO_LIST, NO_PATCH, "v1.EndpointConditions"), // 607
+    h(Struct(362), 0, NO_LIST, NO_PATCH, "v1.ForZone"), // 608
+    h(List(608), 0, NO_LIST, NO_PATCH, "[]v1.ForZone"), // 609
+    h(Struct(363), 0, NO_LIST, NO_PATCH, "v1.ForNode"), // 610
+    h(List(610), 0, NO_LIST, NO_PATCH, "[]v1.ForNode"), // 611
+    h(Struct(361), 0, NO_LIST, NO_PATCH, "v1.EndpointHints"), // 612
+    h(Struct(359), 0, NO_LIST, NO_PATCH, "v1.Endpoint"), // 613
+    h(List(613), 0, NO_LIST, NO_PATCH, "[]v1.Endpoint"), // 614
+    h(Struct(364), ATOMIC, NO_LIST, NO_PATCH, "v1.EndpointPort"), // 615
+    h(List(615), 0, NO_LIST, NO_PATCH, "[]v1.EndpointPort"), // 616
+    h(Struct(358), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 617
+    h(Struct(366), 0, NO_LIST, NO_PATCH, "v1.EventSeries"), // 618
+    h(Struct(365), 0, NO_LIST, NO_PATCH, "v1.Event"), // 619
+    h(Struct(369), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationReference"), // 620
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethodType"), // 621
+    h(Struct(370), 0, NO_LIST, NO_PATCH, "v1.FlowDistinguisherMethod"), // 622
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SubjectKind"), // 623
+    h(Struct(373), 0, NO_LIST, NO_PATCH, "v1.UserSubject"), // 624
+    h(Struct(374), 0, NO_LIST, NO_PATCH, "v1.GroupSubject"), // 625
+    h(Struct(375), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountSubject"), // 626
+    h(Struct(372), 0, NO_LIST, NO_PATCH, "v1.Subject"), // 627
+    h(List(627), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 628
+    h(Struct(376), 0, NO_LIST, NO_PATCH, "v1.ResourcePolicyRule"), // 629
+    h(List(629), 0, NO_LIST, NO_PATCH, "[]v1.ResourcePolicyRule"), // 630
+    h(Struct(377), 0, NO_LIST, NO_PATCH, "v1.NonResourcePolicyRule"), // 631
+    h(List(631), 0, NO_LIST, NO_PATCH, "[]v1.NonResourcePolicyRule"), // 632
+    h(Struct(371), 0, NO_LIST, NO_PATCH, "v1.PolicyRulesWithSubjects"), // 633
+    h(List(633), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRulesWithSubjects"), // 634
+    h(Struct(368), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaSpec"), // 635
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FlowSchemaConditionType"), // 636
+    h(Struct(379), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 637
+    h(List(637), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 638
+    h(Struct(378), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 639
+    h(Struct(367), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 640
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelEnablement"), // 641
+    h(String, 0, NO_LIST, NO_PATCH, "v1.LimitResponseType"), // 642
+    h(Struct(384), 0, NO_LIST, NO_PATCH, "v1.QueuingConfiguration"), // 643
+    h(Struct(383), 0, NO_LIST, NO_PATCH, "v1.LimitResponse"), // 644
+    h(Struct(382), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 645
+    h(Struct(385), 0, NO_LIST, NO_PATCH, "v1.ExemptPriorityLevelConfiguration"), // 646
+    h(Struct(381), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 647
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationConditionType"), // 648
+    h(Struct(387), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 649
+    h(List(649), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 650
+    h(Struct(386), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 651
+    h(Struct(380), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 652
+    h(Struct(389), 0, NO_LIST, NO_PATCH, "v1.Preconditions"), // 653
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeletionPropagation"), // 654
+    h(Struct(388), 0, NO_LIST, NO_PATCH, "v1.DeleteOptions"), // 655
+    h(Struct(390), 0, NO_LIST, NO_PATCH, "v1.PartialObjectMetadata"), // 656
+    h(Struct(393), 0, NO_LIST, NO_PATCH, "v1.ParentReference"), // 657
+    h(Struct(392), 0, NO_LIST, NO_PATCH, "v1.IPAddressSpec"), // 658
+    h(Struct(391), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 659
+    h(Struct(398), ATOMIC, NO_LIST, NO_PATCH, "v1.ServiceBackendPort"), // 660
+    h(Struct(397), 0, NO_LIST, NO_PATCH, "v1.IngressServiceBackend"), // 661
+    h(Struct(396), 0, NO_LIST, NO_PATCH, "v1.IngressBackend"), // 662
+    h(Struct(399), 0, NO_LIST, NO_PATCH, "v1.IngressTLS"), // 663
+    h(List(663), 0, NO_LIST, NO_PATCH, "[]v1.IngressTLS"), // 664
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PathType"), // 665
+    h(Struct(402), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressPath"), // 666
+    h(List(666), 0, NO_LIST, NO_PATCH, "[]v1.HTTPIngressPath"), // 667
+    h(Struct(401), 0, NO_LIST, NO_PATCH, "v1.HTTPIngressRuleValue"), // 668
+    h(Struct(400), 0, NO_LIST, NO_PATCH, "v1.IngressRule"), // 669
+    h(List(669), 0, NO_LIST, NO_PATCH, "[]v1.IngressRule"), // 670
+    h(Struct(395), 0, NO_LIST, NO_PATCH, "v1.IngressSpec"), // 671
+    h(Struct(406), 0, NO_LIST, NO_PATCH, "v1.IngressPortStatus"), // 672
+    h(List(672), 0, NO_LIST, NO_PATCH, "[]v1.IngressPortStatus"), // 673
+    h(Struct(405), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerIngress"), // 674
+    h(List(674), 0, NO_LIST, NO_PATCH, "[]v1.IngressLoadBalancerIngress"), // 675
+    h(Struct(404), 0, NO_LIST, NO_PATCH, "v1.IngressLoadBalancerStatus"), // 676
+    h(Struct(403), 0, NO_LIST, NO_PATCH, "v1.IngressStatus"), // 677
+    h(Struct(394), 0, NO_LIST, NO_PATCH, "v1.Ingress"), // 678
+    h(Struct(409), 0, NO_LIST, NO_PATCH, "v1.IngressClassParametersReference"), // 679
+    h(Struct(408), 0, NO_LIST, NO_PATCH, "v1.IngressClassSpec"), // 680
+    h(Struct(407), 0, NO_LIST, NO_PATCH, "v1.IngressClass"), // 681
+    h(Struct(413), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPort"), // 682
+    h(List(682), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPort"), // 683
+    h(Struct(415), 0, NO_LIST, NO_PATCH, "v1.IPBlock"), // 684
+    h(Struct(414), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyPeer"), // 685
+    h(List(685), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyPeer"), // 686
+    h(Struct(412), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyIngressRule"), // 687
+    h(List(687), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyIngressRule"), // 688
+    h(Struct(416), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicyEgressRule"), // 689
+    h(List(689), 0, NO_LIST, NO_PATCH, "[]v1.NetworkPolicyEgressRule"), // 690
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PolicyType"), // 691
+    h(List(691), 0, NO_LIST, NO_PATCH, "[]v1.PolicyType"), // 692
+    h(Struct(411), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicySpec"), // 693
+    h(Struct(410), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicy"), // 694
+    h(Struct(418), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRSpec"), // 695
+    h(Struct(419), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDRStatus"), // 696
+    h(Struct(417), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDR"), // 697
+    h(Struct(421), 0, NO_LIST, NO_PATCH, "v1.Overhead"), // 698
+    h(Struct(422), 0, NO_LIST, NO_PATCH, "v1.Scheduling"), // 699
+    h(Struct(420), 0, NO_LIST, NO_PATCH, "v1.RuntimeClass"), // 700
+    h(Struct(423), 0, NO_LIST, NO_PATCH, "v1.Eviction"), // 701
+    h(Struct(73), ATOMIC, NO_LIST, p(false, false, true, None), "v1.LabelSelector"), // 702
+    h(String, 0, NO_LIST, NO_PATCH, "v1.UnhealthyPodEvictionPolicyType"), // 703
+    h(Struct(425), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetSpec"), // 704
+    h(Map(3), 0, NO_LIST, NO_PATCH, "map[string]v1.Time"), // 705
+    h(Struct(426), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 706
+    h(Struct(424), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 707
+    h(Struct(428), 0, NO_LIST, NO_PATCH, "v1.PolicyRule"), // 708
+    h(List(708), 0, NO_LIST, NO_PATCH, "[]v1.PolicyRule"), // 709
+    h(List(130), 0, NO_LIST, NO_PATCH, "[]v1.LabelSelector"), // 710
+    h(Struct(429), 0, NO_LIST, NO_PATCH, "v1.AggregationRule"), // 711
+    h(Struct(427), 0, NO_LIST, NO_PATCH, "v1.ClusterRole"), // 712
+    h(Struct(431), ATOMIC, NO_LIST, NO_PATCH, "v1.Subject"), // 713
+    h(List(713), 0, NO_LIST, NO_PATCH, "[]v1.Subject"), // 714
+    h(Struct(432), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 715
+    h(Struct(430), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 716
+    h(Struct(433), 0, NO_LIST, NO_PATCH, "v1.Role"), // 717
+    h(Struct(434), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 718
+    h(Struct(435), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 719
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 720
+    h(List(720), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 721
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 722
+    h(Struct(438), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 723
+    h(List(723), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 724
+    h(Struct(437), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 725
+    h(Struct(436), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 726
+    h(Struct(442), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 727
+    h(Struct(441), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 728
+    h(List(728), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 729
+    h(Struct(440), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 730
+    h(Struct(439), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 731
+    h(Struct(443), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 732
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 733
+    h(Struct(446), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 734
+    h(List(734), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 735
+    h(Struct(445), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 736
+    h(List(736), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 737
+    h(Struct(444), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 738
+    h(Struct(449), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 739
+    h(Struct(448), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 740
+    h(Struct(451), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 741
+    h(Struct(450), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 742
+    h(Struct(447), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 743
+    h(Struct(453), 0, NO_LIST, NO_PATCH, "v1.ObjectMeta"), // 744
+    h(Struct(452), 0, NO_LIST, NO_PATCH, "v1.Binding"), // 745
+    h(Struct(454), 0, NO_LIST, NO_PATCH, "v1.ComponentStatus"), // 746
+    h(Struct(455), 0, NO_LIST, NO_PATCH, "v1.ConfigMap"), // 747
+    h(Struct(456), 0, NO_LIST, NO_PATCH, "v1.Endpoints"), // 748
+    h(Struct(457), 0, NO_LIST, NO_PATCH, "v1.Event"), // 749
+    h(Struct(458), 0, NO_LIST, NO_PATCH, "v1.LimitRange"), // 750
+    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.Namespace"), // 751
+    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.Node"), // 752
+    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeSpec"), // 753
+    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.PersistentVolume"), // 754
+    h(Struct(464), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimSpec"), // 755
+    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 756
+    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 757
+    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 758
+    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 759
+    h(List(759), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 760
+    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 761
+    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimTemplate"), // 762
+    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.EphemeralVolumeSource"), // 763
+    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 764
+    h(List(764), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 765
+    h(Struct(477), ATOMIC, NO_LIST, NO_PATCH, "v1.FileKeySelector"), // 766
+    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 767
+    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 768
+    h(List(768), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 769
+    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceRequirements"), // 770
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleAction"), // 771
+    h(String, 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodesOperator"), // 772
+    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRuleOnExitCodes"), // 773
+    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ContainerRestartRule"), // 774
+    h(List(774), 0, NO_LIST, NO_PATCH, "[]v1.ContainerRestartRule"), // 775
+    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.Container"), // 776
+    h(List(776), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 777
+    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 778
+    h(List(778), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 779
+    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 780
+    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.PodCondition"), // 781
+    h(List(781), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PodCondition"), // 782
+    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 783
+    h(List(783), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 784
+    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.ContainerExtendedResourceRequest"), // 785
+    h(List(785), 0, NO_LIST, NO_PATCH, "[]v1.ContainerExtendedResourceRequest"), // 786
+    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.PodExtendedResourceClaimStatus"), // 787
+    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 788
+    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 789
+    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 790
+    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 791
+    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 792
+    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 793
+    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.ResourceQuota"), // 794
+    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.Secret"), // 795
+    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.Service"), // 796
+    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.ServiceAccount"), // 797
+    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.MutatingWebhookConfiguration"), // 798
+    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicy"), // 799
+    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 800
+    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.ValidatingWebhookConfiguration"), // 801
+    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 802
+    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.APIService"), // 803
+    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 804
+    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 805
+    h(Struct(502), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 806
+    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 807
+    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 808
+    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 809
+    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 810
+    h(List(757), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 811
+    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 812
+    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 813
+    h(Struct(510), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectReview"), // 814
+    h(Struct(511), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 815
+    h(Struct(512), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 816
+    h(Struct(513), 0, NO_LIST, NO_PATCH, "v1.LocalSubjectAccessReview"), // 817
+    h(Struct(514), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectAccessReview"), // 818
+    h(Struct(515), 0, NO_LIST, NO_PATCH, "v1.SelfSubjectRulesReview"), // 819
+    h(Struct(516), 0, NO_LIST, NO_PATCH, "v1.SubjectAccessReview"), // 820
+    h(Struct(517), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 821
+    h(Struct(518), 0, NO_LIST, NO_PATCH, "v1.Scale"), // 822
+    h(Struct(519), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 823
+    h(Struct(523), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 824
+    h(Struct(522), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 825
+    h(Struct(521), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 826
+    h(Struct(520), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 827
+    h(Struct(524), 0, NO_LIST, NO_PATCH, "v1.Job"), // 828
+    h(Struct(525), 0, NO_LIST, NO_PATCH, "v1.CertificateSigningRequest"), // 829
+    h(Struct(526), 0, NO_LIST, NO_PATCH, "v1.Lease"), // 830
+    h(Struct(529), 0, NO_LIST, NO_PATCH, "v1.EndpointHints"), // 831
+    h(Struct(528), 0, NO_LIST, NO_PATCH, "v1.Endpoint"), // 832
+    h(List(832), 0, NO_LIST, NO_PATCH, "[]v1.Endpoint"), // 833
+    h(Struct(527), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 834
+    h(Struct(530), 0, NO_LIST, NO_PATCH, "v1.Event"), // 835
+    h(Struct(531), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 836
+    h(Struct(532), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 837
+    h(Struct(533), 0, NO_LIST, NO_PATCH, "v1.PartialObjectMetadata"), // 838
+    h(Struct(534), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 839
+    h(Struct(535), 0, NO_LIST, NO_PATCH, "v1.Ingress"), // 840
+    h(Struct(536), 0, NO_LIST, NO_PATCH, "v1.IngressClass"), // 841
+    h(Struct(538), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicySpec"), // 842
+    h(Struct(537), 0, NO_LIST, NO_PATCH, "v1.NetworkPolicy"), // 843
+    h(Struct(539), 0, NO_LIST, NO_PATCH, "v1.ServiceCIDR"), // 844
+    h(Struct(540), 0, NO_LIST, NO_PATCH, "v1.RuntimeClass"), // 845
+    h(Struct(541), 0, NO_LIST, NO_PATCH, "v1.Eviction"), // 846
+    h(Struct(542), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 847
+    h(Struct(543), 0, NO_LIST, NO_PATCH, "v1.ClusterRole"), // 848
+    h(Struct(544), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 849
+    h(Struct(545), 0, NO_LIST, NO_PATCH, "v1.Role"), // 850
+    h(Struct(546), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 851
+    h(Struct(550), 0, NO_LIST, NO_PATCH, "v1.CELDeviceSelector"), // 852
+    h(Struct(549), 0, NO_LIST, NO_PATCH, "v1.DeviceSelector"), // 853
+    h(List(853), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSelector"), // 854
+    h(Struct(552), 0, NO_LIST, NO_PATCH, "v1.OpaqueDeviceConfiguration"), // 855
+    h(Struct(551), 0, NO_LIST, NO_PATCH, "v1.DeviceClassConfiguration"), // 856
+    h(List(856), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClassConfiguration"), // 857
+    h(Struct(548), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 858
+    h(Struct(547), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 859
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationMode"), // 860
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTolerationOperator"), // 861
+    h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTaintEffect"), // 862
+    h(Struct(558), 0, NO_LIST, NO_PATCH, "v1.DeviceToleration"), // 863
+    h(List(863), 0, NO_LIST, NO_PATCH, "[]v1.DeviceToleration"), // 864
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 865
+    h(Struct(559), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 866
+    h(Struct(557), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 867
+    h(Struct(560), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 868
+    h(List(868), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 869
+    h(Struct(556), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 870
+    h(List(870), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 871
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 872
+    h(Struct(561), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 873
+    h(List(873), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 874
+    h(Struct(562), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 875
+    h(List(875), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 876
+    h(Struct(555), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 877
+    h(Struct(554), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 878
+    h(Struct(566), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 879
+    h(List(879), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 880
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 881
+    h(Struct(567), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 882
+    h(List(882), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 883
+    h(Struct(565), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 884
+    h(Struct(564), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 885
+    h(Struct(568), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 886
+    h(List(886), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 887
+    h(Struct(570), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 888
+    h(Struct(569), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 889
+    h(List(889), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 890
+    h(Struct(563), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 891
+    h(Struct(553), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 892
+    h(Struct(572), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 893
+    h(Struct(571), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 894
+    h(Struct(575), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 895
+    h(Struct(577), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 896
+    h(Map(896), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 897
+    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 898
+    h(Struct(580), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 899
+    h(Struct(579), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 900
+    h(Struct(578), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 901
+    h(Map(901), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 902
+    h(Struct(582), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 903
+    h(Map(903), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 904
+    h(Struct(581), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 905
+    h(List(905), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 906
+    h(Struct(583), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 907
+    h(List(907), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 908
+    h(Struct(576), 0, NO_LIST, NO_PATCH, "v1.Device"), // 909
+    h(List(909), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 910
+    h(Struct(584), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 911
+    h(List(911), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 912
+    h(Struct(574), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 913
+    h(Struct(573), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 914
+    h(Struct(585), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 915
+    h(Struct(586), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 916
+    h(Struct(587), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 917
+    h(Struct(588), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 918
+    h(Struct(589), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 919
+    h(Struct(592), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 920
+    h(Struct(591), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 921
+    h(Struct(590), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 922
+    h(Struct(593), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 923
+    h(Struct(595), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 924
+    h(Struct(594), 0, NO_LIST, NO_PATCH, "v1.Node"), // 925
+    h(Struct(601), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 926
+    h(Struct(600), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 927
+    h(List(927), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 928
+    h(Struct(599), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 929
+    h(Struct(598), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 930
+    h(List(930), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 931
+    h(Struct(604), 0, NO_LIST, NO_PATCH, "v1.EnvVarSource"), // 932
+    h(Struct(603), 0, NO_LIST, NO_PATCH, "v1.EnvVar"), // 933
+    h(List(933), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EnvVar"), // 934
+    h(Struct(602), 0, NO_LIST, NO_PATCH, "v1.Container"), // 935
+    h(List(935), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 936
+    h(Struct(605), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 937
+    h(List(937), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 938
+    h(Struct(606), 0, NO_LIST, NO_PATCH, "v1.WorkloadReference"), // 939
+    h(Struct(597), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 940
+    h(Struct(607), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 941
+    h(Struct(596), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 942
+    h(Struct(609), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 943
+    h(Struct(608), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 944
+    h(Struct(611), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 945
+    h(Struct(610), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 946
+    h(Struct(614), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 947
+    h(List(947), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 948
+    h(Struct(613), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 949
+    h(Struct(612), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 950
+    h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 951
+    h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 952
+    h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 953
+    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 954
+    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 955
+    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 956
+    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 957
+    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 958
+    h(Struct(626), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 959
+    h(Struct(625), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 960
+    h(Struct(624), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 961
+    h(Struct(623), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 962
+    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 963
+    h(List(963), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 964
+    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 965
+    h(List(965), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 966
+    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 967
+    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 968
+    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 969
+    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 970
+    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 971
+    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.Job"), // 972
+    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 973
+    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 974
+    h(Struct(638), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 975
+    h(Struct(637), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 976
+    h(Struct(641), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 977
+    h(Struct(640), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 978
+    h(Struct(639), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 979
+    h(Struct(643), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 980
+    h(Struct(642), 0, NO_LIST, NO_PATCH, "v1.Node"), // 981
+    h(Struct(646), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 982
+    h(Struct(645), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 983
+    h(Struct(651), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 984
+    h(Struct(650), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 985
+    h(Struct(649), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 986
+    h(List(986), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 987
+    h(Struct(653), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 988
+    h(List(988), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 989
+    h(Struct(652), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 990
+    h(List(990), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 991
+    h(Struct(648), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 992
+    h(List(992), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 993
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 994
+    h(Struct(654), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 995
+    h(List(995), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 996
+    h(Struct(647), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 997
+    h(Struct(644), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 998
+    h(Struct(656), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 999
+    h(Struct(655), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1000
+    h(Struct(658), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1001
+    h(Struct(657), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1002
+    h(Struct(661), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 1003
+    h(Struct(660), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 1004
+    h(Struct(659), 0, NO_LIST, NO_PATCH, "v1.Status"), // 1005
+    h(List(391), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 1006
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 1007
+    h(Struct(665), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 1008
+    h(Struct(666), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 1009
+    h(Struct(664), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 1010
+    h(List(1010), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 1011
+    h(Struct(663), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 1012
+    h(Struct(662), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 1013
+    h(Struct(668), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 1014
+    h(Struct(667), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 1015
+    h(Struct(670), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 1016
+    h(Struct(669), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 1017
+    h(Struct(673), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 1018
+    h(List(1018), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 1019
+    h(Struct(672), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 1020
+    h(Struct(671), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 1021
+    h(Struct(675), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1022
+    h(Struct(674), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1023
+    h(Struct(677), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1024
+    h(Struct(676), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1025
+    h(Struct(679), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1026
+    h(Struct(678), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1027
+    h(Struct(681), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1028
+    h(Struct(680), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1029
+    h(Struct(683), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1030
+    h(Struct(684), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 1031
+    h(Struct(682), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1032
+    h(Struct(686), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 1033
+    h(Struct(685), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 1034
+    h(Struct(687), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 1035
+    h(Struct(688), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1036
+    h(Struct(692), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1037
+    h(Struct(691), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1038
+    h(Struct(690), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1039
+    h(Struct(689), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1040
+    h(Struct(693), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1041
+    h(Struct(694), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 1042
+    h(Struct(695), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 1043
+    h(Struct(697), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 1044
+    h(Struct(696), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 1045
+    h(Struct(699), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 1046
+    h(Struct(698), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 1047
+    h(Struct(700), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 1048
+    h(Struct(702), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 1049
+    h(Struct(701), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1050
+    h(Struct(707), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1051
+    h(Struct(708), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1052
+    h(List(1052), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1053
+    h(Struct(706), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1054
+    h(List(1054), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1055
+    h(Struct(709), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 1056
+    h(List(1056), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 1057
+    h(Struct(705), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1058
+    h(Struct(704), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1059
+    h(Struct(713), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1060
+    h(List(1060), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1061
+    h(Struct(712), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1062
+    h(Struct(711), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1063
+    h(Struct(714), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 1064
+    h(List(1064), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 1065
+    h(Struct(710), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1066
+    h(Struct(703), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1067
+    h(Struct(716), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1068
+    h(Struct(715), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1069
+    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 1070
+    h(Struct(720), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 1071
+    h(Map(1071), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 1072
+    h(Struct(721), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 1073
+    h(Map(1073), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 1074
+    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 1075
+    h(Struct(722), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 1076
+    h(Map(1076), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 1077
+    h(Struct(719), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1078
+    h(List(1078), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1079
+    h(Struct(718), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1080
+    h(Struct(717), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1081
+    h(Struct(723), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 1082
+    h(Struct(725), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 1083
+    h(Struct(724), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 1084
+    h(Struct(728), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 1085
+    h(Struct(727), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 1086
+    h(Struct(730), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 1087
+    h(Struct(729), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 1088
+    h(Struct(726), 0, NO_LIST, NO_PATCH, "v1.Node"), // 1089
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 1090
+    h(Struct(734), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 1091
+    h(List(1091), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 1092
+    h(Struct(733), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 1093
+    h(Struct(732), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 1094
+    h(Struct(731), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 1095
+    h(Struct(738), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 1096
+    h(Struct(740), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 1097
+    h(List(1097), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 1098
+    h(Struct(739), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 1099
+    h(Struct(742), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 1100
+    h(List(1100), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 1101
+    h(Struct(741), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 1102
+    h(Struct(743), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 1103
+    h(Struct(746), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 1104
+    h(Struct(747), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 1105
+    h(Struct(748), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 1106
+    h(Struct(749), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 1107
+    h(Struct(750), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 1108
+    h(Struct(751), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 1109
+    h(Struct(745), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 1110
+    h(List(1110), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 1111
+    h(Struct(744), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 1112
+    h(Struct(737), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 1113
+    h(List(1113), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 1114
+    h(Struct(753), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 1115
+    h(List(1115), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 1116
+    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 1117
+    h(Struct(755), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 1118
+    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 1119
+    h(Struct(756), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 1120
+    h(Struct(754), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 1121
+    h(Struct(758), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 1122
+    h(Struct(757), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 1123
+    h(Struct(752), 0, NO_LIST, NO_PATCH, "v1.Container"), // 1124
+    h(List(1124), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 1125
+    h(Struct(759), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 1126
+    h(List(1126), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 1127
+    h(Struct(760), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 1128
+    h(List(1128), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 1129
+    h(Struct(736), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 1130
+    h(Struct(763), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 1131
+    h(List(1131), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 1132
+    h(Struct(764), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 1133
+    h(List(1133), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 1134
+    h(Struct(762), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 1135
+    h(List(1135), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 1136
+    h(Struct(765), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 1137
+    h(List(1137), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 1138
+    h(Struct(761), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 1139
+    h(Struct(735), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 1140
+    h(Struct(767), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 1141
+    h(Struct(766), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1142
+    h(Struct(769), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1143
+    h(Struct(768), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1144
+    h(Struct(770), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 1145
+    h(Struct(772), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1146
+    h(Struct(774), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 1147
+    h(List(1147), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 1148
+    h(Struct(773), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 1149
+    h(Struct(771), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1150
+    h(Struct(776), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1151
+    h(Struct(778), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 1152
+    h(List(1152), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 1153
+    h(Struct(777), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 1154
+    h(Struct(775), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1155
+    h(Struct(780), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1156
+    h(Struct(782), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 1157
+    h(List(1157), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 1158
+    h(Struct(781), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 1159
+    h(Struct(779), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1160
+    h(List(1095), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 1161
+    h(Struct(784), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1162
+    h(Struct(786), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 1163
+    h(List(1163), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 1164
+    h(Struct(785), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 1165
+    h(Struct(783), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1166
+    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 1167
+    h(Map(1167), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 1168
+    h(Struct(788), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1169
+    h(Struct(787), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1170
+    h(Struct(791), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 1171
+    h(List(1171), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 1172
+    h(Struct(790), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 1173
+    h(Struct(789), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1174
+    h(Struct(798), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 1175
+    h(Struct(799), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 1176
+    h(Struct(797), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 1177
+    h(Struct(801), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 1178
+    h(List(1178), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 1179
+    h(Struct(800), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 1180
+    h(Struct(803), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 1181
+    h(Struct(804), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 1182
+    h(Struct(802), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 1183
+    h(Struct(805), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 1184
+    h(List(1184), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 1185
+    h(Struct(796), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 1186
+    h(Struct(795), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1187
+    h(Struct(794), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1188
+    h(Struct(793), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1189
+    h(Struct(792), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1190
+    h(Struct(806), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1191
+    h(Struct(808), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 1192
+    h(Struct(807), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 1193
+    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 1194
+    h(Struct(810), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 1195
+    h(Struct(811), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 1196
+    h(Struct(809), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 1197
+    h(Struct(814), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 1198
+    h(List(1198), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 1199
+    h(Struct(813), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 1200
+    h(Struct(812), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 1201
+    h(Struct(817), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 1202
+    h(Struct(816), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 1203
+    h(Struct(819), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 1204
+    h(List(1204), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 1205
+    h(Struct(818), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 1206
+    h(Struct(815), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 1207
+    h(Struct(820), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1208
+    h(Struct(823), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 1209
+    h(Struct(822), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 1210
+    h(Struct(824), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 1211
+    h(Struct(821), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 1212
+    h(Struct(830), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 1213
+    h(List(1213), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 1214
+    h(Struct(829), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1215
+    h(Struct(831), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1216
+    h(List(1216), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1217
+    h(Struct(828), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1218
+    h(List(1218), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1219
+    h(Struct(827), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1220
+    h(Struct(826), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1221
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 1222
+    h(List(1222), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 1223
+    h(Struct(835), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1224
+    h(List(1224), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1225
+    h(Struct(834), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1226
+    h(Struct(833), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1227
+    h(Struct(832), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1228
+    h(Struct(825), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1229
+    h(Struct(837), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1230
+    h(Struct(836), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1231
+    h(Struct(841), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 1232
+    h(List(1232), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 1233
+    h(Struct(843), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 1234
+    h(Struct(844), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 1235
+    h(Struct(842), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 1236
+    h(Map(1236), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 1237
+    h(Struct(840), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1238
+    h(List(1238), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1239
+    h(Struct(839), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1240
+    h(Struct(838), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1241
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 1242
+    h(Struct(848), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 1243
+    h(List(1243), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 1244
+    h(Struct(847), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 1245
+    h(List(1245), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 1246
+    h(Struct(846), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1247
+    h(Struct(845), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1248
+    h(Struct(851), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1249
+    h(Struct(850), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1250
+    h(Struct(852), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1251
+    h(Struct(849), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1252
 ];
 
 /// Every struct: its fields lie side by side in `FIELDS`.
 #[rustfmt::skip]
-pub(super) static STRUCTS: [StructType; 637] = [
+pub(super) static STRUCTS: [StructType; 853] = [
     s("Binding", "io.k8s.api.core.v1.Binding", 0, 4, &[]), // 0
     s("ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", 4, 15, &[]), // 1
     s("OwnerReference", "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference", 19, 6, &[]), // 2
@@ -1254,621 +1620,837 @@ pub(super) static STRUCTS: [StructType; 637] = [
     s("Taint", "io.k8s.api.core.v1.Taint", 125, 4, &[]), // 24
     s("NodeConfigSource", "io.k8s.api.core.v1.NodeConfigSource", 129, 1, &[]), // 25
     s("ConfigMapNodeConfigSource", "io.k8s.api.core.v1.ConfigMapNodeConfigSource", 130, 5, &[]), // 26
-    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 135, 14, &[]), // 27
-    s("NodeCondition", "io.k8s.api.core.v1.NodeCondition", 149, 6, &[]), // 28
-    s("NodeAddress", "io.k8s.api.core.v1.NodeAddress", 155, 2, &[]), // 29
-    s("NodeDaemonEndpoints", "io.k8s.api.core.v1.NodeDaemonEndpoints", 157, 1, &[]), // 30
-    s("DaemonEndpoint", "io.k8s.api.core.v1.DaemonEndpoint", 158, 1, &[]), // 31
-    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 159, 11, &[]), // 32
-    s("NodeSwapStatus", "io.k8s.api.core.v1.NodeSwapStatus", 170, 1, &[]), // 33
-    s("ContainerImage", "io.k8s.api.core.v1.ContainerImage", 171, 2, &[]), // 34
-    s("AttachedVolume", "io.k8s.api.core.v1.AttachedVolume", 173, 2, &[]), // 35
-    s("NodeConfigStatus", "io.k8s.api.core.v1.NodeConfigStatus", 175, 4, &[]), // 36
-    s("NodeRuntimeHandler", "io.k8s.api.core.v1.NodeRuntimeHandler", 179, 2, &[]), // 37
-    s("NodeRuntimeHandlerFeatures", "io.k8s.api.core.v1.NodeRuntimeHandlerFeatures", 181, 2, &[]), // 38
-    s("NodeFeatures", "io.k8s.api.core.v1.NodeFeatures", 183, 1, &[]), // 39
-    s("NodeProxyOptions", "io.k8s.api.core.v1.NodeProxyOptions", 184, 3, &[]), // 40
-    s("PersistentVolume", "io.k8s.api.core.v1.PersistentVolume", 187, 5, &[]), // 41
-    s("PersistentVolumeSpec", "io.k8s.api.core.v1.PersistentVolumeSpec", 192, 31, &[]), // 42
-    s("GCEPersistentDiskVolumeSource", "io.k8s.api.core.v1.GCEPersistentDiskVolumeSource", 223, 4, &[]), // 43
-    s("AWSElasticBlockStoreVolumeSource", "io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource", 227, 4, &[]), // 44
-    s("HostPathVolumeSource", "io.k8s.api.core.v1.HostPathVolumeSource", 231, 2, &[]), // 45
-    s("GlusterfsPersistentVolumeSource", "io.k8s.api.core.v1.GlusterfsPersistentVolumeSource", 233, 4, &[]), // 46
-    s("NFSVolumeSource", "io.k8s.api.core.v1.NFSVolumeSource", 237, 3, &[]), // 47
-    s("RBDPersistentVolumeSource", "io.k8s.api.core.v1.RBDPersistentVolumeSource", 240, 8, &[]), // 48
-    s("SecretReference", "io.k8s.api.core.v1.SecretReference", 248, 2, &[]), // 49
-    s("ISCSIPersistentVolumeSource", "io.k8s.api.core.v1.ISCSIPersistentVolumeSource", 250, 11, &[]), // 50
-    s("CinderPersistentVolumeSource", "io.k8s.api.core.v1.CinderPersistentVolumeSource", 261, 4, &[]), // 51
-    s("CephFSPersistentVolumeSource", "io.k8s.api.core.v1.CephFSPersistentVolumeSource", 265, 6, &[]), // 52
-    s("FCVolumeSource", "io.k8s.api.core.v1.FCVolumeSource", 271, 5, &[]), // 53
-    s("FlockerVolumeSource", "io.k8s.api.core.v1.FlockerVolumeSource", 276, 2, &[]), // 54
-    s("FlexPersistentVolumeSource", "io.k8s.api.core.v1.FlexPersistentVolumeSource", 278, 5, &[]), // 55
-    s("AzureFilePersistentVolumeSource", "io.k8s.api.core.v1.AzureFilePersistentVolumeSource", 283, 4, &[]), // 56
-    s("VsphereVirtualDiskVolumeSource", "io.k8s.api.core.v1.VsphereVirtualDiskVolumeSource", 287, 4, &[]), // 57
-    s("QuobyteVolumeSource", "io.k8s.api.core.v1.QuobyteVolumeSource", 291, 6, &[]), // 58
-    s("AzureDiskVolumeSource", "io.k8s.api.core.v1.AzureDiskVolumeSource", 297, 6, &[]), // 59
-    s("PhotonPersistentDiskVolumeSource", "io.k8s.api.core.v1.PhotonPersistentDiskVolumeSource", 303, 2, &[]), // 60
-    s("PortworxVolumeSource", "io.k8s.api.core.v1.PortworxVolumeSource", 305, 3, &[]), // 61
-    s("ScaleIOPersistentVolumeSource", "io.k8s.api.core.v1.ScaleIOPersistentVolumeSource", 308, 10, &[]), // 62
-    s("LocalVolumeSource", "io.k8s.api.core.v1.LocalVolumeSource", 318, 2, &[]), // 63
-    s("StorageOSPersistentVolumeSource", "io.k8s.api.core.v1.StorageOSPersistentVolumeSource", 320, 5, &[]), // 64
-    s("CSIPersistentVolumeSource", "io.k8s.api.core.v1.CSIPersistentVolumeSource", 325, 10, &[]), // 65
-    s("VolumeNodeAffinity", "io.k8s.api.core.v1.VolumeNodeAffinity", 335, 1, &[]), // 66
-    s("NodeSelector", "io.k8s.api.core.v1.NodeSelector", 336, 1, &[]), // 67
-    s("NodeSelectorTerm", "io.k8s.api.core.v1.NodeSelectorTerm", 337, 2, &[]), // 68
-    s("NodeSelectorRequirement", "io.k8s.api.core.v1.NodeSelectorRequirement", 339, 3, &[]), // 69
-    s("PersistentVolumeStatus", "io.k8s.api.core.v1.PersistentVolumeStatus", 342, 4, &[]), // 70
-    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 346, 5, &[]), // 71
-    s("PersistentVolumeClaimSpec", "io.k8s.api.core.v1.PersistentVolumeClaimSpec", 351, 9, &[]), // 72
-    s("LabelSelector", "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", 360, 2, &[]), // 73
-    s("LabelSelectorRequirement", "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement", 362, 3, &[]), // 74
-    s("VolumeResourceRequirements", "io.k8s.api.core.v1.VolumeResourceRequirements", 365, 2, &[]), // 75
-    s("TypedLocalObjectReference", "io.k8s.api.core.v1.TypedLocalObjectReference", 367, 3, &[]), // 76
-    s("TypedObjectReference", "io.k8s.api.core.v1.TypedObjectReference", 370, 4, &[]), // 77
-    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 374, 8, &[]), // 78
-    s("PersistentVolumeClaimCondition", "io.k8s.api.core.v1.PersistentVolumeClaimCondition", 382, 6, &[]), // 79
-    s("ModifyVolumeStatus", "io.k8s.api.core.v1.ModifyVolumeStatus", 388, 2, &[]), // 80
-    s("Pod", "io.k8s.api.core.v1.Pod", 390, 5, &[]), // 81
-    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 395, 42, &[]), // 82
-    s("Volume", "io.k8s.api.core.v1.Volume", 437, 31, &[]), // 83
-    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 468, 2, &[]), // 84
-    s("GitRepoVolumeSource", "io.k8s.api.core.v1.GitRepoVolumeSource", 470, 3, &[]), // 85
-    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 473, 4, &[]), // 86
-    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 477, 3, &[]), // 87
-    s("ISCSIVolumeSource", "io.k8s.api.core.v1.ISCSIVolumeSource", 480, 11, &[]), // 88
-    s("LocalObjectReference", "io.k8s.api.core.v1.LocalObjectReference", 491, 1, &[("name", "")]), // 89
-    s("GlusterfsVolumeSource", "io.k8s.api.core.v1.GlusterfsVolumeSource", 492, 3, &[]), // 90
-    s("PersistentVolumeClaimVolumeSource", "io.k8s.api.core.v1.PersistentVolumeClaimVolumeSource", 495, 2, &[]), // 91
-    s("RBDVolumeSource", "io.k8s.api.core.v1.RBDVolumeSource", 497, 8, &[]), // 92
-    s("FlexVolumeSource", "io.k8s.api.core.v1.FlexVolumeSource", 505, 5, &[]), // 93
-    s("CinderVolumeSource", "io.k8s.api.core.v1.CinderVolumeSource", 510, 4, &[]), // 94
-    s("CephFSVolumeSource", "io.k8s.api.core.v1.CephFSVolumeSource", 514, 6, &[]), // 95
-    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 520, 2, &[]), // 96
-    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 522, 4, &[]), // 97
-    s("ObjectFieldSelector", "io.k8s.api.core.v1.ObjectFieldSelector", 526, 2, &[]), // 98
-    s("ResourceFieldSelector", "io.k8s.api.core.v1.ResourceFieldSelector", 528, 3, &[]), // 99
-    s("AzureFileVolumeSource", "io.k8s.api.core.v1.AzureFileVolumeSource", 531, 3, &[]), // 100
-    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 534, 4, &[]), // 101
-    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 538, 2, &[]), // 102
-    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 540, 6, &[]), // 103
-    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 546, 3, &[]), // 104
-    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 549, 1, &[]), // 105
-    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 550, 3, &[]), // 106
-    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 553, 3, &[]), // 107
-    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 556, 5, &[]), // 108
-    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 561, 7, &[]), // 109
-    s("ScaleIOVolumeSource", "io.k8s.api.core.v1.ScaleIOVolumeSource", 568, 10, &[]), // 110
-    s("StorageOSVolumeSource", "io.k8s.api.core.v1.StorageOSVolumeSource", 578, 5, &[]), // 111
-    s("CSIVolumeSource", "io.k8s.api.core.v1.CSIVolumeSource", 583, 5, &[]), // 112
-    s("EphemeralVolumeSource", "io.k8s.api.core.v1.EphemeralVolumeSource", 588, 1, &[]), // 113
-    s("PersistentVolumeClaimTemplate", "io.k8s.api.core.v1.PersistentVolumeClaimTemplate", 589, 2, &[]), // 114
-    s("ImageVolumeSource", "io.k8s.api.core.v1.ImageVolumeSource", 591, 2, &[]), // 115
-    s("Container", "io.k8s.api.core.v1.Container", 593, 25, &[]), // 116
-    s("ContainerPort", "io.k8s.api.core.v1.ContainerPort", 618, 5, &[("protocol", "TCP")]), // 117
-    s("EnvFromSource", "io.k8s.api.core.v1.EnvFromSource", 623, 3, &[]), // 118
-    s("ConfigMapEnvSource", "io.k8s.api.core.v1.ConfigMapEnvSource", 626, 2, &[]), // 119
-    s("SecretEnvSource", "io.k8s.api.core.v1.SecretEnvSource", 628, 2, &[]), // 120
-    s("EnvVar", "io.k8s.api.core.v1.EnvVar", 630, 3, &[]), // 121
-    s("EnvVarSource", "io.k8s.api.core.v1.EnvVarSource", 633, 5, &[]), // 122
-    s("ConfigMapKeySelector", "io.k8s.api.core.v1.ConfigMapKeySelector", 638, 3, &[]), // 123
-    s("SecretKeySelector", "io.k8s.api.core.v1.SecretKeySelector", 641, 3, &[]), // 124
-    s("FileKeySelector", "io.k8s.api.core.v1.FileKeySelector", 644, 4, &[]), // 125
-    s("ResourceRequirements", "io.k8s.api.core.v1.ResourceRequirements", 648, 3, &[]), // 126
-    s("ResourceClaim", "io.k8s.api.core.v1.ResourceClaim", 651, 2, &[]), // 127
-    s("ContainerResizePolicy", "io.k8s.api.core.v1.ContainerResizePolicy", 653, 2, &[]), // 128
-    s("ContainerRestartRule", "io.k8s.api.core.v1.ContainerRestartRule", 655, 2, &[]), // 129
-    s("ContainerRestartRuleOnExitCodes", "io.k8s.api.core.v1.ContainerRestartRuleOnExitCodes", 657, 2, &[]), // 130
-    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 659, 7, &[]), // 131
-    s("VolumeDevice", "io.k8s.api.core.v1.VolumeDevice", 666, 2, &[]), // 132
-    s("Probe", "io.k8s.api.core.v1.Probe", 668, 10, &[]), // 133
-    s("ExecAction", "io.k8s.api.core.v1.ExecAction", 678, 1, &[]), // 134
-    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 679, 5, &[]), // 135
-    s("HTTPHeader", "io.k8s.api.core.v1.HTTPHeader", 684, 2, &[]), // 136
-    s("TCPSocketAction", "io.k8s.api.core.v1.TCPSocketAction", 686, 2, &[]), // 137
-    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 688, 2, &[]), // 138
-    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 690, 3, &[]), // 139
-    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 693, 4, &[]), // 140
-    s("SleepAction", "io.k8s.api.core.v1.SleepAction", 697, 1, &[]), // 141
-    s("SecurityContext", "io.k8s.api.core.v1.SecurityContext", 698, 12, &[]), // 142
-    s("Capabilities", "io.k8s.api.core.v1.Capabilities", 710, 2, &[]), // 143
-    s("SELinuxOptions", "io.k8s.api.core.v1.SELinuxOptions", 712, 4, &[]), // 144
-    s("WindowsSecurityContextOptions", "io.k8s.api.core.v1.WindowsSecurityContextOptions", 716, 4, &[]), // 145
-    s("SeccompProfile", "io.k8s.api.core.v1.SeccompProfile", 720, 2, &[]), // 146
-    s("AppArmorProfile", "io.k8s.api.core.v1.AppArmorProfile", 722, 2, &[]), // 147
-    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 724, 26, &[]), // 148
-    s("PodSecurityContext", "io.k8s.api.core.v1.PodSecurityContext", 750, 13, &[]), // 149
-    s("Sysctl", "io.k8s.api.core.v1.Sysctl", 763, 2, &[]), // 150
-    s("Affinity", "io.k8s.api.core.v1.Affinity", 765, 3, &[]), // 151
-    s("NodeAffinity", "io.k8s.api.core.v1.NodeAffinity", 768, 2, &[]), // 152
-    s("PreferredSchedulingTerm", "io.k8s.api.core.v1.PreferredSchedulingTerm", 770, 2, &[]), // 153
-    s("PodAffinity", "io.k8s.api.core.v1.PodAffinity", 772, 2, &[]), // 154
-    s("PodAffinityTerm", "io.k8s.api.core.v1.PodAffinityTerm", 774, 6, &[]), // 155
-    s("WeightedPodAffinityTerm", "io.k8s.api.core.v1.WeightedPodAffinityTerm", 780, 2, &[]), // 156
-    s("PodAntiAffinity", "io.k8s.api.core.v1.PodAntiAffinity", 782, 2, &[]), // 157
-    s("Toleration", "io.k8s.api.core.v1.Toleration", 784, 5, &[]), // 158
-    s("HostAlias", "io.k8s.api.core.v1.HostAlias", 789, 2, &[]), // 159
-    s("PodDNSConfig", "io.k8s.api.core.v1.PodDNSConfig", 791, 3, &[]), // 160
-    s("PodDNSConfigOption", "io.k8s.api.core.v1.PodDNSConfigOption", 794, 2, &[]), // 161
-    s("PodReadinessGate", "io.k8s.api.core.v1.PodReadinessGate", 796, 1, &[]), // 162
-    s("TopologySpreadConstraint", "io.k8s.api.core.v1.TopologySpreadConstraint", 797, 8, &[]), // 163
-    s("PodOS", "io.k8s.api.core.v1.PodOS", 805, 1, &[]), // 164
-    s("PodSchedulingGate", "io.k8s.api.core.v1.PodSchedulingGate", 806, 1, &[]), // 165
-    s("PodResourceClaim", "io.k8s.api.core.v1.PodResourceClaim", 807, 3, &[]), // 166
-    s("PodSchedulingGroup", "io.k8s.api.core.v1.PodSchedulingGroup", 810, 1, &[]), // 167
-    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 811, 21, &[]), // 168
-    s("PodCondition", "io.k8s.api.core.v1.PodCondition", 832, 7, &[]), // 169
-    s("HostIP", "io.k8s.api.core.v1.HostIP", 839, 1, &[]), // 170
-    s("PodIP", "io.k8s.api.core.v1.PodIP", 840, 1, &[]), // 171
-    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 841, 15, &[]), // 172
-    s("ContainerState", "io.k8s.api.core.v1.ContainerState", 856, 3, &[]), // 173
-    s("ContainerStateWaiting", "io.k8s.api.core.v1.ContainerStateWaiting", 859, 2, &[]), // 174
-    s("ContainerStateRunning", "io.k8s.api.core.v1.ContainerStateRunning", 861, 1, &[]), // 175
-    s("ContainerStateTerminated", "io.k8s.api.core.v1.ContainerStateTerminated", 862, 7, &[]), // 176
-    s("VolumeMountStatus", "io.k8s.api.core.v1.VolumeMountStatus", 869, 5, &[]), // 177
-    s("VolumeStatus", "io.k8s.api.core.v1.VolumeStatus", 874, 1, &[]), // 178
-    s("ImageVolumeStatus", "io.k8s.api.core.v1.ImageVolumeStatus", 875, 1, &[]), // 179
-    s("ContainerUser", "io.k8s.api.core.v1.ContainerUser", 876, 1, &[]), // 180
-    s("LinuxContainerUser", "io.k8s.api.core.v1.LinuxContainerUser", 877, 3, &[]), // 181
-    s("ResourceStatus", "io.k8s.api.core.v1.ResourceStatus", 880, 2, &[]), // 182
-    s("ResourceHealth", "io.k8s.api.core.v1.ResourceHealth", 882, 3, &[]), // 183
-    s("PodResourceClaimStatus", "io.k8s.api.core.v1.PodResourceClaimStatus", 885, 2, &[]), // 184
-    s("PodExtendedResourceClaimStatus", "io.k8s.api.core.v1.PodExtendedResourceClaimStatus", 887, 2, &[]), // 185
-    s("ContainerExtendedResourceRequest", "io.k8s.api.core.v1.ContainerExtendedResourceRequest", 889, 3, &[]), // 186
-    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 892, 3, &[]), // 187
-    s("PodAttachOptions", "io.k8s.api.core.v1.PodAttachOptions", 895, 7, &[]), // 188
-    s("PodExecOptions", "io.k8s.api.core.v1.PodExecOptions", 902, 8, &[]), // 189
-    s("PodPortForwardOptions", "io.k8s.api.core.v1.PodPortForwardOptions", 910, 3, &[]), // 190
-    s("PodProxyOptions", "io.k8s.api.core.v1.PodProxyOptions", 913, 3, &[]), // 191
-    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 916, 4, &[]), // 192
-    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 920, 2, &[]), // 193
-    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 922, 5, &[]), // 194
-    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 927, 4, &[]), // 195
-    s("ReplicationControllerStatus", "io.k8s.api.core.v1.ReplicationControllerStatus", 931, 6, &[]), // 196
-    s("ReplicationControllerCondition", "io.k8s.api.core.v1.ReplicationControllerCondition", 937, 5, &[]), // 197
-    s("ResourceQuota", "io.k8s.api.core.v1.ResourceQuota", 942, 5, &[]), // 198
-    s("ResourceQuotaSpec", "io.k8s.api.core.v1.ResourceQuotaSpec", 947, 3, &[]), // 199
-    s("ScopeSelector", "io.k8s.api.core.v1.ScopeSelector", 950, 1, &[]), // 200
-    s("ScopedResourceSelectorRequirement", "io.k8s.api.core.v1.ScopedResourceSelectorRequirement", 951, 3, &[]), // 201
-    s("ResourceQuotaStatus", "io.k8s.api.core.v1.ResourceQuotaStatus", 954, 2, &[]), // 202
-    s("Secret", "io.k8s.api.core.v1.Secret", 956, 7, &[]), // 203
-    s("Service", "io.k8s.api.core.v1.Service", 963, 5, &[]), // 204
-    s("ServiceSpec", "io.k8s.api.core.v1.ServiceSpec", 968, 20, &[]), // 205
-    s("ServicePort", "io.k8s.api.core.v1.ServicePort", 988, 6, &[("protocol", "TCP")]), // 206
-    s("SessionAffinityConfig", "io.k8s.api.core.v1.SessionAffinityConfig", 994, 1, &[]), // 207
-    s("ClientIPConfig", "io.k8s.api.core.v1.ClientIPConfig", 995, 1, &[]), // 208
-    s("ServiceStatus", "io.k8s.api.core.v1.ServiceStatus", 996, 2, &[]), // 209
-    s("LoadBalancerStatus", "io.k8s.api.core.v1.LoadBalancerStatus", 998, 1, &[]), // 210
-    s("LoadBalancerIngress", "io.k8s.api.core.v1.LoadBalancerIngress", 999, 4, &[]), // 211
-    s("PortStatus", "io.k8s.api.core.v1.PortStatus", 1003, 3, &[]), // 212
-    s("Condition", "io.k8s.apimachinery.pkg.apis.meta.v1.Condition", 1006, 6, &[]), // 213
-    s("ServiceAccount", "io.k8s.api.core.v1.ServiceAccount", 1012, 6, &[]), // 214
-    s("ServiceProxyOptions", "io.k8s.api.core.v1.ServiceProxyOptions", 1018, 3, &[]), // 215
-    s("Status", "io.k8s.apimachinery.pkg.apis.meta.v1.Status", 1021, 8, &[]), // 216
-    s("ListMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta", 1029, 5, &[]), // 217
-    s("ShardInfo", "io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo", 1034, 1, &[]), // 218
-    s("StatusDetails", "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails", 1035, 6, &[]), // 219
-    s("StatusCause", "io.k8s.apimachinery.pkg.apis.meta.v1.StatusCause", 1041, 3, &[]), // 220
-    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy", 1044, 4, &[]), // 221
-    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec", 1048, 7, &[]), // 222
-    s("ParamKind", "io.k8s.api.admissionregistration.v1.ParamKind", 1055, 2, &[]), // 223
-    s("MatchResources", "io.k8s.api.admissionregistration.v1.MatchResources", 1057, 5, &[]), // 224
-    s("NamedRuleWithOperations", "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations", 1062, 6, &[]), // 225
-    s("Variable", "io.k8s.api.admissionregistration.v1.Variable", 1068, 2, &[]), // 226
-    s("Mutation", "io.k8s.api.admissionregistration.v1.Mutation", 1070, 3, &[]), // 227
-    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1.ApplyConfiguration", 1073, 1, &[]), // 228
-    s("JSONPatch", "io.k8s.api.admissionregistration.v1.JSONPatch", 1074, 1, &[]), // 229
-    s("MatchCondition", "io.k8s.api.admissionregistration.v1.MatchCondition", 1075, 2, &[]), // 230
-    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding", 1077, 4, &[]), // 231
-    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpec", 1081, 3, &[]), // 232
-    s("ParamRef", "io.k8s.api.admissionregistration.v1.ParamRef", 1084, 4, &[]), // 233
-    s("MutatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", 1088, 4, &[]), // 234
-    s("MutatingWebhook", "io.k8s.api.admissionregistration.v1.MutatingWebhook", 1092, 12, &[]), // 235
-    s("WebhookClientConfig", "io.k8s.api.admissionregistration.v1.WebhookClientConfig", 1104, 3, &[]), // 236
-    s("ServiceReference", "io.k8s.api.admissionregistration.v1.ServiceReference", 1107, 4, &[]), // 237
-    s("RuleWithOperations", "io.k8s.api.admissionregistration.v1.RuleWithOperations", 1111, 5, &[]), // 238
-    s("ValidatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy", 1116, 5, &[]), // 239
-    s("ValidatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec", 1121, 7, &[]), // 240
-    s("Validation", "io.k8s.api.admissionregistration.v1.Validation", 1128, 4, &[]), // 241
-    s("AuditAnnotation", "io.k8s.api.admissionregistration.v1.AuditAnnotation", 1132, 2, &[]), // 242
-    s("ValidatingAdmissionPolicyStatus", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus", 1134, 3, &[]), // 243
-    s("TypeChecking", "io.k8s.api.admissionregistration.v1.TypeChecking", 1137, 1, &[]), // 244
-    s("ExpressionWarning", "io.k8s.api.admissionregistration.v1.ExpressionWarning", 1138, 2, &[]), // 245
-    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 1140, 4, &[]), // 246
-    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", 1144, 4, &[]), // 247
-    s("ValidatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", 1148, 4, &[]), // 248
-    s("ValidatingWebhook", "io.k8s.api.admissionregistration.v1.ValidatingWebhook", 1152, 11, &[]), // 249
-    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 1163, 5, &[]), // 250
-    s("CustomResourceDefinitionSpec", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec", 1168, 6, &[]), // 251
-    s("CustomResourceDefinitionNames", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", 1174, 6, &[]), // 252
-    s("CustomResourceDefinitionVersion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion", 1180, 9, &[]), // 253
-    s("CustomResourceValidation", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceValidation", 1189, 1, &[]), // 254
-    s("JSONSchemaProps", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps", 1190, 44, &[]), // 255
-    s("ExternalDocumentation", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ExternalDocumentation", 1234, 2, &[]), // 256
-    s("ValidationRule", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule", 1236, 6, &[]), // 257
-    s("CustomResourceSubresources", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources", 1242, 2, &[]), // 258
-    s("CustomResourceSubresourceStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus", 1244, 0, &[]), // 259
-    s("CustomResourceSubresourceScale", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceScale", 1244, 3, &[]), // 260
-    s("CustomResourceColumnDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition", 1247, 6, &[]), // 261
-    s("SelectableField", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField", 1253, 1, &[]), // 262
-    s("CustomResourceConversion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceConversion", 1254, 2, &[]), // 263
-    s("WebhookConversion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookConversion", 1256, 2, &[]), // 264
-    s("WebhookClientConfig", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookClientConfig", 1258, 3, &[]), // 265
-    s("ServiceReference", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference", 1261, 4, &[]), // 266
-    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 1265, 4, &[]), // 267
-    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 1269, 6, &[]), // 268
-    s("APIService", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService", 1275, 5, &[]), // 269
-    s("APIServiceSpec", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec", 1280, 7, &[]), // 270
-    s("ServiceReference", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference", 1287, 3, &[]), // 271
-    s("APIServiceStatus", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceStatus", 1290, 1, &[]), // 272
-    s("APIServiceCondition", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceCondition", 1291, 5, &[]), // 273
-    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 1296, 5, &[]), // 274
-    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 1301, 5, &[]), // 275
-    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 1306, 5, &[]), // 276
-    s("DaemonSetUpdateStrategy", "io.k8s.api.apps.v1.DaemonSetUpdateStrategy", 1311, 2, &[]), // 277
-    s("RollingUpdateDaemonSet", "io.k8s.api.apps.v1.RollingUpdateDaemonSet", 1313, 2, &[]), // 278
-    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 1315, 10, &[]), // 279
-    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 1325, 5, &[]), // 280
-    s("Deployment", "io.k8s.api.apps.v1.Deployment", 1330, 5, &[]), // 281
-    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 1335, 8, &[]), // 282
-    s("DeploymentStrategy", "io.k8s.api.apps.v1.DeploymentStrategy", 1343, 2, &[]), // 283
-    s("RollingUpdateDeployment", "io.k8s.api.apps.v1.RollingUpdateDeployment", 1345, 2, &[]), // 284
-    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 1347, 9, &[]), // 285
-    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 1356, 6, &[]), // 286
-    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 1362, 5, &[]), // 287
-    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 1367, 4, &[]), // 288
-    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 1371, 7, &[]), // 289
-    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 1378, 5, &[]), // 290
-    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 1383, 5, &[]), // 291
-    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 1388, 11, &[]), // 292
-    s("StatefulSetUpdateStrategy", "io.k8s.api.apps.v1.StatefulSetUpdateStrategy", 1399, 2, &[]), // 293
-    s("RollingUpdateStatefulSetStrategy", "io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy", 1401, 2, &[]), // 294
-    s("StatefulSetPersistentVolumeClaimRetentionPolicy", "io.k8s.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy", 1403, 2, &[]), // 295
-    s("StatefulSetOrdinals", "io.k8s.api.apps.v1.StatefulSetOrdinals", 1405, 1, &[]), // 296
-    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 1406, 10, &[]), // 297
-    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 1416, 5, &[]), // 298
-    s("SelfSubjectReview", "io.k8s.api.authentication.v1.SelfSubjectReview", 1421, 4, &[]), // 299
-    s("SelfSubjectReviewStatus", "io.k8s.api.authentication.v1.SelfSubjectReviewStatus", 1425, 1, &[]), // 300
-    s("UserInfo", "io.k8s.api.authentication.v1.UserInfo", 1426, 4, &[]), // 301
-    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 1430, 5, &[]), // 302
-    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 1435, 3, &[]), // 303
-    s("BoundObjectReference", "io.k8s.api.authentication.v1.BoundObjectReference", 1438, 4, &[]), // 304
-    s("TokenRequestStatus", "io.k8s.api.authentication.v1.TokenRequestStatus", 1442, 2, &[]), // 305
-    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 1444, 5, &[]), // 306
-    s("TokenReviewSpec", "io.k8s.api.authentication.v1.TokenReviewSpec", 1449, 2, &[]), // 307
-    s("TokenReviewStatus", "io.k8s.api.authentication.v1.TokenReviewStatus", 1451, 4, &[]), // 308
-    s("LocalSubjectAccessReview", "io.k8s.api.authorization.v1.LocalSubjectAccessReview", 1455, 5, &[]), // 309
-    s("SubjectAccessReviewSpec", "io.k8s.api.authorization.v1.SubjectAccessReviewSpec", 1460, 6, &[]), // 310
-    s("ResourceAttributes", "io.k8s.api.authorization.v1.ResourceAttributes", 1466, 9, &[]), // 311
-    s("FieldSelectorAttributes", "io.k8s.api.authorization.v1.FieldSelectorAttributes", 1475, 2, &[]), // 312
-    s("FieldSelectorRequirement", "io.k8s.apimachinery.pkg.apis.meta.v1.FieldSelectorRequirement", 1477, 3, &[]), // 313
-    s("LabelSelectorAttributes", "io.k8s.api.authorization.v1.LabelSelectorAttributes", 1480, 2, &[]), // 314
-    s("NonResourceAttributes", "io.k8s.api.authorization.v1.NonResourceAttributes", 1482, 2, &[]), // 315
-    s("SubjectAccessReviewStatus", "io.k8s.api.authorization.v1.SubjectAccessReviewStatus", 1484, 4, &[]), // 316
-    s("SelfSubjectAccessReview", "io.k8s.api.authorization.v1.SelfSubjectAccessReview", 1488, 5, &[]), // 317
-    s("SelfSubjectAccessReviewSpec", "io.k8s.api.authorization.v1.SelfSubjectAccessReviewSpec", 1493, 2, &[]), // 318
-    s("SelfSubjectRulesReview", "io.k8s.api.authorization.v1.SelfSubjectRulesReview", 1495, 5, &[]), // 319
-    s("SelfSubjectRulesReviewSpec", "io.k8s.api.authorization.v1.SelfSubjectRulesReviewSpec", 1500, 1, &[]), // 320
-    s("SubjectRulesReviewStatus", "io.k8s.api.authorization.v1.SubjectRulesReviewStatus", 1501, 4, &[]), // 321
-    s("ResourceRule", "io.k8s.api.authorization.v1.ResourceRule", 1505, 4, &[]), // 322
-    s("NonResourceRule", "io.k8s.api.authorization.v1.NonResourceRule", 1509, 2, &[]), // 323
-    s("SubjectAccessReview", "io.k8s.api.authorization.v1.SubjectAccessReview", 1511, 5, &[]), // 324
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 1516, 5, &[]), // 325
-    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec", 1521, 4, &[]), // 326
-    s("CrossVersionObjectReference", "io.k8s.api.autoscaling.v1.CrossVersionObjectReference", 1525, 3, &[]), // 327
-    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerStatus", 1528, 5, &[]), // 328
-    s("Scale", "io.k8s.api.autoscaling.v1.Scale", 1533, 5, &[]), // 329
-    s("ScaleSpec", "io.k8s.api.autoscaling.v1.ScaleSpec", 1538, 1, &[]), // 330
-    s("ScaleStatus", "io.k8s.api.autoscaling.v1.ScaleStatus", 1539, 2, &[]), // 331
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 1541, 5, &[]), // 332
-    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", 1546, 5, &[]), // 333
-    s("CrossVersionObjectReference", "io.k8s.api.autoscaling.v2.CrossVersionObjectReference", 1551, 3, &[]), // 334
-    s("MetricSpec", "io.k8s.api.autoscaling.v2.MetricSpec", 1554, 6, &[]), // 335
-    s("ObjectMetricSource", "io.k8s.api.autoscaling.v2.ObjectMetricSource", 1560, 3, &[]), // 336
-    s("MetricTarget", "io.k8s.api.autoscaling.v2.MetricTarget", 1563, 4, &[]), // 337
-    s("MetricIdentifier", "io.k8s.api.autoscaling.v2.MetricIdentifier", 1567, 2, &[]), // 338
-    s("PodsMetricSource", "io.k8s.api.autoscaling.v2.PodsMetricSource", 1569, 2, &[]), // 339
-    s("ResourceMetricSource", "io.k8s.api.autoscaling.v2.ResourceMetricSource", 1571, 2, &[]), // 340
-    s("ContainerResourceMetricSource", "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource", 1573, 3, &[]), // 341
-    s("ExternalMetricSource", "io.k8s.api.autoscaling.v2.ExternalMetricSource", 1576, 2, &[]), // 342
-    s("HorizontalPodAutoscalerBehavior", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior", 1578, 2, &[]), // 343
-    s("HPAScalingRules", "io.k8s.api.autoscaling.v2.HPAScalingRules", 1580, 4, &[]), // 344
-    s("HPAScalingPolicy", "io.k8s.api.autoscaling.v2.HPAScalingPolicy", 1584, 3, &[]), // 345
-    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 1587, 6, &[]), // 346
-    s("MetricStatus", "io.k8s.api.autoscaling.v2.MetricStatus", 1593, 6, &[]), // 347
-    s("ObjectMetricStatus", "io.k8s.api.autoscaling.v2.ObjectMetricStatus", 1599, 3, &[]), // 348
-    s("MetricValueStatus", "io.k8s.api.autoscaling.v2.MetricValueStatus", 1602, 3, &[]), // 349
-    s("PodsMetricStatus", "io.k8s.api.autoscaling.v2.PodsMetricStatus", 1605, 2, &[]), // 350
-    s("ResourceMetricStatus", "io.k8s.api.autoscaling.v2.ResourceMetricStatus", 1607, 2, &[]), // 351
-    s("ContainerResourceMetricStatus", "io.k8s.api.autoscaling.v2.ContainerResourceMetricStatus", 1609, 3, &[]), // 352
-    s("ExternalMetricStatus", "io.k8s.api.autoscaling.v2.ExternalMetricStatus", 1612, 2, &[]), // 353
-    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 1614, 5, &[]), // 354
-    s("CronJob", "io.k8s.api.batch.v1.CronJob", 1619, 5, &[]), // 355
-    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 1624, 8, &[]), // 356
-    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 1632, 2, &[]), // 357
-    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 1634, 16, &[]), // 358
-    s("PodFailurePolicy", "io.k8s.api.batch.v1.PodFailurePolicy", 1650, 1, &[]), // 359
-    s("PodFailurePolicyRule", "io.k8s.api.batch.v1.PodFailurePolicyRule", 1651, 3, &[]), // 360
-    s("PodFailurePolicyOnExitCodesRequirement", "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement", 1654, 3, &[]), // 361
-    s("PodFailurePolicyOnPodConditionsPattern", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", 1657, 2, &[]), // 362
-    s("SuccessPolicy", "io.k8s.api.batch.v1.SuccessPolicy", 1659, 1, &[]), // 363
-    s("SuccessPolicyRule", "io.k8s.api.batch.v1.SuccessPolicyRule", 1660, 2, &[]), // 364
-    s("CronJobStatus", "io.k8s.api.batch.v1.CronJobStatus", 1662, 3, &[]), // 365
-    s("Job", "io.k8s.api.batch.v1.Job", 1665, 5, &[]), // 366
-    s("JobStatus", "io.k8s.api.batch.v1.JobStatus", 1670, 11, &[]), // 367
-    s("JobCondition", "io.k8s.api.batch.v1.JobCondition", 1681, 6, &[]), // 368
-    s("UncountedTerminatedPods", "io.k8s.api.batch.v1.UncountedTerminatedPods", 1687, 2, &[]), // 369
-    s("CertificateSigningRequest", "io.k8s.api.certificates.v1.CertificateSigningRequest", 1689, 5, &[]), // 370
-    s("CertificateSigningRequestSpec", "io.k8s.api.certificates.v1.CertificateSigningRequestSpec", 1694, 8, &[]), // 371
-    s("CertificateSigningRequestStatus", "io.k8s.api.certificates.v1.CertificateSigningRequestStatus", 1702, 2, &[]), // 372
-    s("CertificateSigningRequestCondition", "io.k8s.api.certificates.v1.CertificateSigningRequestCondition", 1704, 6, &[]), // 373
-    s("Lease", "io.k8s.api.coordination.v1.Lease", 1710, 4, &[]), // 374
-    s("LeaseSpec", "io.k8s.api.coordination.v1.LeaseSpec", 1714, 7, &[]), // 375
-    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 1721, 6, &[]), // 376
-    s("Endpoint", "io.k8s.api.discovery.v1.Endpoint", 1727, 8, &[]), // 377
-    s("EndpointConditions", "io.k8s.api.discovery.v1.EndpointConditions", 1735, 3, &[]), // 378
-    s("EndpointHints", "io.k8s.api.discovery.v1.EndpointHints", 1738, 2, &[]), // 379
-    s("ForZone", "io.k8s.api.discovery.v1.ForZone", 1740, 1, &[]), // 380
-    s("ForNode", "io.k8s.api.discovery.v1.ForNode", 1741, 1, &[]), // 381
-    s("EndpointPort", "io.k8s.api.discovery.v1.EndpointPort", 1742, 4, &[]), // 382
-    s("Event", "io.k8s.api.events.v1.Event", 1746, 17, &[]), // 383
-    s("EventSeries", "io.k8s.api.events.v1.EventSeries", 1763, 2, &[]), // 384
-    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 1765, 5, &[]), // 385
-    s("FlowSchemaSpec", "io.k8s.api.flowcontrol.v1.FlowSchemaSpec", 1770, 4, &[]), // 386
-    s("PriorityLevelConfigurationReference", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationReference", 1774, 1, &[]), // 387
-    s("FlowDistinguisherMethod", "io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod", 1775, 1, &[]), // 388
-    s("PolicyRulesWithSubjects", "io.k8s.api.flowcontrol.v1.PolicyRulesWithSubjects", 1776, 3, &[]), // 389
-    s("Subject", "io.k8s.api.flowcontrol.v1.Subject", 1779, 4, &[]), // 390
-    s("UserSubject", "io.k8s.api.flowcontrol.v1.UserSubject", 1783, 1, &[]), // 391
-    s("GroupSubject", "io.k8s.api.flowcontrol.v1.GroupSubject", 1784, 1, &[]), // 392
-    s("ServiceAccountSubject", "io.k8s.api.flowcontrol.v1.ServiceAccountSubject", 1785, 2, &[]), // 393
-    s("ResourcePolicyRule", "io.k8s.api.flowcontrol.v1.ResourcePolicyRule", 1787, 5, &[]), // 394
-    s("NonResourcePolicyRule", "io.k8s.api.flowcontrol.v1.NonResourcePolicyRule", 1792, 2, &[]), // 395
-    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 1794, 1, &[]), // 396
-    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 1795, 5, &[]), // 397
-    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 1800, 5, &[]), // 398
-    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 1805, 3, &[]), // 399
-    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 1808, 4, &[]), // 400
-    s("LimitResponse", "io.k8s.api.flowcontrol.v1.LimitResponse", 1812, 2, &[]), // 401
-    s("QueuingConfiguration", "io.k8s.api.flowcontrol.v1.QueuingConfiguration", 1814, 3, &[]), // 402
-    s("ExemptPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.ExemptPriorityLevelConfiguration", 1817, 2, &[]), // 403
-    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 1819, 1, &[]), // 404
-    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 1820, 5, &[]), // 405
-    s("DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", 1825, 8, &[]), // 406
-    s("Preconditions", "io.k8s.apimachinery.pkg.apis.meta.v1.Preconditions", 1833, 2, &[]), // 407
-    s("PartialObjectMetadata", "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata", 1835, 3, &[]), // 408
-    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 1838, 4, &[]), // 409
-    s("IPAddressSpec", "io.k8s.api.networking.v1.IPAddressSpec", 1842, 1, &[]), // 410
-    s("ParentReference", "io.k8s.api.networking.v1.ParentReference", 1843, 4, &[]), // 411
-    s("Ingress", "io.k8s.api.networking.v1.Ingress", 1847, 5, &[]), // 412
-    s("IngressSpec", "io.k8s.api.networking.v1.IngressSpec", 1852, 4, &[]), // 413
-    s("IngressBackend", "io.k8s.api.networking.v1.IngressBackend", 1856, 2, &[]), // 414
-    s("IngressServiceBackend", "io.k8s.api.networking.v1.IngressServiceBackend", 1858, 2, &[]), // 415
-    s("ServiceBackendPort", "io.k8s.api.networking.v1.ServiceBackendPort", 1860, 2, &[]), // 416
-    s("IngressTLS", "io.k8s.api.networking.v1.IngressTLS", 1862, 2, &[]), // 417
-    s("IngressRule", "io.k8s.api.networking.v1.IngressRule", 1864, 2, &[]), // 418
-    s("HTTPIngressRuleValue", "io.k8s.api.networking.v1.HTTPIngressRuleValue", 1866, 1, &[]), // 419
-    s("HTTPIngressPath", "io.k8s.api.networking.v1.HTTPIngressPath", 1867, 3, &[]), // 420
-    s("IngressStatus", "io.k8s.api.networking.v1.IngressStatus", 1870, 1, &[]), // 421
-    s("IngressLoadBalancerStatus", "io.k8s.api.networking.v1.IngressLoadBalancerStatus", 1871, 1, &[]), // 422
-    s("IngressLoadBalancerIngress", "io.k8s.api.networking.v1.IngressLoadBalancerIngress", 1872, 3, &[]), // 423
-    s("IngressPortStatus", "io.k8s.api.networking.v1.IngressPortStatus", 1875, 3, &[]), // 424
-    s("IngressClass", "io.k8s.api.networking.v1.IngressClass", 1878, 4, &[]), // 425
-    s("IngressClassSpec", "io.k8s.api.networking.v1.IngressClassSpec", 1882, 2, &[]), // 426
-    s("IngressClassParametersReference", "io.k8s.api.networking.v1.IngressClassParametersReference", 1884, 5, &[]), // 427
-    s("NetworkPolicy", "io.k8s.api.networking.v1.NetworkPolicy", 1889, 4, &[]), // 428
-    s("NetworkPolicySpec", "io.k8s.api.networking.v1.NetworkPolicySpec", 1893, 4, &[]), // 429
-    s("NetworkPolicyIngressRule", "io.k8s.api.networking.v1.NetworkPolicyIngressRule", 1897, 2, &[]), // 430
-    s("NetworkPolicyPort", "io.k8s.api.networking.v1.NetworkPolicyPort", 1899, 3, &[]), // 431
-    s("NetworkPolicyPeer", "io.k8s.api.networking.v1.NetworkPolicyPeer", 1902, 3, &[]), // 432
-    s("IPBlock", "io.k8s.api.networking.v1.IPBlock", 1905, 2, &[]), // 433
-    s("NetworkPolicyEgressRule", "io.k8s.api.networking.v1.NetworkPolicyEgressRule", 1907, 2, &[]), // 434
-    s("ServiceCIDR", "io.k8s.api.networking.v1.ServiceCIDR", 1909, 5, &[]), // 435
-    s("ServiceCIDRSpec", "io.k8s.api.networking.v1.ServiceCIDRSpec", 1914, 1, &[]), // 436
-    s("ServiceCIDRStatus", "io.k8s.api.networking.v1.ServiceCIDRStatus", 1915, 1, &[]), // 437
-    s("RuntimeClass", "io.k8s.api.node.v1.RuntimeClass", 1916, 6, &[]), // 438
-    s("Overhead", "io.k8s.api.node.v1.Overhead", 1922, 1, &[]), // 439
-    s("Scheduling", "io.k8s.api.node.v1.Scheduling", 1923, 2, &[]), // 440
-    s("Eviction", "io.k8s.api.policy.v1.Eviction", 1925, 4, &[]), // 441
-    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 1929, 5, &[]), // 442
-    s("PodDisruptionBudgetSpec", "io.k8s.api.policy.v1.PodDisruptionBudgetSpec", 1934, 4, &[]), // 443
-    s("PodDisruptionBudgetStatus", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", 1938, 7, &[]), // 444
-    s("ClusterRole", "io.k8s.api.rbac.v1.ClusterRole", 1945, 5, &[]), // 445
-    s("PolicyRule", "io.k8s.api.rbac.v1.PolicyRule", 1950, 5, &[]), // 446
-    s("AggregationRule", "io.k8s.api.rbac.v1.AggregationRule", 1955, 1, &[]), // 447
-    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 1956, 5, &[]), // 448
-    s("Subject", "io.k8s.api.rbac.v1.Subject", 1961, 4, &[]), // 449
-    s("RoleRef", "io.k8s.api.rbac.v1.RoleRef", 1965, 3, &[]), // 450
-    s("Role", "io.k8s.api.rbac.v1.Role", 1968, 4, &[]), // 451
-    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 1972, 5, &[]), // 452
-    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 1977, 4, &[]), // 453
-    s("DeviceClassSpec", "io.k8s.api.resource.v1.DeviceClassSpec", 1981, 3, &[]), // 454
-    s("DeviceSelector", "io.k8s.api.resource.v1.DeviceSelector", 1984, 1, &[]), // 455
-    s("CELDeviceSelector", "io.k8s.api.resource.v1.CELDeviceSelector", 1985, 1, &[]), // 456
-    s("DeviceClassConfiguration", "io.k8s.api.resource.v1.DeviceClassConfiguration", 1986, 1, &[]), // 457
-    s("OpaqueDeviceConfiguration", "io.k8s.api.resource.v1.OpaqueDeviceConfiguration", 1987, 2, &[]), // 458
-    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 1989, 5, &[]), // 459
-    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 1994, 1, &[]), // 460
-    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 1995, 3, &[]), // 461
-    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 1998, 3, &[]), // 462
-    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 2001, 7, &[]), // 463
-    s("DeviceToleration", "io.k8s.api.resource.v1.DeviceToleration", 2008, 5, &[]), // 464
-    s("CapacityRequirements", "io.k8s.api.resource.v1.CapacityRequirements", 2013, 1, &[]), // 465
-    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 2014, 7, &[]), // 466
-    s("DeviceConstraint", "io.k8s.api.resource.v1.DeviceConstraint", 2021, 3, &[]), // 467
-    s("DeviceClaimConfiguration", "io.k8s.api.resource.v1.DeviceClaimConfiguration", 2024, 2, &[]), // 468
-    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 2026, 3, &[]), // 469
-    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 2029, 3, &[]), // 470
-    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 2032, 2, &[]), // 471
-    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 2034, 10, &[]), // 472
-    s("DeviceAllocationConfiguration", "io.k8s.api.resource.v1.DeviceAllocationConfiguration", 2044, 3, &[]), // 473
-    s("ResourceClaimConsumerReference", "io.k8s.api.resource.v1.ResourceClaimConsumerReference", 2047, 4, &[]), // 474
-    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1.AllocatedDeviceStatus", 2051, 7, &[]), // 475
-    s("NetworkDeviceData", "io.k8s.api.resource.v1.NetworkDeviceData", 2058, 3, &[]), // 476
-    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 2061, 4, &[]), // 477
-    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 2065, 2, &[]), // 478
-    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 2067, 4, &[]), // 479
-    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 2071, 8, &[]), // 480
-    s("ResourcePool", "io.k8s.api.resource.v1.ResourcePool", 2079, 3, &[]), // 481
-    s("Device", "io.k8s.api.resource.v1.Device", 2082, 13, &[]), // 482
-    s("DeviceAttribute", "io.k8s.api.resource.v1.DeviceAttribute", 2095, 8, &[]), // 483
-    s("DeviceCapacity", "io.k8s.api.resource.v1.DeviceCapacity", 2103, 2, &[]), // 484
-    s("CapacityRequestPolicy", "io.k8s.api.resource.v1.CapacityRequestPolicy", 2105, 3, &[]), // 485
-    s("CapacityRequestPolicyRange", "io.k8s.api.resource.v1.CapacityRequestPolicyRange", 2108, 3, &[]), // 486
-    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 2111, 2, &[]), // 487
-    s("Counter", "io.k8s.api.resource.v1.Counter", 2113, 1, &[]), // 488
-    s("DeviceTaint", "io.k8s.api.resource.v1.DeviceTaint", 2114, 4, &[]), // 489
-    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1.NodeAllocatableResourceMapping", 2118, 2, &[]), // 490
-    s("CounterSet", "io.k8s.api.resource.v1.CounterSet", 2120, 2, &[]), // 491
-    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 2122, 7, &[]), // 492
-    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 2129, 4, &[]), // 493
-    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 2133, 11, &[]), // 494
-    s("TokenRequest", "io.k8s.api.storage.v1.TokenRequest", 2144, 2, &[]), // 495
-    s("CSINode", "io.k8s.api.storage.v1.CSINode", 2146, 4, &[]), // 496
-    s("CSINodeSpec", "io.k8s.api.storage.v1.CSINodeSpec", 2150, 1, &[]), // 497
-    s("CSINodeDriver", "io.k8s.api.storage.v1.CSINodeDriver", 2151, 4, &[]), // 498
-    s("VolumeNodeResources", "io.k8s.api.storage.v1.VolumeNodeResources", 2155, 1, &[]), // 499
-    s("CSIStorageCapacity", "io.k8s.api.storage.v1.CSIStorageCapacity", 2156, 7, &[]), // 500
-    s("StorageClass", "io.k8s.api.storage.v1.StorageClass", 2163, 10, &[]), // 501
-    s("TopologySelectorTerm", "io.k8s.api.core.v1.TopologySelectorTerm", 2173, 1, &[]), // 502
-    s("TopologySelectorLabelRequirement", "io.k8s.api.core.v1.TopologySelectorLabelRequirement", 2174, 2, &[]), // 503
-    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 2176, 5, &[]), // 504
-    s("VolumeAttachmentSpec", "io.k8s.api.storage.v1.VolumeAttachmentSpec", 2181, 3, &[]), // 505
-    s("VolumeAttachmentSource", "io.k8s.api.storage.v1.VolumeAttachmentSource", 2184, 2, &[]), // 506
-    s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 2186, 4, &[]), // 507
-    s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 2190, 3, &[]), // 508
-    s("VolumeAttributesClass", "io.k8s.api.storage.v1.VolumeAttributesClass", 2193, 5, &[]), // 509
-    s("Node", "io.k8s.api.core.v1.Node", 2198, 5, &[]), // 510
-    s("NodeSpec", "io.k8s.api.core.v1.NodeSpec", 2203, 8, &[]), // 511
-    s("NodePodPreemptionPolicy", "io.k8s.api.core.v1.NodePodPreemptionPolicy", 2211, 1, &[]), // 512
-    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 2212, 14, &[]), // 513
-    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 2226, 12, &[]), // 514
-    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 2238, 5, &[]), // 515
-    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 2243, 9, &[]), // 516
-    s("VolumeHealthStatus", "io.k8s.api.core.v1.VolumeHealthStatus", 2252, 2, &[]), // 517
-    s("VolumeHealthCondition", "io.k8s.api.core.v1.VolumeHealthCondition", 2254, 3, &[]), // 518
-    s("Pod", "io.k8s.api.core.v1.Pod", 2257, 5, &[]), // 519
-    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 2262, 43, &[]), // 520
-    s("Volume", "io.k8s.api.core.v1.Volume", 2305, 31, &[]), // 521
-    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 2336, 3, &[]), // 522
-    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 2339, 5, &[]), // 523
-    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 2344, 4, &[]), // 524
-    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 2348, 3, &[]), // 525
-    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 2351, 5, &[]), // 526
-    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 2356, 5, &[]), // 527
-    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 2361, 3, &[]), // 528
-    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 2364, 6, &[]), // 529
-    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 2370, 3, &[]), // 530
-    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 2373, 1, &[]), // 531
-    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 2374, 3, &[]), // 532
-    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 2377, 4, &[]), // 533
-    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 2381, 6, &[]), // 534
-    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 2387, 8, &[]), // 535
-    s("Container", "io.k8s.api.core.v1.Container", 2395, 25, &[]), // 536
-    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 2420, 8, &[]), // 537
-    s("Probe", "io.k8s.api.core.v1.Probe", 2428, 10, &[]), // 538
-    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 2438, 6, &[]), // 539
-    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 2444, 3, &[]), // 540
-    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 2447, 3, &[]), // 541
-    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 2450, 4, &[]), // 542
-    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 2454, 26, &[]), // 543
-    s("EvictionResponder", "io.k8s.api.core.v1.EvictionResponder", 2480, 2, &[]), // 544
-    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 2482, 22, &[]), // 545
-    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 2504, 4, &[]), // 546
-    s("NodeAllocatableMappedResources", "io.k8s.api.core.v1.NodeAllocatableMappedResources", 2508, 2, &[]), // 547
-    s("NodeAllocatableOverheadResources", "io.k8s.api.core.v1.NodeAllocatableOverheadResources", 2510, 3, &[]), // 548
-    s("PodVolumeHealth", "io.k8s.api.core.v1.PodVolumeHealth", 2513, 3, &[]), // 549
-    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 2516, 4, &[]), // 550
-    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 2520, 2, &[]), // 551
-    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 2522, 5, &[]), // 552
-    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 2527, 4, &[]), // 553
-    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 2531, 5, &[]), // 554
-    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 2536, 5, &[]), // 555
-    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 2541, 5, &[]), // 556
-    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 2546, 10, &[]), // 557
-    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 2556, 5, &[]), // 558
-    s("Deployment", "io.k8s.api.apps.v1.Deployment", 2561, 5, &[]), // 559
-    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 2566, 8, &[]), // 560
-    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 2574, 9, &[]), // 561
-    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 2583, 6, &[]), // 562
-    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 2589, 5, &[]), // 563
-    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 2594, 4, &[]), // 564
-    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 2598, 7, &[]), // 565
-    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 2605, 5, &[]), // 566
-    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 2610, 5, &[]), // 567
-    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 2615, 11, &[]), // 568
-    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 2626, 10, &[]), // 569
-    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 2636, 5, &[]), // 570
-    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 2641, 5, &[]), // 571
-    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 2646, 4, &[]), // 572
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 2650, 5, &[]), // 573
-    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 2655, 6, &[]), // 574
-    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 2661, 6, &[]), // 575
-    s("CronJob", "io.k8s.api.batch.v1.CronJob", 2667, 5, &[]), // 576
-    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 2672, 8, &[]), // 577
-    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 2680, 2, &[]), // 578
-    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 2682, 17, &[]), // 579
-    s("JobSchedulingConfiguration", "io.k8s.api.batch.v1.JobSchedulingConfiguration", 2699, 4, &[]), // 580
-    s("WorkloadPodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy", 2703, 2, &[]), // 581
-    s("WorkloadPodGroupBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy", 2705, 0, &[]), // 582
-    s("WorkloadPodGroupGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy", 2705, 1, &[]), // 583
-    s("WorkloadPodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints", 2706, 1, &[]), // 584
-    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha3.TopologyConstraint", 2707, 1, &[]), // 585
-    s("WorkloadPodGroupDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode", 2708, 2, &[]), // 586
-    s("WorkloadPodGroupSingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode", 2710, 0, &[]), // 587
-    s("WorkloadPodGroupAllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode", 2710, 0, &[]), // 588
-    s("WorkloadPodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim", 2710, 3, &[]), // 589
-    s("Job", "io.k8s.api.batch.v1.Job", 2713, 5, &[]), // 590
-    s("ClusterTrustBundle", "io.k8s.api.certificates.v1.ClusterTrustBundle", 2718, 4, &[]), // 591
-    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1.ClusterTrustBundleSpec", 2722, 2, &[]), // 592
-    s("PodCertificateRequest", "io.k8s.api.certificates.v1.PodCertificateRequest", 2724, 5, &[]), // 593
-    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1.PodCertificateRequestSpec", 2729, 10, &[]), // 594
-    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1.PodCertificateRequestStatus", 2739, 5, &[]), // 595
-    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 2744, 5, &[]), // 596
-    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 2749, 1, &[]), // 597
-    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 2750, 5, &[]), // 598
-    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 2755, 5, &[]), // 599
-    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 2760, 3, &[]), // 600
-    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 2763, 4, &[]), // 601
-    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 2767, 1, &[]), // 602
-    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 2768, 5, &[]), // 603
-    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 2773, 4, &[]), // 604
-    s("DeviceTaintRule", "io.k8s.api.resource.v1.DeviceTaintRule", 2777, 5, &[]), // 605
-    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1.DeviceTaintRuleSpec", 2782, 2, &[]), // 606
-    s("DeviceTaintSelector", "io.k8s.api.resource.v1.DeviceTaintSelector", 2784, 3, &[]), // 607
-    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1.DeviceTaintRuleStatus", 2787, 1, &[]), // 608
-    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 2788, 5, &[]), // 609
-    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 2793, 1, &[]), // 610
-    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 2794, 3, &[]), // 611
-    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 2797, 3, &[]), // 612
-    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 2800, 8, &[]), // 613
-    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1.DeviceDerivedAttribute", 2808, 2, &[]), // 614
-    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 2810, 8, &[]), // 615
-    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 2818, 3, &[]), // 616
-    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 2821, 3, &[]), // 617
-    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 2824, 2, &[]), // 618
-    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 2826, 11, &[]), // 619
-    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 2837, 4, &[]), // 620
-    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 2841, 2, &[]), // 621
-    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 2843, 4, &[]), // 622
-    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 2847, 10, &[]), // 623
-    s("Device", "io.k8s.api.resource.v1.Device", 2857, 13, &[]), // 624
-    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 2870, 3, &[]), // 625
-    s("NodeAllocatableResource", "io.k8s.api.resource.v1.NodeAllocatableResource", 2873, 2, &[]), // 626
-    s("NodeAllocatableMapping", "io.k8s.api.resource.v1.NodeAllocatableMapping", 2875, 3, &[]), // 627
-    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1.NodeAllocatableOverhead", 2878, 2, &[]), // 628
-    s("CSINode", "io.k8s.api.storage.v1.CSINode", 2880, 5, &[]), // 629
-    s("CSINodeStatus", "io.k8s.api.storage.v1.CSINodeStatus", 2885, 1, &[]), // 630
-    s("StorageHealth", "io.k8s.api.storage.v1.StorageHealth", 2886, 2, &[]), // 631
-    s("StorageHealthCondition", "io.k8s.api.storage.v1.StorageHealthCondition", 2888, 6, &[]), // 632
-    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1.StorageVersionMigration", 2894, 5, &[]), // 633
-    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 2899, 1, &[]), // 634
-    s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 2900, 2, &[]), // 635
-    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 2902, 2, &[]), // 636
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 135, 13, &[]), // 27
+    s("NodeCondition", "io.k8s.api.core.v1.NodeCondition", 148, 6, &[]), // 28
+    s("NodeAddress", "io.k8s.api.core.v1.NodeAddress", 154, 2, &[]), // 29
+    s("NodeDaemonEndpoints", "io.k8s.api.core.v1.NodeDaemonEndpoints", 156, 1, &[]), // 30
+    s("DaemonEndpoint", "io.k8s.api.core.v1.DaemonEndpoint", 157, 1, &[]), // 31
+    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 158, 11, &[]), // 32
+    s("NodeSwapStatus", "io.k8s.api.core.v1.NodeSwapStatus", 169, 1, &[]), // 33
+    s("ContainerImage", "io.k8s.api.core.v1.ContainerImage", 170, 2, &[]), // 34
+    s("AttachedVolume", "io.k8s.api.core.v1.AttachedVolume", 172, 2, &[]), // 35
+    s("NodeConfigStatus", "io.k8s.api.core.v1.NodeConfigStatus", 174, 4, &[]), // 36
+    s("NodeRuntimeHandler", "io.k8s.api.core.v1.NodeRuntimeHandler", 178, 2, &[]), // 37
+    s("NodeRuntimeHandlerFeatures", "io.k8s.api.core.v1.NodeRuntimeHandlerFeatures", 180, 2, &[]), // 38
+    s("NodeFeatures", "io.k8s.api.core.v1.NodeFeatures", 182, 1, &[]), // 39
+    s("NodeProxyOptions", "io.k8s.api.core.v1.NodeProxyOptions", 183, 3, &[]), // 40
+    s("PersistentVolume", "io.k8s.api.core.v1.PersistentVolume", 186, 5, &[]), // 41
+    s("PersistentVolumeSpec", "io.k8s.api.core.v1.PersistentVolumeSpec", 191, 31, &[]), // 42
+    s("GCEPersistentDiskVolumeSource", "io.k8s.api.core.v1.GCEPersistentDiskVolumeSource", 222, 4, &[]), // 43
+    s("AWSElasticBlockStoreVolumeSource", "io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource", 226, 4, &[]), // 44
+    s("HostPathVolumeSource", "io.k8s.api.core.v1.HostPathVolumeSource", 230, 2, &[]), // 45
+    s("GlusterfsPersistentVolumeSource", "io.k8s.api.core.v1.GlusterfsPersistentVolumeSource", 232, 4, &[]), // 46
+    s("NFSVolumeSource", "io.k8s.api.core.v1.NFSVolumeSource", 236, 3, &[]), // 47
+    s("RBDPersistentVolumeSource", "io.k8s.api.core.v1.RBDPersistentVolumeSource", 239, 8, &[]), // 48
+    s("SecretReference", "io.k8s.api.core.v1.SecretReference", 247, 2, &[]), // 49
+    s("ISCSIPersistentVolumeSource", "io.k8s.api.core.v1.ISCSIPersistentVolumeSource", 249, 11, &[]), // 50
+    s("CinderPersistentVolumeSource", "io.k8s.api.core.v1.CinderPersistentVolumeSource", 260, 4, &[]), // 51
+    s("CephFSPersistentVolumeSource", "io.k8s.api.core.v1.CephFSPersistentVolumeSource", 264, 6, &[]), // 52
+    s("FCVolumeSource", "io.k8s.api.core.v1.FCVolumeSource", 270, 5, &[]), // 53
+    s("FlockerVolumeSource", "io.k8s.api.core.v1.FlockerVolumeSource", 275, 2, &[]), // 54
+    s("FlexPersistentVolumeSource", "io.k8s.api.core.v1.FlexPersistentVolumeSource", 277, 5, &[]), // 55
+    s("AzureFilePersistentVolumeSource", "io.k8s.api.core.v1.AzureFilePersistentVolumeSource", 282, 4, &[]), // 56
+    s("VsphereVirtualDiskVolumeSource", "io.k8s.api.core.v1.VsphereVirtualDiskVolumeSource", 286, 4, &[]), // 57
+    s("QuobyteVolumeSource", "io.k8s.api.core.v1.QuobyteVolumeSource", 290, 6, &[]), // 58
+    s("AzureDiskVolumeSource", "io.k8s.api.core.v1.AzureDiskVolumeSource", 296, 6, &[]), // 59
+    s("PhotonPersistentDiskVolumeSource", "io.k8s.api.core.v1.PhotonPersistentDiskVolumeSource", 302, 2, &[]), // 60
+    s("PortworxVolumeSource", "io.k8s.api.core.v1.PortworxVolumeSource", 304, 3, &[]), // 61
+    s("ScaleIOPersistentVolumeSource", "io.k8s.api.core.v1.ScaleIOPersistentVolumeSource", 307, 10, &[]), // 62
+    s("LocalVolumeSource", "io.k8s.api.core.v1.LocalVolumeSource", 317, 2, &[]), // 63
+    s("StorageOSPersistentVolumeSource", "io.k8s.api.core.v1.StorageOSPersistentVolumeSource", 319, 5, &[]), // 64
+    s("CSIPersistentVolumeSource", "io.k8s.api.core.v1.CSIPersistentVolumeSource", 324, 10, &[]), // 65
+    s("VolumeNodeAffinity", "io.k8s.api.core.v1.VolumeNodeAffinity", 334, 1, &[]), // 66
+    s("NodeSelector", "io.k8s.api.core.v1.NodeSelector", 335, 1, &[]), // 67
+    s("NodeSelectorTerm", "io.k8s.api.core.v1.NodeSelectorTerm", 336, 2, &[]), // 68
+    s("NodeSelectorRequirement", "io.k8s.api.core.v1.NodeSelectorRequirement", 338, 3, &[]), // 69
+    s("PersistentVolumeStatus", "io.k8s.api.core.v1.PersistentVolumeStatus", 341, 4, &[]), // 70
+    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 345, 5, &[]), // 71
+    s("PersistentVolumeClaimSpec", "io.k8s.api.core.v1.PersistentVolumeClaimSpec", 350, 9, &[]), // 72
+    s("LabelSelector", "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", 359, 2, &[]), // 73
+    s("LabelSelectorRequirement", "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement", 361, 3, &[]), // 74
+    s("VolumeResourceRequirements", "io.k8s.api.core.v1.VolumeResourceRequirements", 364, 2, &[]), // 75
+    s("TypedLocalObjectReference", "io.k8s.api.core.v1.TypedLocalObjectReference", 366, 3, &[]), // 76
+    s("TypedObjectReference", "io.k8s.api.core.v1.TypedObjectReference", 369, 4, &[]), // 77
+    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 373, 8, &[]), // 78
+    s("PersistentVolumeClaimCondition", "io.k8s.api.core.v1.PersistentVolumeClaimCondition", 381, 6, &[]), // 79
+    s("ModifyVolumeStatus", "io.k8s.api.core.v1.ModifyVolumeStatus", 387, 2, &[]), // 80
+    s("Pod", "io.k8s.api.core.v1.Pod", 389, 5, &[]), // 81
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 394, 40, &[]), // 82
+    s("Volume", "io.k8s.api.core.v1.Volume", 434, 31, &[]), // 83
+    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 465, 2, &[]), // 84
+    s("GitRepoVolumeSource", "io.k8s.api.core.v1.GitRepoVolumeSource", 467, 3, &[]), // 85
+    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 470, 4, &[]), // 86
+    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 474, 3, &[]), // 87
+    s("ISCSIVolumeSource", "io.k8s.api.core.v1.ISCSIVolumeSource", 477, 11, &[]), // 88
+    s("LocalObjectReference", "io.k8s.api.core.v1.LocalObjectReference", 488, 1, &[("name", "")]), // 89
+    s("GlusterfsVolumeSource", "io.k8s.api.core.v1.GlusterfsVolumeSource", 489, 3, &[]), // 90
+    s("PersistentVolumeClaimVolumeSource", "io.k8s.api.core.v1.PersistentVolumeClaimVolumeSource", 492, 2, &[]), // 91
+    s("RBDVolumeSource", "io.k8s.api.core.v1.RBDVolumeSource", 494, 8, &[]), // 92
+    s("FlexVolumeSource", "io.k8s.api.core.v1.FlexVolumeSource", 502, 5, &[]), // 93
+    s("CinderVolumeSource", "io.k8s.api.core.v1.CinderVolumeSource", 507, 4, &[]), // 94
+    s("CephFSVolumeSource", "io.k8s.api.core.v1.CephFSVolumeSource", 511, 6, &[]), // 95
+    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 517, 2, &[]), // 96
+    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 519, 4, &[]), // 97
+    s("ObjectFieldSelector", "io.k8s.api.core.v1.ObjectFieldSelector", 523, 2, &[]), // 98
+    s("ResourceFieldSelector", "io.k8s.api.core.v1.ResourceFieldSelector", 525, 3, &[]), // 99
+    s("AzureFileVolumeSource", "io.k8s.api.core.v1.AzureFileVolumeSource", 528, 3, &[]), // 100
+    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 531, 4, &[]), // 101
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 535, 2, &[]), // 102
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 537, 5, &[]), // 103
+    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 542, 3, &[]), // 104
+    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 545, 1, &[]), // 105
+    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 546, 3, &[]), // 106
+    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 549, 3, &[]), // 107
+    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 552, 5, &[]), // 108
+    s("ScaleIOVolumeSource", "io.k8s.api.core.v1.ScaleIOVolumeSource", 557, 10, &[]), // 109
+    s("StorageOSVolumeSource", "io.k8s.api.core.v1.StorageOSVolumeSource", 567, 5, &[]), // 110
+    s("CSIVolumeSource", "io.k8s.api.core.v1.CSIVolumeSource", 572, 5, &[]), // 111
+    s("EphemeralVolumeSource", "io.k8s.api.core.v1.EphemeralVolumeSource", 577, 1, &[]), // 112
+    s("PersistentVolumeClaimTemplate", "io.k8s.api.core.v1.PersistentVolumeClaimTemplate", 578, 2, &[]), // 113
+    s("ImageVolumeSource", "io.k8s.api.core.v1.ImageVolumeSource", 580, 2, &[]), // 114
+    s("Container", "io.k8s.api.core.v1.Container", 582, 24, &[]), // 115
+    s("ContainerPort", "io.k8s.api.core.v1.ContainerPort", 606, 5, &[("protocol", "TCP")]), // 116
+    s("EnvFromSource", "io.k8s.api.core.v1.EnvFromSource", 611, 3, &[]), // 117
+    s("ConfigMapEnvSource", "io.k8s.api.core.v1.ConfigMapEnvSource", 614, 2, &[]), // 118
+    s("SecretEnvSource", "io.k8s.api.core.v1.SecretEnvSource", 616, 2, &[]), // 119
+    s("EnvVar", "io.k8s.api.core.v1.EnvVar", 618, 3, &[]), // 120
+    s("EnvVarSource", "io.k8s.api.core.v1.EnvVarSource", 621, 4, &[]), // 121
+    s("ConfigMapKeySelector", "io.k8s.api.core.v1.ConfigMapKeySelector", 625, 3, &[]), // 122
+    s("SecretKeySelector", "io.k8s.api.core.v1.SecretKeySelector", 628, 3, &[]), // 123
+    s("ResourceRequirements", "io.k8s.api.core.v1.ResourceRequirements", 631, 3, &[]), // 124
+    s("ResourceClaim", "io.k8s.api.core.v1.ResourceClaim", 634, 2, &[]), // 125
+    s("ContainerResizePolicy", "io.k8s.api.core.v1.ContainerResizePolicy", 636, 2, &[]), // 126
+    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 638, 7, &[]), // 127
+    s("VolumeDevice", "io.k8s.api.core.v1.VolumeDevice", 645, 2, &[]), // 128
+    s("Probe", "io.k8s.api.core.v1.Probe", 647, 10, &[]), // 129
+    s("ExecAction", "io.k8s.api.core.v1.ExecAction", 657, 1, &[]), // 130
+    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 658, 5, &[]), // 131
+    s("HTTPHeader", "io.k8s.api.core.v1.HTTPHeader", 663, 2, &[]), // 132
+    s("TCPSocketAction", "io.k8s.api.core.v1.TCPSocketAction", 665, 2, &[]), // 133
+    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 667, 2, &[]), // 134
+    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 669, 3, &[]), // 135
+    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 672, 4, &[]), // 136
+    s("SleepAction", "io.k8s.api.core.v1.SleepAction", 676, 1, &[]), // 137
+    s("SecurityContext", "io.k8s.api.core.v1.SecurityContext", 677, 12, &[]), // 138
+    s("Capabilities", "io.k8s.api.core.v1.Capabilities", 689, 2, &[]), // 139
+    s("SELinuxOptions", "io.k8s.api.core.v1.SELinuxOptions", 691, 4, &[]), // 140
+    s("WindowsSecurityContextOptions", "io.k8s.api.core.v1.WindowsSecurityContextOptions", 695, 4, &[]), // 141
+    s("SeccompProfile", "io.k8s.api.core.v1.SeccompProfile", 699, 2, &[]), // 142
+    s("AppArmorProfile", "io.k8s.api.core.v1.AppArmorProfile", 701, 2, &[]), // 143
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 703, 25, &[]), // 144
+    s("PodSecurityContext", "io.k8s.api.core.v1.PodSecurityContext", 728, 13, &[]), // 145
+    s("Sysctl", "io.k8s.api.core.v1.Sysctl", 741, 2, &[]), // 146
+    s("Affinity", "io.k8s.api.core.v1.Affinity", 743, 3, &[]), // 147
+    s("NodeAffinity", "io.k8s.api.core.v1.NodeAffinity", 746, 2, &[]), // 148
+    s("PreferredSchedulingTerm", "io.k8s.api.core.v1.PreferredSchedulingTerm", 748, 2, &[]), // 149
+    s("PodAffinity", "io.k8s.api.core.v1.PodAffinity", 750, 2, &[]), // 150
+    s("PodAffinityTerm", "io.k8s.api.core.v1.PodAffinityTerm", 752, 6, &[]), // 151
+    s("WeightedPodAffinityTerm", "io.k8s.api.core.v1.WeightedPodAffinityTerm", 758, 2, &[]), // 152
+    s("PodAntiAffinity", "io.k8s.api.core.v1.PodAntiAffinity", 760, 2, &[]), // 153
+    s("Toleration", "io.k8s.api.core.v1.Toleration", 762, 5, &[]), // 154
+    s("HostAlias", "io.k8s.api.core.v1.HostAlias", 767, 2, &[]), // 155
+    s("PodDNSConfig", "io.k8s.api.core.v1.PodDNSConfig", 769, 3, &[]), // 156
+    s("PodDNSConfigOption", "io.k8s.api.core.v1.PodDNSConfigOption", 772, 2, &[]), // 157
+    s("PodReadinessGate", "io.k8s.api.core.v1.PodReadinessGate", 774, 1, &[]), // 158
+    s("TopologySpreadConstraint", "io.k8s.api.core.v1.TopologySpreadConstraint", 775, 8, &[]), // 159
+    s("PodOS", "io.k8s.api.core.v1.PodOS", 783, 1, &[]), // 160
+    s("PodSchedulingGate", "io.k8s.api.core.v1.PodSchedulingGate", 784, 1, &[]), // 161
+    s("PodResourceClaim", "io.k8s.api.core.v1.PodResourceClaim", 785, 3, &[]), // 162
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 788, 17, &[]), // 163
+    s("PodCondition", "io.k8s.api.core.v1.PodCondition", 805, 7, &[]), // 164
+    s("HostIP", "io.k8s.api.core.v1.HostIP", 812, 1, &[]), // 165
+    s("PodIP", "io.k8s.api.core.v1.PodIP", 813, 1, &[]), // 166
+    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 814, 15, &[]), // 167
+    s("ContainerState", "io.k8s.api.core.v1.ContainerState", 829, 3, &[]), // 168
+    s("ContainerStateWaiting", "io.k8s.api.core.v1.ContainerStateWaiting", 832, 2, &[]), // 169
+    s("ContainerStateRunning", "io.k8s.api.core.v1.ContainerStateRunning", 834, 1, &[]), // 170
+    s("ContainerStateTerminated", "io.k8s.api.core.v1.ContainerStateTerminated", 835, 7, &[]), // 171
+    s("VolumeMountStatus", "io.k8s.api.core.v1.VolumeMountStatus", 842, 4, &[]), // 172
+    s("ContainerUser", "io.k8s.api.core.v1.ContainerUser", 846, 1, &[]), // 173
+    s("LinuxContainerUser", "io.k8s.api.core.v1.LinuxContainerUser", 847, 3, &[]), // 174
+    s("ResourceStatus", "io.k8s.api.core.v1.ResourceStatus", 850, 2, &[]), // 175
+    s("ResourceHealth", "io.k8s.api.core.v1.ResourceHealth", 852, 2, &[]), // 176
+    s("PodResourceClaimStatus", "io.k8s.api.core.v1.PodResourceClaimStatus", 854, 2, &[]), // 177
+    s("PodAttachOptions", "io.k8s.api.core.v1.PodAttachOptions", 856, 7, &[]), // 178
+    s("PodExecOptions", "io.k8s.api.core.v1.PodExecOptions", 863, 8, &[]), // 179
+    s("PodPortForwardOptions", "io.k8s.api.core.v1.PodPortForwardOptions", 871, 3, &[]), // 180
+    s("PodProxyOptions", "io.k8s.api.core.v1.PodProxyOptions", 874, 3, &[]), // 181
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 877, 4, &[]), // 182
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 881, 2, &[]), // 183
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 883, 5, &[]), // 184
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 888, 4, &[]), // 185
+    s("ReplicationControllerStatus", "io.k8s.api.core.v1.ReplicationControllerStatus", 892, 6, &[]), // 186
+    s("ReplicationControllerCondition", "io.k8s.api.core.v1.ReplicationControllerCondition", 898, 5, &[]), // 187
+    s("ResourceQuota", "io.k8s.api.core.v1.ResourceQuota", 903, 5, &[]), // 188
+    s("ResourceQuotaSpec", "io.k8s.api.core.v1.ResourceQuotaSpec", 908, 3, &[]), // 189
+    s("ScopeSelector", "io.k8s.api.core.v1.ScopeSelector", 911, 1, &[]), // 190
+    s("ScopedResourceSelectorRequirement", "io.k8s.api.core.v1.ScopedResourceSelectorRequirement", 912, 3, &[]), // 191
+    s("ResourceQuotaStatus", "io.k8s.api.core.v1.ResourceQuotaStatus", 915, 2, &[]), // 192
+    s("Secret", "io.k8s.api.core.v1.Secret", 917, 7, &[]), // 193
+    s("Service", "io.k8s.api.core.v1.Service", 924, 5, &[]), // 194
+    s("ServiceSpec", "io.k8s.api.core.v1.ServiceSpec", 929, 20, &[]), // 195
+    s("ServicePort", "io.k8s.api.core.v1.ServicePort", 949, 6, &[("protocol", "TCP")]), // 196
+    s("SessionAffinityConfig", "io.k8s.api.core.v1.SessionAffinityConfig", 955, 1, &[]), // 197
+    s("ClientIPConfig", "io.k8s.api.core.v1.ClientIPConfig", 956, 1, &[]), // 198
+    s("ServiceStatus", "io.k8s.api.core.v1.ServiceStatus", 957, 2, &[]), // 199
+    s("LoadBalancerStatus", "io.k8s.api.core.v1.LoadBalancerStatus", 959, 1, &[]), // 200
+    s("LoadBalancerIngress", "io.k8s.api.core.v1.LoadBalancerIngress", 960, 4, &[]), // 201
+    s("PortStatus", "io.k8s.api.core.v1.PortStatus", 964, 3, &[]), // 202
+    s("Condition", "io.k8s.apimachinery.pkg.apis.meta.v1.Condition", 967, 6, &[]), // 203
+    s("ServiceAccount", "io.k8s.api.core.v1.ServiceAccount", 973, 6, &[]), // 204
+    s("ServiceProxyOptions", "io.k8s.api.core.v1.ServiceProxyOptions", 979, 3, &[]), // 205
+    s("Status", "io.k8s.apimachinery.pkg.apis.meta.v1.Status", 982, 8, &[]), // 206
+    s("ListMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta", 990, 4, &[]), // 207
+    s("StatusDetails", "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails", 994, 6, &[]), // 208
+    s("StatusCause", "io.k8s.apimachinery.pkg.apis.meta.v1.StatusCause", 1000, 3, &[]), // 209
+    s("MutatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", 1003, 4, &[]), // 210
+    s("MutatingWebhook", "io.k8s.api.admissionregistration.v1.MutatingWebhook", 1007, 12, &[]), // 211
+    s("WebhookClientConfig", "io.k8s.api.admissionregistration.v1.WebhookClientConfig", 1019, 3, &[]), // 212
+    s("ServiceReference", "io.k8s.api.admissionregistration.v1.ServiceReference", 1022, 4, &[]), // 213
+    s("RuleWithOperations", "io.k8s.api.admissionregistration.v1.RuleWithOperations", 1026, 5, &[]), // 214
+    s("MatchCondition", "io.k8s.api.admissionregistration.v1.MatchCondition", 1031, 2, &[]), // 215
+    s("ValidatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy", 1033, 5, &[]), // 216
+    s("ValidatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec", 1038, 7, &[]), // 217
+    s("ParamKind", "io.k8s.api.admissionregistration.v1.ParamKind", 1045, 2, &[]), // 218
+    s("MatchResources", "io.k8s.api.admissionregistration.v1.MatchResources", 1047, 5, &[]), // 219
+    s("NamedRuleWithOperations", "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations", 1052, 6, &[]), // 220
+    s("Validation", "io.k8s.api.admissionregistration.v1.Validation", 1058, 4, &[]), // 221
+    s("AuditAnnotation", "io.k8s.api.admissionregistration.v1.AuditAnnotation", 1062, 2, &[]), // 222
+    s("Variable", "io.k8s.api.admissionregistration.v1.Variable", 1064, 2, &[]), // 223
+    s("ValidatingAdmissionPolicyStatus", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus", 1066, 3, &[]), // 224
+    s("TypeChecking", "io.k8s.api.admissionregistration.v1.TypeChecking", 1069, 1, &[]), // 225
+    s("ExpressionWarning", "io.k8s.api.admissionregistration.v1.ExpressionWarning", 1070, 2, &[]), // 226
+    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 1072, 4, &[]), // 227
+    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", 1076, 4, &[]), // 228
+    s("ParamRef", "io.k8s.api.admissionregistration.v1.ParamRef", 1080, 4, &[]), // 229
+    s("ValidatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", 1084, 4, &[]), // 230
+    s("ValidatingWebhook", "io.k8s.api.admissionregistration.v1.ValidatingWebhook", 1088, 11, &[]), // 231
+    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 1099, 5, &[]), // 232
+    s("CustomResourceDefinitionSpec", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec", 1104, 6, &[]), // 233
+    s("CustomResourceDefinitionNames", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", 1110, 6, &[]), // 234
+    s("CustomResourceDefinitionVersion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion", 1116, 9, &[]), // 235
+    s("CustomResourceValidation", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceValidation", 1125, 1, &[]), // 236
+    s("JSONSchemaProps", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps", 1126, 44, &[]), // 237
+    s("ExternalDocumentation", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ExternalDocumentation", 1170, 2, &[]), // 238
+    s("ValidationRule", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule", 1172, 6, &[]), // 239
+    s("CustomResourceSubresources", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources", 1178, 2, &[]), // 240
+    s("CustomResourceSubresourceStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus", 1180, 0, &[]), // 241
+    s("CustomResourceSubresourceScale", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceScale", 1180, 3, &[]), // 242
+    s("CustomResourceColumnDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition", 1183, 6, &[]), // 243
+    s("SelectableField", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField", 1189, 1, &[]), // 244
+    s("CustomResourceConversion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceConversion", 1190, 2, &[]), // 245
+    s("WebhookConversion", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookConversion", 1192, 2, &[]), // 246
+    s("WebhookClientConfig", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookClientConfig", 1194, 3, &[]), // 247
+    s("ServiceReference", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference", 1197, 4, &[]), // 248
+    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 1201, 3, &[]), // 249
+    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 1204, 5, &[]), // 250
+    s("APIService", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService", 1209, 5, &[]), // 251
+    s("APIServiceSpec", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec", 1214, 7, &[]), // 252
+    s("ServiceReference", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference", 1221, 3, &[]), // 253
+    s("APIServiceStatus", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceStatus", 1224, 1, &[]), // 254
+    s("APIServiceCondition", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceCondition", 1225, 5, &[]), // 255
+    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 1230, 5, &[]), // 256
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 1235, 5, &[]), // 257
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 1240, 5, &[]), // 258
+    s("DaemonSetUpdateStrategy", "io.k8s.api.apps.v1.DaemonSetUpdateStrategy", 1245, 2, &[]), // 259
+    s("RollingUpdateDaemonSet", "io.k8s.api.apps.v1.RollingUpdateDaemonSet", 1247, 2, &[]), // 260
+    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 1249, 10, &[]), // 261
+    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 1259, 5, &[]), // 262
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 1264, 5, &[]), // 263
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 1269, 8, &[]), // 264
+    s("DeploymentStrategy", "io.k8s.api.apps.v1.DeploymentStrategy", 1277, 2, &[]), // 265
+    s("RollingUpdateDeployment", "io.k8s.api.apps.v1.RollingUpdateDeployment", 1279, 2, &[]), // 266
+    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 1281, 9, &[]), // 267
+    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 1290, 6, &[]), // 268
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 1296, 5, &[]), // 269
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 1301, 4, &[]), // 270
+    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 1305, 7, &[]), // 271
+    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 1312, 5, &[]), // 272
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 1317, 5, &[]), // 273
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 1322, 11, &[]), // 274
+    s("StatefulSetUpdateStrategy", "io.k8s.api.apps.v1.StatefulSetUpdateStrategy", 1333, 2, &[]), // 275
+    s("RollingUpdateStatefulSetStrategy", "io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy", 1335, 2, &[]), // 276
+    s("StatefulSetPersistentVolumeClaimRetentionPolicy", "io.k8s.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy", 1337, 2, &[]), // 277
+    s("StatefulSetOrdinals", "io.k8s.api.apps.v1.StatefulSetOrdinals", 1339, 1, &[]), // 278
+    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 1340, 10, &[]), // 279
+    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 1350, 5, &[]), // 280
+    s("SelfSubjectReview", "io.k8s.api.authentication.v1.SelfSubjectReview", 1355, 4, &[]), // 281
+    s("SelfSubjectReviewStatus", "io.k8s.api.authentication.v1.SelfSubjectReviewStatus", 1359, 1, &[]), // 282
+    s("UserInfo", "io.k8s.api.authentication.v1.UserInfo", 1360, 4, &[]), // 283
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 1364, 5, &[]), // 284
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 1369, 3, &[]), // 285
+    s("BoundObjectReference", "io.k8s.api.authentication.v1.BoundObjectReference", 1372, 4, &[]), // 286
+    s("TokenRequestStatus", "io.k8s.api.authentication.v1.TokenRequestStatus", 1376, 2, &[]), // 287
+    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 1378, 5, &[]), // 288
+    s("TokenReviewSpec", "io.k8s.api.authentication.v1.TokenReviewSpec", 1383, 2, &[]), // 289
+    s("TokenReviewStatus", "io.k8s.api.authentication.v1.TokenReviewStatus", 1385, 4, &[]), // 290
+    s("LocalSubjectAccessReview", "io.k8s.api.authorization.v1.LocalSubjectAccessReview", 1389, 5, &[]), // 291
+    s("SubjectAccessReviewSpec", "io.k8s.api.authorization.v1.SubjectAccessReviewSpec", 1394, 6, &[]), // 292
+    s("ResourceAttributes", "io.k8s.api.authorization.v1.ResourceAttributes", 1400, 9, &[]), // 293
+    s("FieldSelectorAttributes", "io.k8s.api.authorization.v1.FieldSelectorAttributes", 1409, 2, &[]), // 294
+    s("FieldSelectorRequirement", "io.k8s.apimachinery.pkg.apis.meta.v1.FieldSelectorRequirement", 1411, 3, &[]), // 295
+    s("LabelSelectorAttributes", "io.k8s.api.authorization.v1.LabelSelectorAttributes", 1414, 2, &[]), // 296
+    s("NonResourceAttributes", "io.k8s.api.authorization.v1.NonResourceAttributes", 1416, 2, &[]), // 297
+    s("SubjectAccessReviewStatus", "io.k8s.api.authorization.v1.SubjectAccessReviewStatus", 1418, 4, &[]), // 298
+    s("SelfSubjectAccessReview", "io.k8s.api.authorization.v1.SelfSubjectAccessReview", 1422, 5, &[]), // 299
+    s("SelfSubjectAccessReviewSpec", "io.k8s.api.authorization.v1.SelfSubjectAccessReviewSpec", 1427, 2, &[]), // 300
+    s("SelfSubjectRulesReview", "io.k8s.api.authorization.v1.SelfSubjectRulesReview", 1429, 5, &[]), // 301
+    s("SelfSubjectRulesReviewSpec", "io.k8s.api.authorization.v1.SelfSubjectRulesReviewSpec", 1434, 1, &[]), // 302
+    s("SubjectRulesReviewStatus", "io.k8s.api.authorization.v1.SubjectRulesReviewStatus", 1435, 4, &[]), // 303
+    s("ResourceRule", "io.k8s.api.authorization.v1.ResourceRule", 1439, 4, &[]), // 304
+    s("NonResourceRule", "io.k8s.api.authorization.v1.NonResourceRule", 1443, 2, &[]), // 305
+    s("SubjectAccessReview", "io.k8s.api.authorization.v1.SubjectAccessReview", 1445, 5, &[]), // 306
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 1450, 5, &[]), // 307
+    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec", 1455, 4, &[]), // 308
+    s("CrossVersionObjectReference", "io.k8s.api.autoscaling.v1.CrossVersionObjectReference", 1459, 3, &[]), // 309
+    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerStatus", 1462, 5, &[]), // 310
+    s("Scale", "io.k8s.api.autoscaling.v1.Scale", 1467, 5, &[]), // 311
+    s("ScaleSpec", "io.k8s.api.autoscaling.v1.ScaleSpec", 1472, 1, &[]), // 312
+    s("ScaleStatus", "io.k8s.api.autoscaling.v1.ScaleStatus", 1473, 2, &[]), // 313
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 1475, 5, &[]), // 314
+    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", 1480, 5, &[]), // 315
+    s("CrossVersionObjectReference", "io.k8s.api.autoscaling.v2.CrossVersionObjectReference", 1485, 3, &[]), // 316
+    s("MetricSpec", "io.k8s.api.autoscaling.v2.MetricSpec", 1488, 6, &[]), // 317
+    s("ObjectMetricSource", "io.k8s.api.autoscaling.v2.ObjectMetricSource", 1494, 3, &[]), // 318
+    s("MetricTarget", "io.k8s.api.autoscaling.v2.MetricTarget", 1497, 4, &[]), // 319
+    s("MetricIdentifier", "io.k8s.api.autoscaling.v2.MetricIdentifier", 1501, 2, &[]), // 320
+    s("PodsMetricSource", "io.k8s.api.autoscaling.v2.PodsMetricSource", 1503, 2, &[]), // 321
+    s("ResourceMetricSource", "io.k8s.api.autoscaling.v2.ResourceMetricSource", 1505, 2, &[]), // 322
+    s("ContainerResourceMetricSource", "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource", 1507, 3, &[]), // 323
+    s("ExternalMetricSource", "io.k8s.api.autoscaling.v2.ExternalMetricSource", 1510, 2, &[]), // 324
+    s("HorizontalPodAutoscalerBehavior", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior", 1512, 2, &[]), // 325
+    s("HPAScalingRules", "io.k8s.api.autoscaling.v2.HPAScalingRules", 1514, 4, &[]), // 326
+    s("HPAScalingPolicy", "io.k8s.api.autoscaling.v2.HPAScalingPolicy", 1518, 3, &[]), // 327
+    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 1521, 6, &[]), // 328
+    s("MetricStatus", "io.k8s.api.autoscaling.v2.MetricStatus", 1527, 6, &[]), // 329
+    s("ObjectMetricStatus", "io.k8s.api.autoscaling.v2.ObjectMetricStatus", 1533, 3, &[]), // 330
+    s("MetricValueStatus", "io.k8s.api.autoscaling.v2.MetricValueStatus", 1536, 3, &[]), // 331
+    s("PodsMetricStatus", "io.k8s.api.autoscaling.v2.PodsMetricStatus", 1539, 2, &[]), // 332
+    s("ResourceMetricStatus", "io.k8s.api.autoscaling.v2.ResourceMetricStatus", 1541, 2, &[]), // 333
+    s("ContainerResourceMetricStatus", "io.k8s.api.autoscaling.v2.ContainerResourceMetricStatus", 1543, 3, &[]), // 334
+    s("ExternalMetricStatus", "io.k8s.api.autoscaling.v2.ExternalMetricStatus", 1546, 2, &[]), // 335
+    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 1548, 5, &[]), // 336
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 1553, 5, &[]), // 337
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 1558, 8, &[]), // 338
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 1566, 2, &[]), // 339
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 1568, 16, &[]), // 340
+    s("PodFailurePolicy", "io.k8s.api.batch.v1.PodFailurePolicy", 1584, 1, &[]), // 341
+    s("PodFailurePolicyRule", "io.k8s.api.batch.v1.PodFailurePolicyRule", 1585, 3, &[]), // 342
+    s("PodFailurePolicyOnExitCodesRequirement", "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement", 1588, 3, &[]), // 343
+    s("PodFailurePolicyOnPodConditionsPattern", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", 1591, 2, &[]), // 344
+    s("SuccessPolicy", "io.k8s.api.batch.v1.SuccessPolicy", 1593, 1, &[]), // 345
+    s("SuccessPolicyRule", "io.k8s.api.batch.v1.SuccessPolicyRule", 1594, 2, &[]), // 346
+    s("CronJobStatus", "io.k8s.api.batch.v1.CronJobStatus", 1596, 3, &[]), // 347
+    s("Job", "io.k8s.api.batch.v1.Job", 1599, 5, &[]), // 348
+    s("JobStatus", "io.k8s.api.batch.v1.JobStatus", 1604, 11, &[]), // 349
+    s("JobCondition", "io.k8s.api.batch.v1.JobCondition", 1615, 6, &[]), // 350
+    s("UncountedTerminatedPods", "io.k8s.api.batch.v1.UncountedTerminatedPods", 1621, 2, &[]), // 351
+    s("CertificateSigningRequest", "io.k8s.api.certificates.v1.CertificateSigningRequest", 1623, 5, &[]), // 352
+    s("CertificateSigningRequestSpec", "io.k8s.api.certificates.v1.CertificateSigningRequestSpec", 1628, 8, &[]), // 353
+    s("CertificateSigningRequestStatus", "io.k8s.api.certificates.v1.CertificateSigningRequestStatus", 1636, 2, &[]), // 354
+    s("CertificateSigningRequestCondition", "io.k8s.api.certificates.v1.CertificateSigningRequestCondition", 1638, 6, &[]), // 355
+    s("Lease", "io.k8s.api.coordination.v1.Lease", 1644, 4, &[]), // 356
+    s("LeaseSpec", "io.k8s.api.coordination.v1.LeaseSpec", 1648, 7, &[]), // 357
+    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 1655, 6, &[]), // 358
+    s("Endpoint", "io.k8s.api.discovery.v1.Endpoint", 1661, 8, &[]), // 359
+    s("EndpointConditions", "io.k8s.api.discovery.v1.EndpointConditions", 1669, 3, &[]), // 360
+    s("EndpointHints", "io.k8s.api.discovery.v1.EndpointHints", 1672, 2, &[]), // 361
+    s("ForZone", "io.k8s.api.discovery.v1.ForZone", 1674, 1, &[]), // 362
+    s("ForNode", "io.k8s.api.discovery.v1.ForNode", 1675, 1, &[]), // 363
+    s("EndpointPort", "io.k8s.api.discovery.v1.EndpointPort", 1676, 4, &[]), // 364
+    s("Event", "io.k8s.api.events.v1.Event", 1680, 17, &[]), // 365
+    s("EventSeries", "io.k8s.api.events.v1.EventSeries", 1697, 2, &[]), // 366
+    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 1699, 5, &[]), // 367
+    s("FlowSchemaSpec", "io.k8s.api.flowcontrol.v1.FlowSchemaSpec", 1704, 4, &[]), // 368
+    s("PriorityLevelConfigurationReference", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationReference", 1708, 1, &[]), // 369
+    s("FlowDistinguisherMethod", "io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod", 1709, 1, &[]), // 370
+    s("PolicyRulesWithSubjects", "io.k8s.api.flowcontrol.v1.PolicyRulesWithSubjects", 1710, 3, &[]), // 371
+    s("Subject", "io.k8s.api.flowcontrol.v1.Subject", 1713, 4, &[]), // 372
+    s("UserSubject", "io.k8s.api.flowcontrol.v1.UserSubject", 1717, 1, &[]), // 373
+    s("GroupSubject", "io.k8s.api.flowcontrol.v1.GroupSubject", 1718, 1, &[]), // 374
+    s("ServiceAccountSubject", "io.k8s.api.flowcontrol.v1.ServiceAccountSubject", 1719, 2, &[]), // 375
+    s("ResourcePolicyRule", "io.k8s.api.flowcontrol.v1.ResourcePolicyRule", 1721, 5, &[]), // 376
+    s("NonResourcePolicyRule", "io.k8s.api.flowcontrol.v1.NonResourcePolicyRule", 1726, 2, &[]), // 377
+    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 1728, 1, &[]), // 378
+    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 1729, 5, &[]), // 379
+    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 1734, 5, &[]), // 380
+    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 1739, 3, &[]), // 381
+    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 1742, 4, &[]), // 382
+    s("LimitResponse", "io.k8s.api.flowcontrol.v1.LimitResponse", 1746, 2, &[]), // 383
+    s("QueuingConfiguration", "io.k8s.api.flowcontrol.v1.QueuingConfiguration", 1748, 3, &[]), // 384
+    s("ExemptPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.ExemptPriorityLevelConfiguration", 1751, 2, &[]), // 385
+    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 1753, 1, &[]), // 386
+    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 1754, 5, &[]), // 387
+    s("DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", 1759, 8, &[]), // 388
+    s("Preconditions", "io.k8s.apimachinery.pkg.apis.meta.v1.Preconditions", 1767, 2, &[]), // 389
+    s("PartialObjectMetadata", "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata", 1769, 3, &[]), // 390
+    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 1772, 4, &[]), // 391
+    s("IPAddressSpec", "io.k8s.api.networking.v1.IPAddressSpec", 1776, 1, &[]), // 392
+    s("ParentReference", "io.k8s.api.networking.v1.ParentReference", 1777, 4, &[]), // 393
+    s("Ingress", "io.k8s.api.networking.v1.Ingress", 1781, 5, &[]), // 394
+    s("IngressSpec", "io.k8s.api.networking.v1.IngressSpec", 1786, 4, &[]), // 395
+    s("IngressBackend", "io.k8s.api.networking.v1.IngressBackend", 1790, 2, &[]), // 396
+    s("IngressServiceBackend", "io.k8s.api.networking.v1.IngressServiceBackend", 1792, 2, &[]), // 397
+    s("ServiceBackendPort", "io.k8s.api.networking.v1.ServiceBackendPort", 1794, 2, &[]), // 398
+    s("IngressTLS", "io.k8s.api.networking.v1.IngressTLS", 1796, 2, &[]), // 399
+    s("IngressRule", "io.k8s.api.networking.v1.IngressRule", 1798, 2, &[]), // 400
+    s("HTTPIngressRuleValue", "io.k8s.api.networking.v1.HTTPIngressRuleValue", 1800, 1, &[]), // 401
+    s("HTTPIngressPath", "io.k8s.api.networking.v1.HTTPIngressPath", 1801, 3, &[]), // 402
+    s("IngressStatus", "io.k8s.api.networking.v1.IngressStatus", 1804, 1, &[]), // 403
+    s("IngressLoadBalancerStatus", "io.k8s.api.networking.v1.IngressLoadBalancerStatus", 1805, 1, &[]), // 404
+    s("IngressLoadBalancerIngress", "io.k8s.api.networking.v1.IngressLoadBalancerIngress", 1806, 3, &[]), // 405
+    s("IngressPortStatus", "io.k8s.api.networking.v1.IngressPortStatus", 1809, 3, &[]), // 406
+    s("IngressClass", "io.k8s.api.networking.v1.IngressClass", 1812, 4, &[]), // 407
+    s("IngressClassSpec", "io.k8s.api.networking.v1.IngressClassSpec", 1816, 2, &[]), // 408
+    s("IngressClassParametersReference", "io.k8s.api.networking.v1.IngressClassParametersReference", 1818, 5, &[]), // 409
+    s("NetworkPolicy", "io.k8s.api.networking.v1.NetworkPolicy", 1823, 4, &[]), // 410
+    s("NetworkPolicySpec", "io.k8s.api.networking.v1.NetworkPolicySpec", 1827, 4, &[]), // 411
+    s("NetworkPolicyIngressRule", "io.k8s.api.networking.v1.NetworkPolicyIngressRule", 1831, 2, &[]), // 412
+    s("NetworkPolicyPort", "io.k8s.api.networking.v1.NetworkPolicyPort", 1833, 3, &[]), // 413
+    s("NetworkPolicyPeer", "io.k8s.api.networking.v1.NetworkPolicyPeer", 1836, 3, &[]), // 414
+    s("IPBlock", "io.k8s.api.networking.v1.IPBlock", 1839, 2, &[]), // 415
+    s("NetworkPolicyEgressRule", "io.k8s.api.networking.v1.NetworkPolicyEgressRule", 1841, 2, &[]), // 416
+    s("ServiceCIDR", "io.k8s.api.networking.v1.ServiceCIDR", 1843, 5, &[]), // 417
+    s("ServiceCIDRSpec", "io.k8s.api.networking.v1.ServiceCIDRSpec", 1848, 1, &[]), // 418
+    s("ServiceCIDRStatus", "io.k8s.api.networking.v1.ServiceCIDRStatus", 1849, 1, &[]), // 419
+    s("RuntimeClass", "io.k8s.api.node.v1.RuntimeClass", 1850, 6, &[]), // 420
+    s("Overhead", "io.k8s.api.node.v1.Overhead", 1856, 1, &[]), // 421
+    s("Scheduling", "io.k8s.api.node.v1.Scheduling", 1857, 2, &[]), // 422
+    s("Eviction", "io.k8s.api.policy.v1.Eviction", 1859, 4, &[]), // 423
+    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 1863, 5, &[]), // 424
+    s("PodDisruptionBudgetSpec", "io.k8s.api.policy.v1.PodDisruptionBudgetSpec", 1868, 4, &[]), // 425
+    s("PodDisruptionBudgetStatus", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", 1872, 7, &[]), // 426
+    s("ClusterRole", "io.k8s.api.rbac.v1.ClusterRole", 1879, 5, &[]), // 427
+    s("PolicyRule", "io.k8s.api.rbac.v1.PolicyRule", 1884, 5, &[]), // 428
+    s("AggregationRule", "io.k8s.api.rbac.v1.AggregationRule", 1889, 1, &[]), // 429
+    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 1890, 5, &[]), // 430
+    s("Subject", "io.k8s.api.rbac.v1.Subject", 1895, 4, &[]), // 431
+    s("RoleRef", "io.k8s.api.rbac.v1.RoleRef", 1899, 3, &[]), // 432
+    s("Role", "io.k8s.api.rbac.v1.Role", 1902, 4, &[]), // 433
+    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 1906, 5, &[]), // 434
+    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 1911, 7, &[]), // 435
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 1918, 4, &[]), // 436
+    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 1922, 9, &[]), // 437
+    s("TokenRequest", "io.k8s.api.storage.v1.TokenRequest", 1931, 2, &[]), // 438
+    s("CSINode", "io.k8s.api.storage.v1.CSINode", 1933, 4, &[]), // 439
+    s("CSINodeSpec", "io.k8s.api.storage.v1.CSINodeSpec", 1937, 1, &[]), // 440
+    s("CSINodeDriver", "io.k8s.api.storage.v1.CSINodeDriver", 1938, 4, &[]), // 441
+    s("VolumeNodeResources", "io.k8s.api.storage.v1.VolumeNodeResources", 1942, 1, &[]), // 442
+    s("CSIStorageCapacity", "io.k8s.api.storage.v1.CSIStorageCapacity", 1943, 7, &[]), // 443
+    s("StorageClass", "io.k8s.api.storage.v1.StorageClass", 1950, 10, &[]), // 444
+    s("TopologySelectorTerm", "io.k8s.api.core.v1.TopologySelectorTerm", 1960, 1, &[]), // 445
+    s("TopologySelectorLabelRequirement", "io.k8s.api.core.v1.TopologySelectorLabelRequirement", 1961, 2, &[]), // 446
+    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 1963, 5, &[]), // 447
+    s("VolumeAttachmentSpec", "io.k8s.api.storage.v1.VolumeAttachmentSpec", 1968, 3, &[]), // 448
+    s("VolumeAttachmentSource", "io.k8s.api.storage.v1.VolumeAttachmentSource", 1971, 2, &[]), // 449
+    s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 1973, 4, &[]), // 450
+    s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 1977, 3, &[]), // 451
+    s("Binding", "io.k8s.api.core.v1.Binding", 1980, 4, &[]), // 452
+    s("ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", 1984, 15, &[]), // 453
+    s("ComponentStatus", "io.k8s.api.core.v1.ComponentStatus", 1999, 4, &[]), // 454
+    s("ConfigMap", "io.k8s.api.core.v1.ConfigMap", 2003, 6, &[]), // 455
+    s("Endpoints", "io.k8s.api.core.v1.Endpoints", 2009, 4, &[]), // 456
+    s("Event", "io.k8s.api.core.v1.Event", 2013, 17, &[]), // 457
+    s("LimitRange", "io.k8s.api.core.v1.LimitRange", 2030, 4, &[]), // 458
+    s("Namespace", "io.k8s.api.core.v1.Namespace", 2034, 5, &[]), // 459
+    s("Node", "io.k8s.api.core.v1.Node", 2039, 5, &[]), // 460
+    s("PersistentVolume", "io.k8s.api.core.v1.PersistentVolume", 2044, 5, &[]), // 461
+    s("PersistentVolumeSpec", "io.k8s.api.core.v1.PersistentVolumeSpec", 2049, 31, &[]), // 462
+    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 2080, 5, &[]), // 463
+    s("PersistentVolumeClaimSpec", "io.k8s.api.core.v1.PersistentVolumeClaimSpec", 2085, 9, &[]), // 464
+    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 2094, 8, &[]), // 465
+    s("Pod", "io.k8s.api.core.v1.Pod", 2102, 5, &[]), // 466
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 2107, 41, &[]), // 467
+    s("Volume", "io.k8s.api.core.v1.Volume", 2148, 31, &[]), // 468
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 2179, 2, &[]), // 469
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 2181, 6, &[]), // 470
+    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 2187, 6, &[]), // 471
+    s("EphemeralVolumeSource", "io.k8s.api.core.v1.EphemeralVolumeSource", 2193, 1, &[]), // 472
+    s("PersistentVolumeClaimTemplate", "io.k8s.api.core.v1.PersistentVolumeClaimTemplate", 2194, 2, &[]), // 473
+    s("Container", "io.k8s.api.core.v1.Container", 2196, 25, &[]), // 474
+    s("EnvVar", "io.k8s.api.core.v1.EnvVar", 2221, 3, &[]), // 475
+    s("EnvVarSource", "io.k8s.api.core.v1.EnvVarSource", 2224, 5, &[]), // 476
+    s("FileKeySelector", "io.k8s.api.core.v1.FileKeySelector", 2229, 4, &[]), // 477
+    s("ResourceRequirements", "io.k8s.api.core.v1.ResourceRequirements", 2233, 3, &[]), // 478
+    s("ContainerRestartRule", "io.k8s.api.core.v1.ContainerRestartRule", 2236, 2, &[]), // 479
+    s("ContainerRestartRuleOnExitCodes", "io.k8s.api.core.v1.ContainerRestartRuleOnExitCodes", 2238, 2, &[]), // 480
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 2240, 26, &[]), // 481
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 2266, 18, &[]), // 482
+    s("PodCondition", "io.k8s.api.core.v1.PodCondition", 2284, 7, &[]), // 483
+    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 2291, 15, &[]), // 484
+    s("PodExtendedResourceClaimStatus", "io.k8s.api.core.v1.PodExtendedResourceClaimStatus", 2306, 2, &[]), // 485
+    s("ContainerExtendedResourceRequest", "io.k8s.api.core.v1.ContainerExtendedResourceRequest", 2308, 3, &[]), // 486
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 2311, 4, &[]), // 487
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 2315, 2, &[]), // 488
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 2317, 5, &[]), // 489
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 2322, 4, &[]), // 490
+    s("ResourceQuota", "io.k8s.api.core.v1.ResourceQuota", 2326, 5, &[]), // 491
+    s("Secret", "io.k8s.api.core.v1.Secret", 2331, 7, &[]), // 492
+    s("Service", "io.k8s.api.core.v1.Service", 2338, 5, &[]), // 493
+    s("ServiceAccount", "io.k8s.api.core.v1.ServiceAccount", 2343, 6, &[]), // 494
+    s("MutatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", 2349, 4, &[]), // 495
+    s("ValidatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy", 2353, 5, &[]), // 496
+    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 2358, 4, &[]), // 497
+    s("ValidatingWebhookConfiguration", "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", 2362, 4, &[]), // 498
+    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 2366, 5, &[]), // 499
+    s("APIService", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService", 2371, 5, &[]), // 500
+    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 2376, 5, &[]), // 501
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 2381, 5, &[]), // 502
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 2386, 5, &[]), // 503
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 2391, 5, &[]), // 504
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 2396, 8, &[]), // 505
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 2404, 5, &[]), // 506
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 2409, 4, &[]), // 507
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 2413, 5, &[]), // 508
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 2418, 11, &[]), // 509
+    s("SelfSubjectReview", "io.k8s.api.authentication.v1.SelfSubjectReview", 2429, 4, &[]), // 510
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 2433, 5, &[]), // 511
+    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 2438, 5, &[]), // 512
+    s("LocalSubjectAccessReview", "io.k8s.api.authorization.v1.LocalSubjectAccessReview", 2443, 5, &[]), // 513
+    s("SelfSubjectAccessReview", "io.k8s.api.authorization.v1.SelfSubjectAccessReview", 2448, 5, &[]), // 514
+    s("SelfSubjectRulesReview", "io.k8s.api.authorization.v1.SelfSubjectRulesReview", 2453, 5, &[]), // 515
+    s("SubjectAccessReview", "io.k8s.api.authorization.v1.SubjectAccessReview", 2458, 5, &[]), // 516
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 2463, 5, &[]), // 517
+    s("Scale", "io.k8s.api.autoscaling.v1.Scale", 2468, 5, &[]), // 518
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 2473, 5, &[]), // 519
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 2478, 5, &[]), // 520
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 2483, 8, &[]), // 521
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 2491, 2, &[]), // 522
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 2493, 16, &[]), // 523
+    s("Job", "io.k8s.api.batch.v1.Job", 2509, 5, &[]), // 524
+    s("CertificateSigningRequest", "io.k8s.api.certificates.v1.CertificateSigningRequest", 2514, 5, &[]), // 525
+    s("Lease", "io.k8s.api.coordination.v1.Lease", 2519, 4, &[]), // 526
+    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 2523, 6, &[]), // 527
+    s("Endpoint", "io.k8s.api.discovery.v1.Endpoint", 2529, 8, &[]), // 528
+    s("EndpointHints", "io.k8s.api.discovery.v1.EndpointHints", 2537, 2, &[]), // 529
+    s("Event", "io.k8s.api.events.v1.Event", 2539, 17, &[]), // 530
+    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 2556, 5, &[]), // 531
+    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 2561, 5, &[]), // 532
+    s("PartialObjectMetadata", "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata", 2566, 3, &[]), // 533
+    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 2569, 4, &[]), // 534
+    s("Ingress", "io.k8s.api.networking.v1.Ingress", 2573, 5, &[]), // 535
+    s("IngressClass", "io.k8s.api.networking.v1.IngressClass", 2578, 4, &[]), // 536
+    s("NetworkPolicy", "io.k8s.api.networking.v1.NetworkPolicy", 2582, 4, &[]), // 537
+    s("NetworkPolicySpec", "io.k8s.api.networking.v1.NetworkPolicySpec", 2586, 4, &[]), // 538
+    s("ServiceCIDR", "io.k8s.api.networking.v1.ServiceCIDR", 2590, 5, &[]), // 539
+    s("RuntimeClass", "io.k8s.api.node.v1.RuntimeClass", 2595, 6, &[]), // 540
+    s("Eviction", "io.k8s.api.policy.v1.Eviction", 2601, 4, &[]), // 541
+    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 2605, 5, &[]), // 542
+    s("ClusterRole", "io.k8s.api.rbac.v1.ClusterRole", 2610, 5, &[]), // 543
+    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 2615, 5, &[]), // 544
+    s("Role", "io.k8s.api.rbac.v1.Role", 2620, 4, &[]), // 545
+    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 2624, 5, &[]), // 546
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 2629, 4, &[]), // 547
+    s("DeviceClassSpec", "io.k8s.api.resource.v1.DeviceClassSpec", 2633, 3, &[]), // 548
+    s("DeviceSelector", "io.k8s.api.resource.v1.DeviceSelector", 2636, 1, &[]), // 549
+    s("CELDeviceSelector", "io.k8s.api.resource.v1.CELDeviceSelector", 2637, 1, &[]), // 550
+    s("DeviceClassConfiguration", "io.k8s.api.resource.v1.DeviceClassConfiguration", 2638, 1, &[]), // 551
+    s("OpaqueDeviceConfiguration", "io.k8s.api.resource.v1.OpaqueDeviceConfiguration", 2639, 2, &[]), // 552
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 2641, 5, &[]), // 553
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 2646, 1, &[]), // 554
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 2647, 3, &[]), // 555
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 2650, 3, &[]), // 556
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 2653, 7, &[]), // 557
+    s("DeviceToleration", "io.k8s.api.resource.v1.DeviceToleration", 2660, 5, &[]), // 558
+    s("CapacityRequirements", "io.k8s.api.resource.v1.CapacityRequirements", 2665, 1, &[]), // 559
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 2666, 7, &[]), // 560
+    s("DeviceConstraint", "io.k8s.api.resource.v1.DeviceConstraint", 2673, 3, &[]), // 561
+    s("DeviceClaimConfiguration", "io.k8s.api.resource.v1.DeviceClaimConfiguration", 2676, 2, &[]), // 562
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 2678, 3, &[]), // 563
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 2681, 3, &[]), // 564
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 2684, 2, &[]), // 565
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 2686, 10, &[]), // 566
+    s("DeviceAllocationConfiguration", "io.k8s.api.resource.v1.DeviceAllocationConfiguration", 2696, 3, &[]), // 567
+    s("ResourceClaimConsumerReference", "io.k8s.api.resource.v1.ResourceClaimConsumerReference", 2699, 4, &[]), // 568
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1.AllocatedDeviceStatus", 2703, 7, &[]), // 569
+    s("NetworkDeviceData", "io.k8s.api.resource.v1.NetworkDeviceData", 2710, 3, &[]), // 570
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 2713, 4, &[]), // 571
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 2717, 2, &[]), // 572
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 2719, 4, &[]), // 573
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 2723, 8, &[]), // 574
+    s("ResourcePool", "io.k8s.api.resource.v1.ResourcePool", 2731, 3, &[]), // 575
+    s("Device", "io.k8s.api.resource.v1.Device", 2734, 12, &[]), // 576
+    s("DeviceAttribute", "io.k8s.api.resource.v1.DeviceAttribute", 2746, 4, &[]), // 577
+    s("DeviceCapacity", "io.k8s.api.resource.v1.DeviceCapacity", 2750, 2, &[]), // 578
+    s("CapacityRequestPolicy", "io.k8s.api.resource.v1.CapacityRequestPolicy", 2752, 3, &[]), // 579
+    s("CapacityRequestPolicyRange", "io.k8s.api.resource.v1.CapacityRequestPolicyRange", 2755, 3, &[]), // 580
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 2758, 2, &[]), // 581
+    s("Counter", "io.k8s.api.resource.v1.Counter", 2760, 1, &[]), // 582
+    s("DeviceTaint", "io.k8s.api.resource.v1.DeviceTaint", 2761, 4, &[]), // 583
+    s("CounterSet", "io.k8s.api.resource.v1.CounterSet", 2765, 2, &[]), // 584
+    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 2767, 7, &[]), // 585
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 2774, 4, &[]), // 586
+    s("CSINode", "io.k8s.api.storage.v1.CSINode", 2778, 4, &[]), // 587
+    s("CSIStorageCapacity", "io.k8s.api.storage.v1.CSIStorageCapacity", 2782, 7, &[]), // 588
+    s("StorageClass", "io.k8s.api.storage.v1.StorageClass", 2789, 10, &[]), // 589
+    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 2799, 5, &[]), // 590
+    s("VolumeAttachmentSpec", "io.k8s.api.storage.v1.VolumeAttachmentSpec", 2804, 3, &[]), // 591
+    s("VolumeAttachmentSource", "io.k8s.api.storage.v1.VolumeAttachmentSource", 2807, 2, &[]), // 592
+    s("VolumeAttributesClass", "io.k8s.api.storage.v1.VolumeAttributesClass", 2809, 5, &[]), // 593
+    s("Node", "io.k8s.api.core.v1.Node", 2814, 5, &[]), // 594
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 2819, 14, &[]), // 595
+    s("Pod", "io.k8s.api.core.v1.Pod", 2833, 5, &[]), // 596
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 2838, 42, &[]), // 597
+    s("Volume", "io.k8s.api.core.v1.Volume", 2880, 31, &[]), // 598
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 2911, 2, &[]), // 599
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 2913, 6, &[]), // 600
+    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 2919, 7, &[]), // 601
+    s("Container", "io.k8s.api.core.v1.Container", 2926, 25, &[]), // 602
+    s("EnvVar", "io.k8s.api.core.v1.EnvVar", 2951, 3, &[]), // 603
+    s("EnvVarSource", "io.k8s.api.core.v1.EnvVarSource", 2954, 5, &[]), // 604
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 2959, 26, &[]), // 605
+    s("WorkloadReference", "io.k8s.api.core.v1.WorkloadReference", 2985, 3, &[]), // 606
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 2988, 20, &[]), // 607
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3008, 4, &[]), // 608
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3012, 2, &[]), // 609
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3014, 5, &[]), // 610
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3019, 4, &[]), // 611
+    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 3023, 5, &[]), // 612
+    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 3028, 4, &[]), // 613
+    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 3032, 6, &[]), // 614
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3038, 5, &[]), // 615
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3043, 5, &[]), // 616
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 3048, 5, &[]), // 617
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 3053, 8, &[]), // 618
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3061, 5, &[]), // 619
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3066, 4, &[]), // 620
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3070, 5, &[]), // 621
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3075, 11, &[]), // 622
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3086, 5, &[]), // 623
+    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", 3091, 5, &[]), // 624
+    s("HorizontalPodAutoscalerBehavior", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior", 3096, 2, &[]), // 625
+    s("HPAScalingRules", "io.k8s.api.autoscaling.v2.HPAScalingRules", 3098, 4, &[]), // 626
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3102, 5, &[]), // 627
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3107, 8, &[]), // 628
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3115, 2, &[]), // 629
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3117, 16, &[]), // 630
+    s("PodFailurePolicy", "io.k8s.api.batch.v1.PodFailurePolicy", 3133, 1, &[]), // 631
+    s("PodFailurePolicyRule", "io.k8s.api.batch.v1.PodFailurePolicyRule", 3134, 3, &[]), // 632
+    s("PodFailurePolicyOnPodConditionsPattern", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", 3137, 2, &[]), // 633
+    s("Job", "io.k8s.api.batch.v1.Job", 3139, 5, &[]), // 634
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3144, 4, &[]), // 635
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3148, 8, &[]), // 636
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3156, 4, &[]), // 637
+    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3160, 10, &[]), // 638
+    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 3170, 5, &[]), // 639
+    s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 3175, 4, &[]), // 640
+    s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 3179, 3, &[]), // 641
+    s("Node", "io.k8s.api.core.v1.Node", 3182, 5, &[]), // 642
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3187, 14, &[]), // 643
+    s("Pod", "io.k8s.api.core.v1.Pod", 3201, 5, &[]), // 644
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3206, 42, &[]), // 645
+    s("PodSchedulingGroup", "io.k8s.api.core.v1.PodSchedulingGroup", 3248, 1, &[]), // 646
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3249, 21, &[]), // 647
+    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 3270, 15, &[]), // 648
+    s("VolumeMountStatus", "io.k8s.api.core.v1.VolumeMountStatus", 3285, 5, &[]), // 649
+    s("VolumeStatus", "io.k8s.api.core.v1.VolumeStatus", 3290, 1, &[]), // 650
+    s("ImageVolumeStatus", "io.k8s.api.core.v1.ImageVolumeStatus", 3291, 1, &[]), // 651
+    s("ResourceStatus", "io.k8s.api.core.v1.ResourceStatus", 3292, 2, &[]), // 652
+    s("ResourceHealth", "io.k8s.api.core.v1.ResourceHealth", 3294, 3, &[]), // 653
+    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3297, 3, &[]), // 654
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3300, 4, &[]), // 655
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3304, 2, &[]), // 656
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3306, 5, &[]), // 657
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3311, 4, &[]), // 658
+    s("Status", "io.k8s.apimachinery.pkg.apis.meta.v1.Status", 3315, 8, &[]), // 659
+    s("ListMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta", 3323, 5, &[]), // 660
+    s("ShardInfo", "io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo", 3328, 1, &[]), // 661
+    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy", 3329, 4, &[]), // 662
+    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec", 3333, 7, &[]), // 663
+    s("Mutation", "io.k8s.api.admissionregistration.v1.Mutation", 3340, 3, &[]), // 664
+    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1.ApplyConfiguration", 3343, 1, &[]), // 665
+    s("JSONPatch", "io.k8s.api.admissionregistration.v1.JSONPatch", 3344, 1, &[]), // 666
+    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding", 3345, 4, &[]), // 667
+    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpec", 3349, 3, &[]), // 668
+    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 3352, 4, &[]), // 669
+    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", 3356, 4, &[]), // 670
+    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 3360, 5, &[]), // 671
+    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 3365, 4, &[]), // 672
+    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 3369, 6, &[]), // 673
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3375, 5, &[]), // 674
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3380, 5, &[]), // 675
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 3385, 5, &[]), // 676
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 3390, 8, &[]), // 677
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3398, 5, &[]), // 678
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3403, 4, &[]), // 679
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3407, 5, &[]), // 680
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3412, 11, &[]), // 681
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 3423, 5, &[]), // 682
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 3428, 3, &[]), // 683
+    s("TokenRequestStatus", "io.k8s.api.authentication.v1.TokenRequestStatus", 3431, 2, &[]), // 684
+    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 3433, 5, &[]), // 685
+    s("TokenReviewSpec", "io.k8s.api.authentication.v1.TokenReviewSpec", 3438, 2, &[]), // 686
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 3440, 5, &[]), // 687
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3445, 5, &[]), // 688
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3450, 5, &[]), // 689
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3455, 8, &[]), // 690
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3463, 2, &[]), // 691
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3465, 16, &[]), // 692
+    s("Job", "io.k8s.api.batch.v1.Job", 3481, 5, &[]), // 693
+    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 3486, 6, &[]), // 694
+    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 3492, 4, &[]), // 695
+    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 3496, 5, &[]), // 696
+    s("PodDisruptionBudgetStatus", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", 3501, 7, &[]), // 697
+    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 3508, 5, &[]), // 698
+    s("RoleRef", "io.k8s.api.rbac.v1.RoleRef", 3513, 3, &[]), // 699
+    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 3516, 5, &[]), // 700
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 3521, 4, &[]), // 701
+    s("DeviceClassSpec", "io.k8s.api.resource.v1.DeviceClassSpec", 3525, 3, &[]), // 702
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 3528, 5, &[]), // 703
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 3533, 1, &[]), // 704
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 3534, 3, &[]), // 705
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 3537, 3, &[]), // 706
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 3540, 7, &[]), // 707
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 3547, 7, &[]), // 708
+    s("DeviceConstraint", "io.k8s.api.resource.v1.DeviceConstraint", 3554, 3, &[]), // 709
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 3557, 3, &[]), // 710
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 3560, 3, &[]), // 711
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 3563, 2, &[]), // 712
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 3565, 10, &[]), // 713
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1.AllocatedDeviceStatus", 3575, 7, &[]), // 714
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 3582, 4, &[]), // 715
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 3586, 2, &[]), // 716
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3588, 4, &[]), // 717
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3592, 8, &[]), // 718
+    s("Device", "io.k8s.api.resource.v1.Device", 3600, 13, &[]), // 719
+    s("DeviceAttribute", "io.k8s.api.resource.v1.DeviceAttribute", 3613, 8, &[]), // 720
+    s("DeviceCapacity", "io.k8s.api.resource.v1.DeviceCapacity", 3621, 2, &[]), // 721
+    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1.NodeAllocatableResourceMapping", 3623, 2, &[]), // 722
+    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 3625, 7, &[]), // 723
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3632, 4, &[]), // 724
+    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3636, 11, &[]), // 725
+    s("Node", "io.k8s.api.core.v1.Node", 3647, 5, &[]), // 726
+    s("NodeSpec", "io.k8s.api.core.v1.NodeSpec", 3652, 8, &[]), // 727
+    s("NodePodPreemptionPolicy", "io.k8s.api.core.v1.NodePodPreemptionPolicy", 3660, 1, &[]), // 728
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3661, 14, &[]), // 729
+    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 3675, 12, &[]), // 730
+    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 3687, 5, &[]), // 731
+    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 3692, 9, &[]), // 732
+    s("VolumeHealthStatus", "io.k8s.api.core.v1.VolumeHealthStatus", 3701, 2, &[]), // 733
+    s("VolumeHealthCondition", "io.k8s.api.core.v1.VolumeHealthCondition", 3703, 3, &[]), // 734
+    s("Pod", "io.k8s.api.core.v1.Pod", 3706, 5, &[]), // 735
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3711, 43, &[]), // 736
+    s("Volume", "io.k8s.api.core.v1.Volume", 3754, 31, &[]), // 737
+    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 3785, 3, &[]), // 738
+    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 3788, 5, &[]), // 739
+    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 3793, 4, &[]), // 740
+    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 3797, 3, &[]), // 741
+    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 3800, 5, &[]), // 742
+    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 3805, 5, &[]), // 743
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 3810, 3, &[]), // 744
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 3813, 6, &[]), // 745
+    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 3819, 3, &[]), // 746
+    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 3822, 1, &[]), // 747
+    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 3823, 3, &[]), // 748
+    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 3826, 4, &[]), // 749
+    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 3830, 6, &[]), // 750
+    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 3836, 8, &[]), // 751
+    s("Container", "io.k8s.api.core.v1.Container", 3844, 25, &[]), // 752
+    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 3869, 8, &[]), // 753
+    s("Probe", "io.k8s.api.core.v1.Probe", 3877, 10, &[]), // 754
+    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 3887, 6, &[]), // 755
+    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 3893, 3, &[]), // 756
+    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 3896, 3, &[]), // 757
+    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 3899, 4, &[]), // 758
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 3903, 26, &[]), // 759
+    s("EvictionResponder", "io.k8s.api.core.v1.EvictionResponder", 3929, 2, &[]), // 760
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3931, 22, &[]), // 761
+    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3953, 4, &[]), // 762
+    s("NodeAllocatableMappedResources", "io.k8s.api.core.v1.NodeAllocatableMappedResources", 3957, 2, &[]), // 763
+    s("NodeAllocatableOverheadResources", "io.k8s.api.core.v1.NodeAllocatableOverheadResources", 3959, 3, &[]), // 764
+    s("PodVolumeHealth", "io.k8s.api.core.v1.PodVolumeHealth", 3962, 3, &[]), // 765
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3965, 4, &[]), // 766
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3969, 2, &[]), // 767
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3971, 5, &[]), // 768
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3976, 4, &[]), // 769
+    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 3980, 5, &[]), // 770
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3985, 5, &[]), // 771
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3990, 5, &[]), // 772
+    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 3995, 10, &[]), // 773
+    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 4005, 5, &[]), // 774
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 4010, 5, &[]), // 775
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 4015, 8, &[]), // 776
+    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 4023, 9, &[]), // 777
+    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 4032, 6, &[]), // 778
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 4038, 5, &[]), // 779
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 4043, 4, &[]), // 780
+    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 4047, 7, &[]), // 781
+    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 4054, 5, &[]), // 782
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 4059, 5, &[]), // 783
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 4064, 11, &[]), // 784
+    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 4075, 10, &[]), // 785
+    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 4085, 5, &[]), // 786
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 4090, 5, &[]), // 787
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 4095, 4, &[]), // 788
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 4099, 5, &[]), // 789
+    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 4104, 6, &[]), // 790
+    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 4110, 6, &[]), // 791
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 4116, 5, &[]), // 792
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 4121, 8, &[]), // 793
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 4129, 2, &[]), // 794
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 4131, 17, &[]), // 795
+    s("JobSchedulingConfiguration", "io.k8s.api.batch.v1.JobSchedulingConfiguration", 4148, 4, &[]), // 796
+    s("WorkloadPodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy", 4152, 2, &[]), // 797
+    s("WorkloadPodGroupBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy", 4154, 0, &[]), // 798
+    s("WorkloadPodGroupGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy", 4154, 1, &[]), // 799
+    s("WorkloadPodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints", 4155, 1, &[]), // 800
+    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha3.TopologyConstraint", 4156, 1, &[]), // 801
+    s("WorkloadPodGroupDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode", 4157, 2, &[]), // 802
+    s("WorkloadPodGroupSingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode", 4159, 0, &[]), // 803
+    s("WorkloadPodGroupAllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode", 4159, 0, &[]), // 804
+    s("WorkloadPodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim", 4159, 3, &[]), // 805
+    s("Job", "io.k8s.api.batch.v1.Job", 4162, 5, &[]), // 806
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1.ClusterTrustBundle", 4167, 4, &[]), // 807
+    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1.ClusterTrustBundleSpec", 4171, 2, &[]), // 808
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1.PodCertificateRequest", 4173, 5, &[]), // 809
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1.PodCertificateRequestSpec", 4178, 10, &[]), // 810
+    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1.PodCertificateRequestStatus", 4188, 5, &[]), // 811
+    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 4193, 5, &[]), // 812
+    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 4198, 1, &[]), // 813
+    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 4199, 5, &[]), // 814
+    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 4204, 5, &[]), // 815
+    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 4209, 3, &[]), // 816
+    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 4212, 4, &[]), // 817
+    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 4216, 1, &[]), // 818
+    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 4217, 5, &[]), // 819
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 4222, 4, &[]), // 820
+    s("DeviceTaintRule", "io.k8s.api.resource.v1.DeviceTaintRule", 4226, 5, &[]), // 821
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1.DeviceTaintRuleSpec", 4231, 2, &[]), // 822
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1.DeviceTaintSelector", 4233, 3, &[]), // 823
+    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1.DeviceTaintRuleStatus", 4236, 1, &[]), // 824
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 4237, 5, &[]), // 825
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 4242, 1, &[]), // 826
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 4243, 3, &[]), // 827
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 4246, 3, &[]), // 828
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 4249, 8, &[]), // 829
+    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1.DeviceDerivedAttribute", 4257, 2, &[]), // 830
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 4259, 8, &[]), // 831
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 4267, 3, &[]), // 832
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 4270, 3, &[]), // 833
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 4273, 2, &[]), // 834
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 4275, 11, &[]), // 835
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 4286, 4, &[]), // 836
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 4290, 2, &[]), // 837
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 4292, 4, &[]), // 838
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 4296, 10, &[]), // 839
+    s("Device", "io.k8s.api.resource.v1.Device", 4306, 13, &[]), // 840
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 4319, 3, &[]), // 841
+    s("NodeAllocatableResource", "io.k8s.api.resource.v1.NodeAllocatableResource", 4322, 2, &[]), // 842
+    s("NodeAllocatableMapping", "io.k8s.api.resource.v1.NodeAllocatableMapping", 4324, 3, &[]), // 843
+    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1.NodeAllocatableOverhead", 4327, 2, &[]), // 844
+    s("CSINode", "io.k8s.api.storage.v1.CSINode", 4329, 5, &[]), // 845
+    s("CSINodeStatus", "io.k8s.api.storage.v1.CSINodeStatus", 4334, 1, &[]), // 846
+    s("StorageHealth", "io.k8s.api.storage.v1.StorageHealth", 4335, 2, &[]), // 847
+    s("StorageHealthCondition", "io.k8s.api.storage.v1.StorageHealthCondition", 4337, 6, &[]), // 848
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1.StorageVersionMigration", 4343, 5, &[]), // 849
+    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 4348, 1, &[]), // 850
+    s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 4349, 2, &[]), // 851
+    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 4351, 2, &[]), // 852
 ];
 
 /// The fields of all structs, sorted by name within each.
 #[rustfmt::skip]
-pub(super) static FIELDS: [Field; 2904] = [
+pub(super) static FIELDS: [Field; 4353] = [
     // Binding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -1876,7 +2458,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("target", 14, REQUIRED, 0x02, 3),
     // ObjectMeta
     f("annotations", 4, OMIT_EMPTY, 0x0c, 11),
-    f("creationTimestamp", 3, OMIT_EMPTY | OMIT_ZERO, 0x08, 7),
+    f("creationTimestamp", 3, OMIT_EMPTY, 0x08, 7),
     f("deletionGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x0a, 9),
     f("deletionTimestamp", 3, POINTER | OMIT_EMPTY, 0x09, 8),
     f("finalizers", 8, OMIT_EMPTY, 0x0e, 13),
@@ -2038,7 +2620,6 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("conditions", 62, OMIT_EMPTY, 0x04, 3),
     f("config", 77, POINTER | OMIT_EMPTY, 0x0b, 10),
     f("daemonEndpoints", 67, OMIT_EMPTY, 0x06, 5),
-    f("declaredFeatures", 70, OMIT_EMPTY, 0x0e, 13),
     f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("images", 72, OMIT_EMPTY, 0x08, 7),
     f("nodeInfo", 69, OMIT_EMPTY, 0x07, 6),
@@ -2132,7 +2713,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("scaleIO", 107, POINTER | OMIT_EMPTY, 0x0213, 19, "PersistentVolumeSource"),
     f("storageClassName", 0, OMIT_EMPTY, 0x06, 26),
     inlined("storageos", 109, POINTER | OMIT_EMPTY, 0x0215, 21, "PersistentVolumeSource"),
-    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x0a, 30),
+    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY | GATED, 0x0a, 30),
     f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x08, 28),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x020e, 14, "PersistentVolumeSource"),
     // GCEPersistentDiskVolumeSource
@@ -2299,7 +2880,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("resources", 131, OMIT_EMPTY, 0x02, 2),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 1),
     f("storageClassName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
     f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x06, 5),
     f("volumeName", 0, OMIT_EMPTY, 0x03, 3),
     // LabelSelector
@@ -2327,8 +2908,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("allocatedResources", 39, OMIT_EMPTY, 0x05, 4),
     f("capacity", 39, OMIT_EMPTY, 0x03, 2),
     f("conditions", 138, OMIT_EMPTY, 0x04, 3),
-    f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
-    f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY | GATED, 0x08, 6),
+    f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY | GATED, 0x09, 7),
     f("phase", 135, OMIT_EMPTY, 0x01, 0),
     // PersistentVolumeClaimCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 2),
@@ -2344,51 +2925,49 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 289, OMIT_EMPTY, 0x02, 3),
-    f("status", 326, OMIT_EMPTY, 0x03, 4),
+    f("spec", 280, OMIT_EMPTY, 0x02, 3),
+    f("status", 308, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
-    f("affinity", 265, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
-    f("containers", 242, REQUIRED, 0x02, 2),
-    f("dnsConfig", 273, POINTER | OMIT_EMPTY, 0x1a, 27),
-    f("dnsPolicy", 246, OMIT_EMPTY, 0x06, 7),
+    f("containers", 234, REQUIRED, 0x02, 2),
+    f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
     f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
-    f("ephemeralContainers", 244, OMIT_EMPTY, 0x22, 3),
-    f("hostAliases", 270, OMIT_EMPTY, 0x17, 24),
+    f("ephemeralContainers", 236, OMIT_EMPTY, 0x22, 3),
+    f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
     f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
     f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
     f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
     f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
     f("hostname", 0, OMIT_EMPTY, 0x10, 19),
-    f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
-    f("imagePullSecrets", 255, OMIT_EMPTY, 0x0f, 18),
-    f("initContainers", 242, OMIT_EMPTY, 0x14, 1),
+    f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 234, OMIT_EMPTY, 0x14, 1),
     f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
-    f("nodeSelector", 247, OMIT_EMPTY, 0x07, 8),
-    f("os", 283, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
+    f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
     f("overhead", 39, OMIT_EMPTY, 0x20, 32),
-    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x1f, 31),
     f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
     f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
-    f("readinessGates", 276, OMIT_EMPTY, 0x1c, 28),
-    f("resourceClaims", 287, OMIT_EMPTY, 0x27, 38),
-    f("resources", 198, POINTER | OMIT_EMPTY, 0x28, 39),
-    f("restartPolicy", 245, OMIT_EMPTY, 0x03, 4),
+    f("readinessGates", 268, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 279, OMIT_EMPTY | GATED, 0x27, 38),
+    f("resources", 196, POINTER | OMIT_EMPTY | GATED, 0x28, 39),
+    f("restartPolicy", 237, OMIT_EMPTY, 0x03, 4),
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
-    f("schedulingGates", 285, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 288, POINTER | OMIT_EMPTY, 0x2b, 41),
-    f("securityContext", 254, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
+    f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
     f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
     f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
     f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("tolerations", 268, OMIT_EMPTY, 0x16, 23),
-    f("topologySpreadConstraints", 281, OMIT_EMPTY, 0x21, 33),
-    f("volumes", 183, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 182, OMIT_EMPTY, 0x01, 0),
     // Volume
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
     inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
@@ -2396,10 +2975,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
     inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
     inlined("configMap", 165, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
-    inlined("csi", 177, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
     inlined("downwardAPI", 163, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
     inlined("emptyDir", 146, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
-    inlined("ephemeral", 179, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("ephemeral", 178, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
     inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
     inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
@@ -2407,19 +2986,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
     inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 181, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
     inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
     inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
-    inlined("projected", 174, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("projected", 173, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
     inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
-    inlined("scaleIO", 175, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
     inlined("secret", 150, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
-    inlined("storageos", 176, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
     // EmptyDirVolumeSource
     f("medium", 145, OMIT_EMPTY, 0x01, 0),
@@ -2511,12 +3090,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     // ProjectedVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sources", 173, 0, 0x01, 0),
+    f("sources", 172, 0, 0x01, 0),
     // VolumeProjection
     f("clusterTrustBundle", 170, POINTER | OMIT_EMPTY, 0x05, 4),
     f("configMap", 168, POINTER | OMIT_EMPTY, 0x03, 2),
     f("downwardAPI", 167, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podCertificate", 171, POINTER | OMIT_EMPTY, 0x06, 5),
     f("secret", 166, POINTER | OMIT_EMPTY, 0x01, 0),
     f("serviceAccountToken", 169, POINTER | OMIT_EMPTY, 0x04, 3),
     // SecretProjection
@@ -2539,14 +3117,6 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("optional", 5, POINTER | OMIT_EMPTY, 0x05, 3),
     f("path", 0, REQUIRED, 0x04, 4),
     f("signerName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    // PodCertificateProjection
-    f("certificateChainPath", 0, OMIT_EMPTY, 0x06, 5),
-    f("credentialBundlePath", 0, OMIT_EMPTY, 0x04, 3),
-    f("keyPath", 0, OMIT_EMPTY, 0x05, 4),
-    f("keyType", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
-    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("signerName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("userAnnotations", 4, OMIT_EMPTY, 0x07, 6),
     // ScaleIOVolumeSource
     f("fsType", 0, OMIT_EMPTY, 0x09, 8),
     f("gateway", 0, REQUIRED, 0x01, 0),
@@ -2571,38 +3141,37 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("readOnly", 5, POINTER | OMIT_EMPTY, 0x02, 1),
     f("volumeAttributes", 4, OMIT_EMPTY, 0x04, 3),
     // EphemeralVolumeSource
-    f("volumeClaimTemplate", 178, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("volumeClaimTemplate", 177, POINTER | OMIT_EMPTY, 0x01, 0),
     // PersistentVolumeClaimTemplate
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
     f("spec", 134, REQUIRED, 0x02, 1),
     // ImageVolumeSource
-    f("pullPolicy", 180, OMIT_EMPTY, 0x02, 1),
+    f("pullPolicy", 179, OMIT_EMPTY, 0x02, 1),
     f("reference", 0, OMIT_EMPTY, 0x01, 0),
     // Container
     f("args", 70, OMIT_EMPTY, 0x04, 3),
     f("command", 70, OMIT_EMPTY, 0x03, 2),
-    f("env", 195, OMIT_EMPTY, 0x07, 7),
-    f("envFrom", 189, OMIT_EMPTY, 0x13, 6),
+    f("env", 193, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
     f("image", 0, OMIT_EMPTY, 0x02, 1),
-    f("imagePullPolicy", 180, OMIT_EMPTY, 0x0e, 20),
-    f("lifecycle", 228, POINTER | OMIT_EMPTY, 0x0c, 17),
-    f("livenessProbe", 224, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 19),
+    f("lifecycle", 220, POINTER | OMIT_EMPTY, 0x0c, 16),
+    f("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x0a, 13),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("ports", 185, OMIT_EMPTY, 0x06, 5),
-    f("readinessProbe", 224, POINTER | OMIT_EMPTY, 0x0b, 15),
-    f("resizePolicy", 202, OMIT_EMPTY, 0x17, 9),
-    f("resources", 198, OMIT_EMPTY, 0x08, 8),
-    f("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x18, 10),
-    f("restartPolicyRules", 209, OMIT_EMPTY, 0x19, 11),
-    f("securityContext", 240, POINTER | OMIT_EMPTY, 0x0f, 21),
-    f("startupProbe", 224, POINTER | OMIT_EMPTY, 0x16, 16),
-    f("stdin", 5, OMIT_EMPTY, 0x10, 22),
-    f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
-    f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
-    f("terminationMessagePolicy", 229, OMIT_EMPTY, 0x14, 19),
-    f("tty", 5, OMIT_EMPTY, 0x12, 24),
-    f("volumeDevices", 215, OMIT_EMPTY, 0x15, 13),
-    f("volumeMounts", 213, OMIT_EMPTY, 0x09, 12),
+    f("ports", 184, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x0b, 14),
+    f("resizePolicy", 200, OMIT_EMPTY, 0x17, 9),
+    f("resources", 196, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("securityContext", 232, POINTER | OMIT_EMPTY, 0x0f, 20),
+    f("startupProbe", 216, POINTER | OMIT_EMPTY, 0x16, 15),
+    f("stdin", 5, OMIT_EMPTY, 0x10, 21),
+    f("stdinOnce", 5, OMIT_EMPTY, 0x11, 22),
+    f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 17),
+    f("terminationMessagePolicy", 221, OMIT_EMPTY, 0x14, 18),
+    f("tty", 5, OMIT_EMPTY, 0x12, 23),
+    f("volumeDevices", 207, OMIT_EMPTY, 0x15, 12),
+    f("volumeMounts", 205, OMIT_EMPTY, 0x09, 11),
     f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
     // ContainerPort
     f("containerPort", 26, REQUIRED, 0x03, 2),
@@ -2611,9 +3180,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("protocol", 27, OMIT_EMPTY, 0x04, 3),
     // EnvFromSource
-    f("configMapRef", 186, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("configMapRef", 185, POINTER | OMIT_EMPTY, 0x02, 1),
     f("prefix", 0, OMIT_EMPTY, 0x01, 0),
-    f("secretRef", 187, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("secretRef", 186, POINTER | OMIT_EMPTY, 0x03, 2),
     // ConfigMapEnvSource
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -2623,13 +3192,12 @@ pub(super) static FIELDS: [Field; 2904] = [
     // EnvVar
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, OMIT_EMPTY, 0x02, 1),
-    f("valueFrom", 193, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("valueFrom", 191, POINTER | OMIT_EMPTY, 0x03, 2),
     // EnvVarSource
-    f("configMapKeyRef", 190, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("configMapKeyRef", 189, POINTER | OMIT_EMPTY, 0x03, 2),
     f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("fileKeyRef", 192, POINTER | OMIT_EMPTY, 0x05, 4),
     f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("secretKeyRef", 191, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("secretKeyRef", 190, POINTER | OMIT_EMPTY, 0x04, 3),
     // ConfigMapKeySelector
     f("key", 0, REQUIRED, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
@@ -2638,93 +3206,82 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("key", 0, REQUIRED, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x03, 2),
-    // FileKeySelector
-    f("key", 0, REQUIRED, 0x03, 2),
-    f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("path", 0, REQUIRED, 0x02, 1),
-    f("volumeName", 0, REQUIRED, 0x01, 0),
     // ResourceRequirements
-    f("claims", 197, OMIT_EMPTY, 0x03, 2),
+    f("claims", 195, OMIT_EMPTY | GATED, 0x03, 2),
     f("limits", 39, OMIT_EMPTY, 0x01, 0),
     f("requests", 39, OMIT_EMPTY, 0x02, 1),
     // ResourceClaim
     f("name", 0, REQUIRED, 0x01, 0),
     f("request", 0, OMIT_EMPTY, 0x02, 1),
     // ContainerResizePolicy
-    f("resourceName", 199, REQUIRED, 0x01, 0),
-    f("restartPolicy", 200, REQUIRED, 0x02, 1),
-    // ContainerRestartRule
-    f("action", 204, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("exitCodes", 207, POINTER | OMIT_EMPTY, 0x02, 1),
-    // ContainerRestartRuleOnExitCodes
-    f("operator", 205, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("values", 206, OMIT_EMPTY, 0x02, 1),
+    f("resourceName", 197, REQUIRED, 0x01, 0),
+    f("restartPolicy", 198, REQUIRED, 0x02, 1),
     // VolumeMount
     f("mountPath", 0, REQUIRED, 0x03, 3),
-    f("mountPropagation", 211, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("mountPropagation", 203, POINTER | OMIT_EMPTY, 0x05, 5),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x02, 1),
-    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x07, 2),
+    f("recursiveReadOnly", 202, POINTER | OMIT_EMPTY, 0x07, 2),
     f("subPath", 0, OMIT_EMPTY, 0x04, 4),
     f("subPathExpr", 0, OMIT_EMPTY, 0x06, 6),
     // VolumeDevice
     f("devicePath", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // Probe
-    inlined("exec", 216, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
+    inlined("exec", 208, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
     f("failureThreshold", 26, OMIT_EMPTY, 0x06, 8),
-    inlined("grpc", 223, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
-    inlined("httpGet", 221, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
+    inlined("grpc", 215, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
+    inlined("httpGet", 213, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
     f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02, 4),
     f("periodSeconds", 26, OMIT_EMPTY, 0x04, 6),
     f("successThreshold", 26, OMIT_EMPTY, 0x05, 7),
-    inlined("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
+    inlined("tcpSocket", 214, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x07, 9),
     f("timeoutSeconds", 26, OMIT_EMPTY, 0x03, 5),
     // ExecAction
     f("command", 70, OMIT_EMPTY, 0x01, 0),
     // HTTPGetAction
     f("host", 0, OMIT_EMPTY, 0x03, 2),
-    f("httpHeaders", 220, OMIT_EMPTY, 0x05, 4),
+    f("httpHeaders", 212, OMIT_EMPTY, 0x05, 4),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("port", 217, REQUIRED, 0x02, 1),
-    f("scheme", 218, OMIT_EMPTY, 0x04, 3),
+    f("port", 209, REQUIRED, 0x02, 1),
+    f("scheme", 210, OMIT_EMPTY, 0x04, 3),
     // HTTPHeader
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, REQUIRED, 0x02, 1),
     // TCPSocketAction
     f("host", 0, OMIT_EMPTY, 0x02, 1),
-    f("port", 217, REQUIRED, 0x01, 0),
+    f("port", 209, REQUIRED, 0x01, 0),
     // GRPCAction
     f("port", 26, REQUIRED, 0x01, 0),
     f("service", 0, POINTER, 0x02, 1),
     // Lifecycle
-    f("postStart", 226, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("preStop", 226, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("postStart", 218, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preStop", 218, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x03, 2),
     // LifecycleHandler
-    f("exec", 216, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("httpGet", 221, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sleep", 225, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("exec", 208, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("httpGet", 213, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sleep", 217, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tcpSocket", 214, POINTER | OMIT_EMPTY, 0x03, 2),
     // SleepAction
     f("seconds", 2, REQUIRED, 0x01, 0),
     // SecurityContext
     f("allowPrivilegeEscalation", 5, POINTER | OMIT_EMPTY, 0x07, 8),
-    f("appArmorProfile", 239, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("capabilities", 232, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("appArmorProfile", 231, POINTER | OMIT_EMPTY, 0x0c, 11),
+    f("capabilities", 224, POINTER | OMIT_EMPTY, 0x01, 0),
     f("privileged", 5, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("procMount", 235, POINTER | OMIT_EMPTY, 0x09, 9),
+    f("procMount", 227, POINTER | OMIT_EMPTY, 0x09, 9),
     f("readOnlyRootFilesystem", 5, POINTER | OMIT_EMPTY, 0x06, 7),
     f("runAsGroup", 2, POINTER | OMIT_EMPTY, 0x08, 5),
     f("runAsNonRoot", 5, POINTER | OMIT_EMPTY, 0x05, 6),
     f("runAsUser", 2, POINTER | OMIT_EMPTY, 0x04, 4),
-    f("seLinuxOptions", 233, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("seccompProfile", 237, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("windowsOptions", 234, POINTER | OMIT_EMPTY, 0x0a, 3),
+    f("seLinuxOptions", 225, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("seccompProfile", 229, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("windowsOptions", 226, POINTER | OMIT_EMPTY, 0x0a, 3),
     // Capabilities
-    f("add", 231, OMIT_EMPTY, 0x01, 0),
-    f("drop", 231, OMIT_EMPTY, 0x02, 1),
+    f("add", 223, OMIT_EMPTY, 0x01, 0),
+    f("drop", 223, OMIT_EMPTY, 0x02, 1),
     // SELinuxOptions
     f("level", 0, OMIT_EMPTY, 0x04, 3),
     f("role", 0, OMIT_EMPTY, 0x02, 1),
@@ -2737,67 +3294,66 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("runAsUserName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     // SeccompProfile
     f("localhostProfile", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 236, REQUIRED, 0x01, 0),
+    f("type", 228, REQUIRED, 0x01, 0),
     // AppArmorProfile
     f("localhostProfile", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 238, REQUIRED, 0x01, 0),
+    f("type", 230, REQUIRED, 0x01, 0),
     // EphemeralContainer
     inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
     inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
-    inlined("env", 195, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
-    inlined("envFrom", 189, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("env", 193, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
     inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
-    inlined("imagePullPolicy", 180, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
-    inlined("lifecycle", 228, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
-    inlined("livenessProbe", 224, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 19, "EphemeralContainerCommon"),
+    inlined("lifecycle", 220, POINTER | OMIT_EMPTY, 0x010c, 16, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x010a, 13, "EphemeralContainerCommon"),
     inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
-    inlined("ports", 185, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
-    inlined("readinessProbe", 224, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
-    inlined("resizePolicy", 202, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
-    inlined("resources", 198, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
-    inlined("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
-    inlined("restartPolicyRules", 209, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
-    inlined("securityContext", 240, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
-    inlined("startupProbe", 224, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
-    inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
-    inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
-    f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
-    inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
-    inlined("terminationMessagePolicy", 229, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
-    inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
-    inlined("volumeDevices", 215, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
-    inlined("volumeMounts", 213, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x010b, 14, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 196, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 20, "EphemeralContainerCommon"),
+    inlined("startupProbe", 216, POINTER | OMIT_EMPTY, 0x0116, 15, "EphemeralContainerCommon"),
+    inlined("stdin", 5, OMIT_EMPTY, 0x0110, 21, "EphemeralContainerCommon"),
+    inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 22, "EphemeralContainerCommon"),
+    f("targetContainerName", 0, OMIT_EMPTY, 0x02, 24),
+    inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 17, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 221, OMIT_EMPTY, 0x0114, 18, "EphemeralContainerCommon"),
+    inlined("tty", 5, OMIT_EMPTY, 0x0112, 23, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 207, OMIT_EMPTY, 0x0115, 12, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 205, OMIT_EMPTY, 0x0109, 11, "EphemeralContainerCommon"),
     inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
     // PodSecurityContext
-    f("appArmorProfile", 239, POINTER | OMIT_EMPTY, 0x0b, 11),
+    f("appArmorProfile", 231, POINTER | OMIT_EMPTY, 0x0b, 11),
     f("fsGroup", 2, POINTER | OMIT_EMPTY, 0x05, 7),
-    f("fsGroupChangePolicy", 252, POINTER | OMIT_EMPTY, 0x09, 9),
+    f("fsGroupChangePolicy", 244, POINTER | OMIT_EMPTY, 0x09, 9),
     f("runAsGroup", 2, POINTER | OMIT_EMPTY, 0x06, 3),
     f("runAsNonRoot", 5, POINTER | OMIT_EMPTY, 0x03, 4),
     f("runAsUser", 2, POINTER | OMIT_EMPTY, 0x02, 2),
-    f("seLinuxChangePolicy", 253, POINTER | OMIT_EMPTY, 0x0d, 12),
-    f("seLinuxOptions", 233, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("seccompProfile", 237, POINTER | OMIT_EMPTY, 0x0a, 10),
-    f("supplementalGroups", 248, OMIT_EMPTY, 0x04, 5),
-    f("supplementalGroupsPolicy", 249, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("sysctls", 251, OMIT_EMPTY, 0x07, 8),
-    f("windowsOptions", 234, POINTER | OMIT_EMPTY, 0x08, 1),
+    f("seLinuxChangePolicy", 245, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("seLinuxOptions", 225, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("seccompProfile", 229, POINTER | OMIT_EMPTY, 0x0a, 10),
+    f("supplementalGroups", 240, OMIT_EMPTY, 0x04, 5),
+    f("supplementalGroupsPolicy", 241, POINTER | OMIT_EMPTY, 0x0c, 6),
+    f("sysctls", 243, OMIT_EMPTY, 0x07, 8),
+    f("windowsOptions", 226, POINTER | OMIT_EMPTY, 0x08, 1),
     // Sysctl
     f("name", 0, REQUIRED, 0x01, 0),
     f("value", 0, REQUIRED, 0x02, 1),
     // Affinity
-    f("nodeAffinity", 258, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podAffinity", 263, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podAntiAffinity", 264, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeAffinity", 250, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podAffinity", 255, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podAntiAffinity", 256, POINTER | OMIT_EMPTY, 0x03, 2),
     // NodeAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 257, OMIT_EMPTY, 0x02, 1),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 249, OMIT_EMPTY, 0x02, 1),
     f("requiredDuringSchedulingIgnoredDuringExecution", 121, POINTER | OMIT_EMPTY, 0x01, 0),
     // PreferredSchedulingTerm
     f("preference", 119, REQUIRED, 0x02, 1),
     f("weight", 26, REQUIRED, 0x01, 0),
     // PodAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 262, OMIT_EMPTY, 0x02, 1),
-    f("requiredDuringSchedulingIgnoredDuringExecution", 260, OMIT_EMPTY, 0x01, 0),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 254, OMIT_EMPTY, 0x02, 1),
+    f("requiredDuringSchedulingIgnoredDuringExecution", 252, OMIT_EMPTY, 0x01, 0),
     // PodAffinityTerm
     f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
     f("matchLabelKeys", 70, OMIT_EMPTY, 0x05, 4),
@@ -2806,15 +3362,15 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("namespaces", 70, OMIT_EMPTY, 0x02, 1),
     f("topologyKey", 0, REQUIRED, 0x03, 2),
     // WeightedPodAffinityTerm
-    f("podAffinityTerm", 259, REQUIRED, 0x02, 1),
+    f("podAffinityTerm", 251, REQUIRED, 0x02, 1),
     f("weight", 26, REQUIRED, 0x01, 0),
     // PodAntiAffinity
-    f("preferredDuringSchedulingIgnoredDuringExecution", 262, OMIT_EMPTY, 0x02, 1),
-    f("requiredDuringSchedulingIgnoredDuringExecution", 260, OMIT_EMPTY, 0x01, 0),
+    f("preferredDuringSchedulingIgnoredDuringExecution", 254, OMIT_EMPTY, 0x02, 1),
+    f("requiredDuringSchedulingIgnoredDuringExecution", 252, OMIT_EMPTY, 0x01, 0),
     // Toleration
     f("effect", 53, OMIT_EMPTY, 0x04, 3),
     f("key", 0, OMIT_EMPTY, 0x01, 0),
-    f("operator", 266, OMIT_EMPTY, 0x02, 1),
+    f("operator", 258, OMIT_EMPTY, 0x02, 1),
     f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
     f("value", 0, OMIT_EMPTY, 0x03, 2),
     // HostAlias
@@ -2822,86 +3378,80 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("ip", 0, REQUIRED, 0x01, 0),
     // PodDNSConfig
     f("nameservers", 70, OMIT_EMPTY, 0x01, 0),
-    f("options", 272, OMIT_EMPTY, 0x03, 2),
+    f("options", 264, OMIT_EMPTY, 0x03, 2),
     f("searches", 70, OMIT_EMPTY, 0x02, 1),
     // PodDNSConfigOption
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("value", 0, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodReadinessGate
-    f("conditionType", 274, REQUIRED, 0x01, 0),
+    f("conditionType", 266, REQUIRED, 0x01, 0),
     // TopologySpreadConstraint
     f("labelSelector", 130, POINTER | OMIT_EMPTY, 0x04, 3),
     f("matchLabelKeys", 70, OMIT_EMPTY, 0x08, 7),
     f("maxSkew", 26, REQUIRED, 0x01, 0),
     f("minDomains", 26, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeAffinityPolicy", 279, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("nodeTaintsPolicy", 279, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("nodeAffinityPolicy", 271, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("nodeTaintsPolicy", 271, POINTER | OMIT_EMPTY, 0x07, 6),
     f("topologyKey", 0, REQUIRED, 0x02, 1),
-    f("whenUnsatisfiable", 278, REQUIRED, 0x03, 2),
+    f("whenUnsatisfiable", 270, REQUIRED, 0x03, 2),
     // PodOS
-    f("name", 282, REQUIRED, 0x01, 0),
+    f("name", 274, REQUIRED, 0x01, 0),
     // PodSchedulingGate
     f("name", 0, REQUIRED, 0x01, 0),
     // PodResourceClaim
     f("name", 0, REQUIRED, 0x01, 0),
     f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x03, 1),
     f("resourceClaimTemplateName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
-    // PodSchedulingGroup
-    f("podGroupName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // PodStatus
-    f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
-    f("conditions", 292, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 314, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 314, OMIT_EMPTY, 0x0d, 14),
-    f("extendedResourceClaimStatus", 321, POINTER | OMIT_EMPTY, 0x12, 17),
+    f("conditions", 283, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 303, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 303, OMIT_EMPTY, 0x0d, 14),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
-    f("hostIPs", 294, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 314, OMIT_EMPTY, 0x0a, 11),
+    f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 303, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 325, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
-    f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
-    f("phase", 290, OMIT_EMPTY, 0x01, 1),
+    f("observedGeneration", 2, OMIT_EMPTY | GATED, 0x11, 0),
+    f("phase", 281, OMIT_EMPTY, 0x01, 1),
     f("podIP", 0, OMIT_EMPTY, 0x06, 8),
-    f("podIPs", 296, OMIT_EMPTY, 0x0c, 9),
-    f("qosClass", 315, OMIT_EMPTY, 0x09, 13),
+    f("podIPs", 287, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 304, OMIT_EMPTY, 0x09, 13),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
-    f("resize", 316, OMIT_EMPTY, 0x0e, 15),
-    f("resourceClaimStatuses", 318, OMIT_EMPTY, 0x0f, 16),
-    f("resources", 198, POINTER | OMIT_EMPTY, 0x14, 19),
+    f("resize", 305, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 307, OMIT_EMPTY | GATED, 0x0f, 16),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
     // PodCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 3),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 4),
     f("message", 0, OMIT_EMPTY, 0x06, 6),
-    f("observedGeneration", 2, OMIT_EMPTY, 0x07, 1),
+    f("observedGeneration", 2, OMIT_EMPTY | GATED, 0x07, 1),
     f("reason", 0, OMIT_EMPTY, 0x05, 5),
     f("status", 17, REQUIRED, 0x02, 2),
-    f("type", 274, REQUIRED, 0x01, 0),
+    f("type", 266, REQUIRED, 0x01, 0),
     // HostIP
     f("ip", 0, REQUIRED, 0x01, 0),
     // PodIP
     f("ip", 0, REQUIRED, 0x01, 0),
     // ContainerStatus
-    f("allocatedResources", 39, OMIT_EMPTY, 0x0a, 9),
-    f("allocatedResourcesStatus", 312, OMIT_EMPTY, 0x0e, 13),
+    f("allocatedResources", 39, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("allocatedResourcesStatus", 301, OMIT_EMPTY | GATED, 0x0e, 13),
     f("containerID", 0, OMIT_EMPTY, 0x08, 7),
     f("image", 0, REQUIRED, 0x06, 5),
     f("imageID", 0, REQUIRED, 0x07, 6),
-    f("lastState", 300, OMIT_EMPTY, 0x03, 2),
+    f("lastState", 291, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     f("ready", 5, REQUIRED, 0x04, 3),
-    f("resources", 198, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("resources", 196, POINTER | OMIT_EMPTY, 0x0b, 10),
     f("restartCount", 26, REQUIRED, 0x05, 4),
     f("started", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("state", 300, OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x0f, 14),
-    f("user", 306, POINTER | OMIT_EMPTY, 0x0d, 12),
-    f("volumeMounts", 304, OMIT_EMPTY, 0x0c, 11),
+    f("state", 291, OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x0f, 14),
+    f("user", 295, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("volumeMounts", 293, OMIT_EMPTY, 0x0c, 11),
     // ContainerState
-    f("running", 298, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("terminated", 299, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("waiting", 297, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("running", 289, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("terminated", 290, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("waiting", 288, POINTER | OMIT_EMPTY, 0x01, 0),
     // ContainerStateWaiting
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("reason", 0, OMIT_EMPTY, 0x01, 0),
@@ -2919,39 +3469,22 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("mountPath", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x03, 2),
-    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("volumeStatus", 302, POINTER | OMIT_EMPTY, 0x05, 4),
-    // VolumeStatus
-    f("image", 301, POINTER | OMIT_EMPTY, 0x01, 0),
-    // ImageVolumeStatus
-    f("imageRef", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("recursiveReadOnly", 202, POINTER | OMIT_EMPTY, 0x04, 3),
     // ContainerUser
-    f("linux", 305, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("linux", 294, POINTER | OMIT_EMPTY, 0x01, 0),
     // LinuxContainerUser
     f("gid", 2, REQUIRED, 0x02, 1),
-    f("supplementalGroups", 248, OMIT_EMPTY, 0x03, 2),
+    f("supplementalGroups", 240, OMIT_EMPTY, 0x03, 2),
     f("uid", 2, REQUIRED, 0x01, 0),
     // ResourceStatus
-    f("name", 199, REQUIRED, 0x01, 0),
-    f("resources", 310, OMIT_EMPTY, 0x02, 1),
+    f("name", 197, REQUIRED, 0x01, 0),
+    f("resources", 299, OMIT_EMPTY, 0x02, 1),
     // ResourceHealth
-    f("health", 308, OMIT_EMPTY, 0x02, 1),
-    f("message", 0, POINTER | OMIT_EMPTY, 0x06, 2),
-    f("resourceID", 307, REQUIRED, 0x01, 0),
+    f("health", 297, OMIT_EMPTY, 0x02, 1),
+    f("resourceID", 296, REQUIRED, 0x01, 0),
     // PodResourceClaimStatus
     f("name", 0, REQUIRED, 0x01, 0),
     f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
-    // PodExtendedResourceClaimStatus
-    f("requestMappings", 320, REQUIRED, 0x01, 0),
-    f("resourceClaimName", 0, REQUIRED, 0x02, 1),
-    // ContainerExtendedResourceRequest
-    f("containerName", 0, REQUIRED, 0x01, 0),
-    f("requestName", 0, REQUIRED, 0x03, 2),
-    f("resourceName", 0, REQUIRED, 0x02, 1),
-    // NodeAllocatableResourceClaimStatus
-    f("containers", 322, OMIT_EMPTY, 0x02, 1),
-    f("resourceClaimName", 0, REQUIRED, 0x01, 0),
-    f("resources", 323, REQUIRED, 0x03, 2),
     // PodAttachOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("container", 0, OMIT_EMPTY, 0x05, 6),
@@ -2972,7 +3505,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     // PodPortForwardOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("ports", 330, OMIT_EMPTY, 0x01, 2),
+    f("ports", 312, OMIT_EMPTY, 0x01, 2),
     // PodProxyOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -2981,24 +3514,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("template", 333, OMIT_EMPTY, 0x02, 3),
+    f("template", 315, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 289, OMIT_EMPTY, 0x02, 1),
+    f("spec", 280, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 335, OMIT_EMPTY, 0x02, 3),
-    f("status", 339, OMIT_EMPTY, 0x03, 4),
+    f("spec", 317, OMIT_EMPTY, 0x02, 3),
+    f("status", 321, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 247, OMIT_EMPTY, 0x02, 2),
-    f("template", 333, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("selector", 239, OMIT_EMPTY, 0x02, 2),
+    f("template", 315, POINTER | OMIT_EMPTY, 0x03, 3),
     // ReplicationControllerStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 338, OMIT_EMPTY, 0x06, 5),
+    f("conditions", 320, OMIT_EMPTY, 0x06, 5),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 4),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -3008,22 +3541,22 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 336, REQUIRED, 0x01, 0),
+    f("type", 318, REQUIRED, 0x01, 0),
     // ResourceQuota
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 347, OMIT_EMPTY, 0x02, 3),
-    f("status", 348, OMIT_EMPTY, 0x03, 4),
+    f("spec", 329, OMIT_EMPTY, 0x02, 3),
+    f("status", 330, OMIT_EMPTY, 0x03, 4),
     // ResourceQuotaSpec
     f("hard", 39, OMIT_EMPTY, 0x01, 0),
-    f("scopeSelector", 346, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("scopes", 342, OMIT_EMPTY, 0x02, 1),
+    f("scopeSelector", 328, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("scopes", 324, OMIT_EMPTY, 0x02, 1),
     // ScopeSelector
-    f("matchExpressions", 345, OMIT_EMPTY, 0x01, 0),
+    f("matchExpressions", 327, OMIT_EMPTY, 0x01, 0),
     // ScopedResourceSelectorRequirement
-    f("operator", 343, REQUIRED, 0x02, 1),
-    f("scopeName", 341, REQUIRED, 0x01, 0),
+    f("operator", 325, REQUIRED, 0x02, 1),
+    f("scopeName", 323, REQUIRED, 0x01, 0),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // ResourceQuotaStatus
     f("hard", 39, OMIT_EMPTY, 0x01, 0),
@@ -3035,55 +3568,55 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("stringData", 4, OMIT_EMPTY, 0x04, 5),
-    f("type", 350, OMIT_EMPTY, 0x03, 6),
+    f("type", 332, OMIT_EMPTY, 0x03, 6),
     // Service
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 363, OMIT_EMPTY, 0x02, 3),
-    f("status", 372, OMIT_EMPTY, 0x03, 4),
+    f("spec", 345, OMIT_EMPTY, 0x02, 3),
+    f("status", 354, OMIT_EMPTY, 0x03, 4),
     // ServiceSpec
     f("allocateLoadBalancerNodePorts", 5, POINTER | OMIT_EMPTY, 0x14, 16),
     f("clusterIP", 0, OMIT_EMPTY, 0x03, 2),
     f("clusterIPs", 70, OMIT_EMPTY, 0x12, 3),
     f("externalIPs", 70, OMIT_EMPTY, 0x05, 5),
     f("externalName", 0, OMIT_EMPTY, 0x0a, 9),
-    f("externalTrafficPolicy", 356, OMIT_EMPTY, 0x0b, 10),
+    f("externalTrafficPolicy", 338, OMIT_EMPTY, 0x0b, 10),
     f("healthCheckNodePort", 26, OMIT_EMPTY, 0x0c, 11),
-    f("internalTrafficPolicy", 362, POINTER | OMIT_EMPTY, 0x16, 18),
-    f("ipFamilies", 360, OMIT_EMPTY, 0x13, 14),
-    f("ipFamilyPolicy", 361, POINTER | OMIT_EMPTY, 0x11, 15),
+    f("internalTrafficPolicy", 344, POINTER | OMIT_EMPTY, 0x16, 18),
+    f("ipFamilies", 342, OMIT_EMPTY, 0x13, 14),
+    f("ipFamilyPolicy", 343, POINTER | OMIT_EMPTY, 0x11, 15),
     f("loadBalancerClass", 0, POINTER | OMIT_EMPTY, 0x15, 17),
     f("loadBalancerIP", 0, OMIT_EMPTY, 0x08, 7),
     f("loadBalancerSourceRanges", 70, OMIT_EMPTY, 0x09, 8),
-    f("ports", 353, OMIT_EMPTY, 0x01, 0),
+    f("ports", 335, OMIT_EMPTY, 0x01, 0),
     f("publishNotReadyAddresses", 5, OMIT_EMPTY, 0x0d, 12),
-    f("selector", 247, OMIT_EMPTY, 0x02, 1),
-    f("sessionAffinity", 355, OMIT_EMPTY, 0x07, 6),
-    f("sessionAffinityConfig", 358, POINTER | OMIT_EMPTY, 0x0e, 13),
+    f("selector", 239, OMIT_EMPTY, 0x02, 1),
+    f("sessionAffinity", 337, OMIT_EMPTY, 0x07, 6),
+    f("sessionAffinityConfig", 340, POINTER | OMIT_EMPTY, 0x0e, 13),
     f("trafficDistribution", 0, POINTER | OMIT_EMPTY, 0x17, 19),
-    f("type", 354, OMIT_EMPTY, 0x04, 4),
+    f("type", 336, OMIT_EMPTY, 0x04, 4),
     // ServicePort
     f("appProtocol", 0, POINTER | OMIT_EMPTY, 0x06, 2),
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("nodePort", 26, OMIT_EMPTY, 0x05, 5),
     f("port", 26, REQUIRED, 0x03, 3),
     f("protocol", 27, OMIT_EMPTY, 0x02, 1),
-    f("targetPort", 217, OMIT_EMPTY, 0x04, 4),
+    f("targetPort", 209, OMIT_EMPTY, 0x04, 4),
     // SessionAffinityConfig
-    f("clientIP", 357, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("clientIP", 339, POINTER | OMIT_EMPTY, 0x01, 0),
     // ClientIPConfig
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // ServiceStatus
-    f("conditions", 371, OMIT_EMPTY, 0x02, 1),
-    f("loadBalancer", 369, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 353, OMIT_EMPTY, 0x02, 1),
+    f("loadBalancer", 351, OMIT_EMPTY, 0x01, 0),
     // LoadBalancerStatus
-    f("ingress", 368, OMIT_EMPTY, 0x01, 0),
+    f("ingress", 350, OMIT_EMPTY, 0x01, 0),
     // LoadBalancerIngress
     f("hostname", 0, OMIT_EMPTY, 0x02, 1),
     f("ip", 0, OMIT_EMPTY, 0x01, 0),
-    f("ipMode", 364, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("ports", 366, OMIT_EMPTY, 0x04, 3),
+    f("ipMode", 346, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("ports", 348, OMIT_EMPTY, 0x04, 3),
     // PortStatus
     f("error", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
@@ -3098,10 +3631,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     // ServiceAccount
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("imagePullSecrets", 375, OMIT_EMPTY, 0x03, 4),
+    f("imagePullSecrets", 357, OMIT_EMPTY, 0x03, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("secrets", 374, OMIT_EMPTY, 0x02, 3),
+    f("secrets", 356, OMIT_EMPTY, 0x02, 3),
     // ServiceProxyOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -3109,22 +3642,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Status
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("code", 26, OMIT_EMPTY, 0x06, 7),
-    f("details", 384, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("details", 365, POINTER | OMIT_EMPTY, 0x05, 6),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("message", 0, OMIT_EMPTY, 0x03, 4),
-    f("metadata", 379, OMIT_EMPTY, 0x01, 2),
-    f("reason", 380, OMIT_EMPTY, 0x04, 5),
+    f("metadata", 360, OMIT_EMPTY, 0x01, 2),
+    f("reason", 361, OMIT_EMPTY, 0x04, 5),
     f("status", 0, OMIT_EMPTY, 0x02, 3),
     // ListMeta
     f("continue", 0, OMIT_EMPTY, 0x03, 2),
     f("remainingItemCount", 2, POINTER | OMIT_EMPTY, 0x04, 3),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
     f("selfLink", 0, OMIT_EMPTY, 0x01, 0),
-    f("shardInfo", 378, POINTER | OMIT_EMPTY, 0x05, 4),
-    // ShardInfo
-    f("selector", 0, REQUIRED, 0x01, 0),
     // StatusDetails
-    f("causes", 383, OMIT_EMPTY, 0x04, 4),
+    f("causes", 364, OMIT_EMPTY, 0x04, 4),
     f("group", 0, OMIT_EMPTY, 0x02, 1),
     f("kind", 0, OMIT_EMPTY, 0x03, 2),
     f("name", 0, OMIT_EMPTY, 0x01, 0),
@@ -3133,85 +3663,28 @@ pub(super) static FIELDS: [Field; 2904] = [
     // StatusCause
     f("field", 0, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
-    f("reason", 381, OMIT_EMPTY, 0x01, 0),
-    // MutatingAdmissionPolicy
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 405, OMIT_EMPTY, 0x02, 3),
-    // MutatingAdmissionPolicySpec
-    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("matchConditions", 403, OMIT_EMPTY, 0x06, 5),
-    f("matchConstraints", 393, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("mutations", 400, OMIT_EMPTY, 0x04, 3),
-    f("paramKind", 386, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("reinvocationPolicy", 404, OMIT_EMPTY, 0x07, 6),
-    f("variables", 395, OMIT_EMPTY, 0x03, 2),
-    // ParamKind
-    f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
-    f("kind", 0, OMIT_EMPTY, 0x02, 1),
-    // MatchResources
-    f("excludeResourceRules", 391, OMIT_EMPTY, 0x04, 3),
-    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceRules", 391, OMIT_EMPTY, 0x03, 2),
-    // NamedRuleWithOperations
-    inlined("apiGroups", 70, OMIT_EMPTY, 0x020201, 2, "RuleWithOperations.Rule"),
-    inlined("apiVersions", 70, OMIT_EMPTY, 0x020202, 3, "RuleWithOperations.Rule"),
-    inlined("operations", 388, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
-    f("resourceNames", 70, OMIT_EMPTY, 0x01, 0),
-    inlined("resources", 70, OMIT_EMPTY, 0x020203, 4, "RuleWithOperations.Rule"),
-    inlined("scope", 389, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
-    // Variable
-    f("expression", 0, REQUIRED, 0x02, 1),
-    f("name", 0, REQUIRED, 0x01, 0),
-    // Mutation
-    f("applyConfiguration", 397, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("jsonPatch", 398, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("patchType", 396, REQUIRED, 0x02, 0),
-    // ApplyConfiguration
-    f("expression", 0, OMIT_EMPTY, 0x01, 0),
-    // JSONPatch
-    f("expression", 0, OMIT_EMPTY, 0x01, 0),
-    // MatchCondition
-    f("expression", 0, REQUIRED, 0x02, 1),
-    f("name", 0, REQUIRED, 0x01, 0),
-    // MutatingAdmissionPolicyBinding
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 409, OMIT_EMPTY, 0x02, 3),
-    // MutatingAdmissionPolicyBindingSpec
-    f("matchResources", 393, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("paramRef", 408, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
-    // ParamRef
-    f("name", 0, OMIT_EMPTY, 0x01, 0),
-    f("namespace", 0, OMIT_EMPTY, 0x02, 1),
-    f("parameterNotFoundAction", 407, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("selector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("reason", 362, OMIT_EMPTY, 0x01, 0),
     // MutatingWebhookConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("webhooks", 417, OMIT_EMPTY, 0x02, 3),
+    f("webhooks", 381, OMIT_EMPTY, 0x02, 3),
     // MutatingWebhook
     f("admissionReviewVersions", 70, REQUIRED, 0x08, 9),
-    f("clientConfig", 412, REQUIRED, 0x02, 1),
-    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 403, OMIT_EMPTY, 0x0c, 11),
-    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("clientConfig", 368, REQUIRED, 0x02, 1),
+    f("failurePolicy", 374, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 379, OMIT_EMPTY, 0x0c, 11),
+    f("matchPolicy", 375, POINTER | OMIT_EMPTY, 0x09, 4),
     f("name", 0, REQUIRED, 0x01, 0),
     f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x05, 5),
     f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x0b, 6),
-    f("reinvocationPolicy", 404, POINTER | OMIT_EMPTY, 0x0a, 10),
-    f("rules", 414, OMIT_EMPTY, 0x03, 2),
-    f("sideEffects", 415, REQUIRED | POINTER, 0x06, 7),
+    f("reinvocationPolicy", 377, POINTER | OMIT_EMPTY, 0x0a, 10),
+    f("rules", 373, OMIT_EMPTY, 0x03, 2),
+    f("sideEffects", 376, REQUIRED | POINTER, 0x06, 7),
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x07, 8),
     // WebhookClientConfig
     f("caBundle", 21, OMIT_EMPTY, 0x02, 2),
-    f("service", 411, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("service", 367, POINTER | OMIT_EMPTY, 0x01, 1),
     f("url", 0, POINTER | OMIT_EMPTY, 0x03, 0),
     // ServiceReference
     f("name", 0, REQUIRED, 0x02, 1),
@@ -3221,37 +3694,59 @@ pub(super) static FIELDS: [Field; 2904] = [
     // RuleWithOperations
     inlined("apiGroups", 70, OMIT_EMPTY, 0x0201, 1, "Rule"),
     inlined("apiVersions", 70, OMIT_EMPTY, 0x0202, 2, "Rule"),
-    f("operations", 388, OMIT_EMPTY, 0x01, 0),
+    f("operations", 370, OMIT_EMPTY, 0x01, 0),
     inlined("resources", 70, OMIT_EMPTY, 0x0203, 3, "Rule"),
-    inlined("scope", 389, POINTER | OMIT_EMPTY, 0x0204, 4, "Rule"),
+    inlined("scope", 371, POINTER | OMIT_EMPTY, 0x0204, 4, "Rule"),
+    // MatchCondition
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
     // ValidatingAdmissionPolicy
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 424, OMIT_EMPTY, 0x02, 3),
-    f("status", 429, OMIT_EMPTY, 0x03, 4),
+    f("spec", 393, OMIT_EMPTY, 0x02, 3),
+    f("status", 398, OMIT_EMPTY, 0x03, 4),
     // ValidatingAdmissionPolicySpec
-    f("auditAnnotations", 422, OMIT_EMPTY, 0x05, 4),
-    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 403, OMIT_EMPTY, 0x06, 5),
-    f("matchConstraints", 393, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("paramKind", 386, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("validations", 420, OMIT_EMPTY, 0x03, 2),
-    f("variables", 423, OMIT_EMPTY, 0x07, 6),
+    f("auditAnnotations", 390, OMIT_EMPTY, 0x05, 4),
+    f("failurePolicy", 374, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 379, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 386, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("paramKind", 383, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("validations", 388, OMIT_EMPTY, 0x03, 2),
+    f("variables", 392, OMIT_EMPTY, 0x07, 6),
+    // ParamKind
+    f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, OMIT_EMPTY, 0x02, 1),
+    // MatchResources
+    f("excludeResourceRules", 385, OMIT_EMPTY, 0x04, 3),
+    f("matchPolicy", 375, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceRules", 385, OMIT_EMPTY, 0x03, 2),
+    // NamedRuleWithOperations
+    inlined("apiGroups", 70, OMIT_EMPTY, 0x020201, 2, "RuleWithOperations.Rule"),
+    inlined("apiVersions", 70, OMIT_EMPTY, 0x020202, 3, "RuleWithOperations.Rule"),
+    inlined("operations", 370, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
+    f("resourceNames", 70, OMIT_EMPTY, 0x01, 0),
+    inlined("resources", 70, OMIT_EMPTY, 0x020203, 4, "RuleWithOperations.Rule"),
+    inlined("scope", 371, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
     // Validation
     f("expression", 0, REQUIRED, 0x01, 0),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("messageExpression", 0, OMIT_EMPTY, 0x04, 3),
-    f("reason", 380, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("reason", 361, POINTER | OMIT_EMPTY, 0x03, 2),
     // AuditAnnotation
     f("key", 0, REQUIRED, 0x01, 0),
     f("valueExpression", 0, REQUIRED, 0x02, 1),
+    // Variable
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
     // ValidatingAdmissionPolicyStatus
-    f("conditions", 428, OMIT_EMPTY, 0x03, 2),
+    f("conditions", 397, OMIT_EMPTY, 0x03, 2),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
-    f("typeChecking", 427, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("typeChecking", 396, POINTER | OMIT_EMPTY, 0x02, 1),
     // TypeChecking
-    f("expressionWarnings", 426, OMIT_EMPTY, 0x01, 0),
+    f("expressionWarnings", 395, OMIT_EMPTY, 0x01, 0),
     // ExpressionWarning
     f("fieldRef", 0, REQUIRED, 0x02, 0),
     f("warning", 0, REQUIRED, 0x03, 1),
@@ -3259,42 +3754,47 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 433, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 404, OMIT_EMPTY, 0x02, 3),
     // ValidatingAdmissionPolicyBindingSpec
-    f("matchResources", 393, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("paramRef", 408, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("policyName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
-    f("validationActions", 432, REQUIRED | OMIT_EMPTY, 0x04, 3),
+    f("matchResources", 386, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 401, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
+    f("validationActions", 403, OMIT_EMPTY, 0x04, 3),
+    // ParamRef
+    f("name", 0, OMIT_EMPTY, 0x01, 0),
+    f("namespace", 0, OMIT_EMPTY, 0x02, 1),
+    f("parameterNotFoundAction", 400, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
     // ValidatingWebhookConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("webhooks", 436, OMIT_EMPTY, 0x02, 3),
+    f("webhooks", 407, OMIT_EMPTY, 0x02, 3),
     // ValidatingWebhook
     f("admissionReviewVersions", 70, REQUIRED, 0x08, 9),
-    f("clientConfig", 412, REQUIRED, 0x02, 1),
-    f("failurePolicy", 401, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("matchConditions", 403, OMIT_EMPTY, 0x0b, 10),
-    f("matchPolicy", 392, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("clientConfig", 368, REQUIRED, 0x02, 1),
+    f("failurePolicy", 374, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 379, OMIT_EMPTY, 0x0b, 10),
+    f("matchPolicy", 375, POINTER | OMIT_EMPTY, 0x09, 4),
     f("name", 0, REQUIRED, 0x01, 0),
     f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x05, 5),
     f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x0a, 6),
-    f("rules", 414, OMIT_EMPTY, 0x03, 2),
-    f("sideEffects", 415, REQUIRED | POINTER, 0x06, 7),
+    f("rules", 373, OMIT_EMPTY, 0x03, 2),
+    f("sideEffects", 376, REQUIRED | POINTER, 0x06, 7),
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x07, 8),
     // CustomResourceDefinition
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 471, REQUIRED, 0x02, 3),
-    f("status", 475, OMIT_EMPTY, 0x03, 4),
+    f("spec", 442, REQUIRED, 0x02, 3),
+    f("status", 446, OMIT_EMPTY, 0x03, 4),
     // CustomResourceDefinitionSpec
-    f("conversion", 470, POINTER | OMIT_EMPTY, 0x09, 4),
+    f("conversion", 441, POINTER | OMIT_EMPTY, 0x09, 4),
     f("group", 0, REQUIRED, 0x01, 0),
-    f("names", 438, REQUIRED, 0x03, 1),
+    f("names", 409, REQUIRED, 0x03, 1),
     f("preserveUnknownFields", 5, OMIT_EMPTY, 0x0a, 5),
-    f("scope", 439, REQUIRED, 0x04, 2),
-    f("versions", 465, REQUIRED, 0x07, 3),
+    f("scope", 410, REQUIRED, 0x04, 2),
+    f("versions", 436, REQUIRED, 0x07, 3),
     // CustomResourceDefinitionNames
     f("categories", 70, OMIT_EMPTY, 0x06, 5),
     f("kind", 0, REQUIRED, 0x04, 3),
@@ -3303,51 +3803,51 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("shortNames", 70, OMIT_EMPTY, 0x03, 2),
     f("singular", 0, OMIT_EMPTY, 0x02, 1),
     // CustomResourceDefinitionVersion
-    f("additionalPrinterColumns", 461, OMIT_EMPTY, 0x06, 7),
+    f("additionalPrinterColumns", 432, OMIT_EMPTY, 0x06, 7),
     f("deprecated", 5, OMIT_EMPTY, 0x07, 3),
     f("deprecationWarning", 0, POINTER | OMIT_EMPTY, 0x08, 4),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("schema", 456, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("selectableFields", 463, OMIT_EMPTY, 0x09, 8),
+    f("schema", 427, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("selectableFields", 434, OMIT_EMPTY, 0x09, 8),
     f("served", 5, REQUIRED, 0x02, 1),
     f("storage", 5, REQUIRED, 0x03, 2),
-    f("subresources", 459, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("subresources", 430, POINTER | OMIT_EMPTY, 0x05, 6),
     // CustomResourceValidation
-    f("openAPIV3Schema", 444, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("openAPIV3Schema", 415, POINTER | OMIT_EMPTY, 0x01, 0),
     // JSONSchemaProps
     f("$ref", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("$schema", 440, OMIT_EMPTY, 0x02, 1),
-    f("additionalItems", 448, POINTER | OMIT_EMPTY, 0x21, 32),
-    f("additionalProperties", 448, POINTER | OMIT_EMPTY, 0x1e, 29),
-    f("allOf", 446, OMIT_EMPTY, 0x19, 24),
-    f("anyOf", 446, OMIT_EMPTY, 0x1b, 26),
-    f("default", 441, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("definitions", 451, OMIT_EMPTY, 0x22, 33),
-    f("dependencies", 450, OMIT_EMPTY, 0x20, 31),
+    f("$schema", 411, OMIT_EMPTY, 0x02, 1),
+    f("additionalItems", 419, POINTER | OMIT_EMPTY, 0x21, 32),
+    f("additionalProperties", 419, POINTER | OMIT_EMPTY, 0x1e, 29),
+    f("allOf", 417, OMIT_EMPTY, 0x19, 24),
+    f("anyOf", 417, OMIT_EMPTY, 0x1b, 26),
+    f("default", 412, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("definitions", 422, OMIT_EMPTY, 0x22, 33),
+    f("dependencies", 421, OMIT_EMPTY, 0x20, 31),
     f("description", 0, OMIT_EMPTY, 0x04, 3),
-    f("enum", 443, OMIT_EMPTY, 0x14, 19),
-    f("example", 441, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("enum", 414, OMIT_EMPTY, 0x14, 19),
+    f("example", 412, POINTER | OMIT_EMPTY, 0x24, 35),
     f("exclusiveMaximum", 5, OMIT_EMPTY, 0x0a, 9),
     f("exclusiveMinimum", 5, OMIT_EMPTY, 0x0c, 11),
-    f("externalDocs", 452, POINTER | OMIT_EMPTY, 0x23, 34),
+    f("externalDocs", 423, POINTER | OMIT_EMPTY, 0x23, 34),
     f("format", 0, OMIT_EMPTY, 0x06, 5),
     f("id", 0, OMIT_EMPTY, 0x01, 0),
-    f("items", 445, POINTER | OMIT_EMPTY, 0x18, 23),
+    f("items", 416, POINTER | OMIT_EMPTY, 0x18, 23),
     f("maxItems", 2, POINTER | OMIT_EMPTY, 0x10, 15),
     f("maxLength", 2, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("maxProperties", 2, POINTER | OMIT_EMPTY, 0x15, 20),
-    f("maximum", 442, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("maximum", 413, POINTER | OMIT_EMPTY, 0x09, 8),
     f("minItems", 2, POINTER | OMIT_EMPTY, 0x11, 16),
     f("minLength", 2, POINTER | OMIT_EMPTY, 0x0e, 13),
     f("minProperties", 2, POINTER | OMIT_EMPTY, 0x16, 21),
-    f("minimum", 442, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("multipleOf", 442, POINTER | OMIT_EMPTY, 0x13, 18),
-    f("not", 444, POINTER | OMIT_EMPTY, 0x1c, 27),
+    f("minimum", 413, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("multipleOf", 413, POINTER | OMIT_EMPTY, 0x13, 18),
+    f("not", 415, POINTER | OMIT_EMPTY, 0x1c, 27),
     f("nullable", 5, OMIT_EMPTY, 0x25, 36),
-    f("oneOf", 446, OMIT_EMPTY, 0x1a, 25),
+    f("oneOf", 417, OMIT_EMPTY, 0x1a, 25),
     f("pattern", 0, OMIT_EMPTY, 0x0f, 14),
-    f("patternProperties", 447, OMIT_EMPTY, 0x1f, 30),
-    f("properties", 447, OMIT_EMPTY, 0x1d, 28),
+    f("patternProperties", 418, OMIT_EMPTY, 0x1f, 30),
+    f("properties", 418, OMIT_EMPTY, 0x1d, 28),
     f("required", 70, OMIT_EMPTY, 0x17, 22),
     f("title", 0, OMIT_EMPTY, 0x07, 6),
     f("type", 0, OMIT_EMPTY, 0x05, 4),
@@ -3358,7 +3858,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("x-kubernetes-list-type", 0, POINTER | OMIT_EMPTY, 0x2a, 41),
     f("x-kubernetes-map-type", 0, POINTER | OMIT_EMPTY, 0x2b, 42),
     f("x-kubernetes-preserve-unknown-fields", 5, POINTER | OMIT_EMPTY, 0x26, 37),
-    f("x-kubernetes-validations", 455, OMIT_EMPTY, 0x2c, 43),
+    f("x-kubernetes-validations", 426, OMIT_EMPTY, 0x2c, 43),
     // ExternalDocumentation
     f("description", 0, OMIT_EMPTY, 0x01, 0),
     f("url", 0, OMIT_EMPTY, 0x02, 1),
@@ -3367,11 +3867,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("messageExpression", 0, OMIT_EMPTY, 0x03, 2),
     f("optionalOldSelf", 5, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("reason", 453, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("reason", 424, POINTER | OMIT_EMPTY, 0x04, 3),
     f("rule", 0, REQUIRED, 0x01, 0),
     // CustomResourceSubresources
-    f("scale", 458, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("status", 457, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("scale", 429, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("status", 428, POINTER | OMIT_EMPTY, 0x01, 0),
     // CustomResourceSubresourceStatus
     // CustomResourceSubresourceScale
     f("labelSelectorPath", 0, POINTER | OMIT_EMPTY, 0x03, 2),
@@ -3387,14 +3887,14 @@ pub(super) static FIELDS: [Field; 2904] = [
     // SelectableField
     f("jsonPath", 0, REQUIRED, 0x01, 0),
     // CustomResourceConversion
-    f("strategy", 466, REQUIRED, 0x01, 0),
-    f("webhook", 469, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("strategy", 437, REQUIRED, 0x01, 0),
+    f("webhook", 440, POINTER | OMIT_EMPTY, 0x02, 1),
     // WebhookConversion
-    f("clientConfig", 468, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("clientConfig", 439, POINTER | OMIT_EMPTY, 0x02, 0),
     f("conversionReviewVersions", 70, REQUIRED, 0x03, 1),
     // WebhookClientConfig
     f("caBundle", 21, OMIT_EMPTY, 0x02, 2),
-    f("service", 467, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("service", 438, POINTER | OMIT_EMPTY, 0x01, 1),
     f("url", 0, POINTER | OMIT_EMPTY, 0x03, 0),
     // ServiceReference
     f("name", 0, REQUIRED, 0x02, 1),
@@ -3402,29 +3902,27 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("path", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     // CustomResourceDefinitionStatus
-    f("acceptedNames", 438, 0, 0x02, 1),
-    f("conditions", 474, 0, 0x01, 0),
-    f("observedGeneration", 2, OMIT_EMPTY, 0x04, 3),
+    f("acceptedNames", 409, 0, 0x02, 1),
+    f("conditions", 445, 0, 0x01, 0),
     f("storedVersions", 70, 0, 0x03, 2),
     // CustomResourceDefinitionCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
-    f("observedGeneration", 2, OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 472, REQUIRED, 0x01, 0),
+    f("type", 443, REQUIRED, 0x01, 0),
     // APIService
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 478, OMIT_EMPTY, 0x02, 3),
-    f("status", 482, OMIT_EMPTY, 0x03, 4),
+    f("spec", 449, OMIT_EMPTY, 0x02, 3),
+    f("status", 453, OMIT_EMPTY, 0x03, 4),
     // APIServiceSpec
     f("caBundle", 21, OMIT_EMPTY, 0x05, 4),
     f("group", 0, OMIT_EMPTY, 0x02, 1),
     f("groupPriorityMinimum", 26, REQUIRED, 0x07, 5),
     f("insecureSkipTLSVerify", 5, OMIT_EMPTY, 0x04, 3),
-    f("service", 477, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("service", 448, POINTER | OMIT_EMPTY, 0x01, 0),
     f("version", 0, OMIT_EMPTY, 0x03, 2),
     f("versionPriority", 26, REQUIRED, 0x08, 6),
     // ServiceReference
@@ -3432,16 +3930,16 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     f("port", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     // APIServiceStatus
-    f("conditions", 481, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 452, OMIT_EMPTY, 0x01, 0),
     // APIServiceCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 479, REQUIRED, 0x01, 0),
+    f("type", 450, REQUIRED, 0x01, 0),
     // ControllerRevision
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("data", 484, OMIT_EMPTY, 0x02, 3),
+    f("data", 455, OMIT_EMPTY, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     f("revision", 2, REQUIRED, 0x03, 4),
@@ -3449,23 +3947,23 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 489, OMIT_EMPTY, 0x02, 3),
-    f("status", 493, OMIT_EMPTY, 0x03, 4),
+    f("spec", 460, OMIT_EMPTY, 0x02, 3),
+    f("status", 464, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
     f("selector", 130, REQUIRED | POINTER, 0x01, 0),
-    f("template", 333, REQUIRED, 0x02, 1),
-    f("updateStrategy", 488, OMIT_EMPTY, 0x03, 2),
+    f("template", 315, REQUIRED, 0x02, 1),
+    f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
     // DaemonSetUpdateStrategy
-    f("rollingUpdate", 487, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 486, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 458, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 457, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateDaemonSet
-    f("maxSurge", 217, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("maxSurge", 209, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 209, POINTER | OMIT_EMPTY, 0x01, 0),
     // DaemonSetStatus
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("conditions", 492, OMIT_EMPTY, 0x0a, 9),
+    f("conditions", 463, OMIT_EMPTY, 0x0a, 9),
     f("currentNumberScheduled", 26, REQUIRED, 0x01, 0),
     f("desiredNumberScheduled", 26, REQUIRED, 0x03, 2),
     f("numberAvailable", 26, OMIT_EMPTY, 0x07, 6),
@@ -3479,13 +3977,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 490, REQUIRED, 0x01, 0),
+    f("type", 461, REQUIRED, 0x01, 0),
     // Deployment
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 498, OMIT_EMPTY, 0x02, 3),
-    f("status", 502, OMIT_EMPTY, 0x03, 4),
+    f("spec", 469, OMIT_EMPTY, 0x02, 3),
+    f("status", 473, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
@@ -3493,18 +3991,18 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
-    f("strategy", 497, OMIT_EMPTY, 0x04, 3),
-    f("template", 333, REQUIRED, 0x03, 2),
+    f("strategy", 468, OMIT_EMPTY, 0x04, 3),
+    f("template", 315, REQUIRED, 0x03, 2),
     // DeploymentStrategy
-    f("rollingUpdate", 496, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 495, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 467, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 466, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateDeployment
-    f("maxSurge", 217, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("maxSurge", 209, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 209, POINTER | OMIT_EMPTY, 0x01, 0),
     // DeploymentStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
-    f("conditions", 501, OMIT_EMPTY, 0x06, 7),
+    f("conditions", 472, OMIT_EMPTY, 0x06, 7),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
@@ -3517,21 +4015,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 499, REQUIRED, 0x01, 0),
+    f("type", 470, REQUIRED, 0x01, 0),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 504, OMIT_EMPTY, 0x02, 3),
-    f("status", 508, OMIT_EMPTY, 0x03, 4),
+    f("spec", 475, OMIT_EMPTY, 0x02, 3),
+    f("status", 479, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 130, REQUIRED | POINTER, 0x02, 2),
-    f("template", 333, OMIT_EMPTY, 0x03, 3),
+    f("template", 315, OMIT_EMPTY, 0x03, 3),
     // ReplicaSetStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 507, OMIT_EMPTY, 0x06, 6),
+    f("conditions", 478, OMIT_EMPTY, 0x06, 6),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -3542,40 +4040,40 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 505, REQUIRED, 0x01, 0),
+    f("type", 476, REQUIRED, 0x01, 0),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 518, OMIT_EMPTY, 0x02, 3),
-    f("status", 522, OMIT_EMPTY, 0x03, 4),
+    f("spec", 489, OMIT_EMPTY, 0x02, 3),
+    f("status", 493, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
-    f("ordinals", 517, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("persistentVolumeClaimRetentionPolicy", 516, POINTER | OMIT_EMPTY, 0x0a, 9),
-    f("podManagementPolicy", 511, OMIT_EMPTY, 0x06, 5),
+    f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 487, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 482, OMIT_EMPTY, 0x06, 5),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 333, REQUIRED, 0x03, 2),
-    f("updateStrategy", 514, OMIT_EMPTY, 0x07, 6),
-    f("volumeClaimTemplates", 510, OMIT_EMPTY, 0x04, 3),
+    f("template", 315, REQUIRED, 0x03, 2),
+    f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 481, OMIT_EMPTY, 0x04, 3),
     // StatefulSetUpdateStrategy
-    f("rollingUpdate", 513, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 512, OMIT_EMPTY, 0x01, 0),
+    f("rollingUpdate", 484, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 483, OMIT_EMPTY, 0x01, 0),
     // RollingUpdateStatefulSetStrategy
-    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("maxUnavailable", 209, POINTER | OMIT_EMPTY, 0x02, 1),
     f("partition", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // StatefulSetPersistentVolumeClaimRetentionPolicy
-    f("whenDeleted", 515, OMIT_EMPTY, 0x01, 0),
-    f("whenScaled", 515, OMIT_EMPTY, 0x02, 1),
+    f("whenDeleted", 486, OMIT_EMPTY, 0x01, 0),
+    f("whenScaled", 486, OMIT_EMPTY, 0x02, 1),
     // StatefulSetOrdinals
     f("start", 26, 0, 0x01, 0),
     // StatefulSetStatus
     f("availableReplicas", 26, 0, 0x0b, 9),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("conditions", 521, OMIT_EMPTY, 0x0a, 8),
+    f("conditions", 492, OMIT_EMPTY, 0x0a, 8),
     f("currentReplicas", 26, OMIT_EMPTY, 0x04, 3),
     f("currentRevision", 0, OMIT_EMPTY, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
@@ -3588,16 +4086,16 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 519, REQUIRED, 0x01, 0),
+    f("type", 490, REQUIRED, 0x01, 0),
     // SelfSubjectReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("status", 527, OMIT_EMPTY, 0x02, 3),
+    f("status", 498, OMIT_EMPTY, 0x02, 3),
     // SelfSubjectReviewStatus
-    f("userInfo", 526, OMIT_EMPTY, 0x01, 0),
+    f("userInfo", 497, OMIT_EMPTY, 0x01, 0),
     // UserInfo
-    f("extra", 525, OMIT_EMPTY, 0x04, 3),
+    f("extra", 496, OMIT_EMPTY, 0x04, 3),
     f("groups", 70, OMIT_EMPTY, 0x03, 2),
     f("uid", 0, OMIT_EMPTY, 0x02, 1),
     f("username", 0, OMIT_EMPTY, 0x01, 0),
@@ -3605,11 +4103,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 530, 0, 0x02, 3),
-    f("status", 531, OMIT_EMPTY, 0x03, 4),
+    f("spec", 501, REQUIRED, 0x02, 3),
+    f("status", 502, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
-    f("audiences", 70, 0, 0x01, 0),
-    f("boundObjectRef", 529, POINTER, 0x03, 2),
+    f("audiences", 70, REQUIRED, 0x01, 0),
+    f("boundObjectRef", 500, POINTER, 0x03, 2),
     f("expirationSeconds", 2, POINTER, 0x04, 1),
     // BoundObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x02, 1),
@@ -3617,39 +4115,39 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("name", 0, OMIT_EMPTY, 0x03, 2),
     f("uid", 1, OMIT_EMPTY, 0x04, 3),
     // TokenRequestStatus
-    f("expirationTimestamp", 3, 0, 0x02, 1),
-    f("token", 0, 0, 0x01, 0),
+    f("expirationTimestamp", 3, REQUIRED, 0x02, 1),
+    f("token", 0, REQUIRED, 0x01, 0),
     // TokenReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 533, REQUIRED, 0x02, 3),
-    f("status", 534, OMIT_EMPTY, 0x03, 4),
+    f("spec", 504, REQUIRED, 0x02, 3),
+    f("status", 505, OMIT_EMPTY, 0x03, 4),
     // TokenReviewSpec
     f("audiences", 70, OMIT_EMPTY, 0x02, 1),
-    f("token", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("token", 0, OMIT_EMPTY, 0x01, 0),
     // TokenReviewStatus
     f("audiences", 70, OMIT_EMPTY, 0x04, 2),
     f("authenticated", 5, OMIT_EMPTY, 0x01, 0),
     f("error", 0, OMIT_EMPTY, 0x03, 3),
-    f("user", 526, OMIT_EMPTY, 0x02, 1),
+    f("user", 497, OMIT_EMPTY, 0x02, 1),
     // LocalSubjectAccessReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 543, REQUIRED, 0x02, 3),
-    f("status", 544, OMIT_EMPTY, 0x03, 4),
+    f("spec", 514, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
     // SubjectAccessReviewSpec
-    f("extra", 525, OMIT_EMPTY, 0x05, 4),
+    f("extra", 496, OMIT_EMPTY, 0x05, 4),
     f("groups", 70, OMIT_EMPTY, 0x04, 3),
-    f("nonResourceAttributes", 542, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceAttributes", 541, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("nonResourceAttributes", 513, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceAttributes", 512, POINTER | OMIT_EMPTY, 0x01, 0),
     f("uid", 0, OMIT_EMPTY, 0x06, 5),
     f("user", 0, OMIT_EMPTY, 0x03, 2),
     // ResourceAttributes
-    f("fieldSelector", 539, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("fieldSelector", 510, POINTER | OMIT_EMPTY, 0x08, 7),
     f("group", 0, OMIT_EMPTY, 0x03, 2),
-    f("labelSelector", 540, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("labelSelector", 511, POINTER | OMIT_EMPTY, 0x09, 8),
     f("name", 0, OMIT_EMPTY, 0x07, 6),
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     f("resource", 0, OMIT_EMPTY, 0x05, 4),
@@ -3658,10 +4156,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("version", 0, OMIT_EMPTY, 0x04, 3),
     // FieldSelectorAttributes
     f("rawSelector", 0, OMIT_EMPTY, 0x01, 0),
-    f("requirements", 538, OMIT_EMPTY, 0x02, 1),
+    f("requirements", 509, OMIT_EMPTY, 0x02, 1),
     // FieldSelectorRequirement
     f("key", 0, REQUIRED, 0x01, 0),
-    f("operator", 536, REQUIRED, 0x02, 1),
+    f("operator", 507, REQUIRED, 0x02, 1),
     f("values", 70, OMIT_EMPTY, 0x03, 2),
     // LabelSelectorAttributes
     f("rawSelector", 0, OMIT_EMPTY, 0x01, 0),
@@ -3678,24 +4176,24 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 546, REQUIRED, 0x02, 3),
-    f("status", 544, OMIT_EMPTY, 0x03, 4),
+    f("spec", 517, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
     // SelfSubjectAccessReviewSpec
-    f("nonResourceAttributes", 542, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("resourceAttributes", 541, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("nonResourceAttributes", 513, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceAttributes", 512, POINTER | OMIT_EMPTY, 0x01, 0),
     // SelfSubjectRulesReview
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 548, REQUIRED, 0x02, 3),
-    f("status", 553, OMIT_EMPTY, 0x03, 4),
+    f("spec", 519, REQUIRED, 0x02, 3),
+    f("status", 524, OMIT_EMPTY, 0x03, 4),
     // SelfSubjectRulesReviewSpec
     f("namespace", 0, OMIT_EMPTY, 0x01, 0),
     // SubjectRulesReviewStatus
     f("evaluationError", 0, OMIT_EMPTY, 0x04, 3),
     f("incomplete", 5, REQUIRED, 0x03, 2),
-    f("nonResourceRules", 552, REQUIRED, 0x02, 1),
-    f("resourceRules", 550, REQUIRED, 0x01, 0),
+    f("nonResourceRules", 523, REQUIRED, 0x02, 1),
+    f("resourceRules", 521, REQUIRED, 0x01, 0),
     // ResourceRule
     f("apiGroups", 70, OMIT_EMPTY, 0x02, 1),
     f("resourceNames", 70, OMIT_EMPTY, 0x04, 3),
@@ -3708,18 +4206,18 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 543, REQUIRED, 0x02, 3),
-    f("status", 544, OMIT_EMPTY, 0x03, 4),
+    f("spec", 514, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscaler
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 557, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 558, OMIT_EMPTY, 0x03, 4),
+    f("spec", 528, OMIT_EMPTY, 0x02, 3),
+    f("status", 529, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerSpec
     f("maxReplicas", 26, REQUIRED, 0x03, 2),
     f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleTargetRef", 556, REQUIRED, 0x01, 0),
+    f("scaleTargetRef", 527, REQUIRED, 0x01, 0),
     f("targetCPUUtilizationPercentage", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     // CrossVersionObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x03, 2),
@@ -3735,8 +4233,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 560, OMIT_EMPTY, 0x02, 3),
-    f("status", 561, OMIT_EMPTY, 0x03, 4),
+    f("spec", 531, OMIT_EMPTY, 0x02, 3),
+    f("status", 532, OMIT_EMPTY, 0x03, 4),
     // ScaleSpec
     f("replicas", 26, OMIT_EMPTY, 0x01, 0),
     // ScaleStatus
@@ -3746,113 +4244,113 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 581, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 593, OMIT_EMPTY, 0x03, 4),
+    f("spec", 552, OMIT_EMPTY, 0x02, 3),
+    f("status", 564, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerSpec
-    f("behavior", 580, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("behavior", 551, POINTER | OMIT_EMPTY, 0x05, 4),
     f("maxReplicas", 26, REQUIRED, 0x03, 2),
-    f("metrics", 574, OMIT_EMPTY, 0x04, 3),
+    f("metrics", 545, OMIT_EMPTY, 0x04, 3),
     f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleTargetRef", 563, REQUIRED, 0x01, 0),
+    f("scaleTargetRef", 534, REQUIRED, 0x01, 0),
     // CrossVersionObjectReference
     f("apiVersion", 0, OMIT_EMPTY, 0x03, 2),
     f("kind", 0, REQUIRED, 0x01, 0),
     f("name", 0, REQUIRED, 0x02, 1),
     // MetricSpec
-    f("containerResource", 571, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("external", 572, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("object", 568, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("pods", 569, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resource", 570, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("type", 564, REQUIRED, 0x01, 0),
+    f("containerResource", 542, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("external", 543, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("object", 539, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("pods", 540, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resource", 541, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("type", 535, REQUIRED, 0x01, 0),
     // ObjectMetricSource
-    f("describedObject", 563, REQUIRED, 0x01, 0),
-    f("metric", 567, REQUIRED, 0x03, 2),
-    f("target", 566, REQUIRED, 0x02, 1),
+    f("describedObject", 534, REQUIRED, 0x01, 0),
+    f("metric", 538, REQUIRED, 0x03, 2),
+    f("target", 537, REQUIRED, 0x02, 1),
     // MetricTarget
     f("averageUtilization", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("averageValue", 38, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("type", 565, REQUIRED, 0x01, 0),
+    f("type", 536, REQUIRED, 0x01, 0),
     f("value", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // MetricIdentifier
     f("name", 0, REQUIRED, 0x01, 0),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodsMetricSource
-    f("metric", 567, REQUIRED, 0x01, 0),
-    f("target", 566, REQUIRED, 0x02, 1),
+    f("metric", 538, REQUIRED, 0x01, 0),
+    f("target", 537, REQUIRED, 0x02, 1),
     // ResourceMetricSource
-    f("name", 199, REQUIRED, 0x01, 0),
-    f("target", 566, REQUIRED, 0x02, 1),
+    f("name", 197, REQUIRED, 0x01, 0),
+    f("target", 537, REQUIRED, 0x02, 1),
     // ContainerResourceMetricSource
     f("container", 0, REQUIRED, 0x03, 2),
-    f("name", 199, REQUIRED, 0x01, 0),
-    f("target", 566, REQUIRED, 0x02, 1),
+    f("name", 197, REQUIRED, 0x01, 0),
+    f("target", 537, REQUIRED, 0x02, 1),
     // ExternalMetricSource
-    f("metric", 567, REQUIRED, 0x01, 0),
-    f("target", 566, REQUIRED, 0x02, 1),
+    f("metric", 538, REQUIRED, 0x01, 0),
+    f("target", 537, REQUIRED, 0x02, 1),
     // HorizontalPodAutoscalerBehavior
-    f("scaleDown", 579, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleUp", 579, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("scaleDown", 550, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("scaleUp", 550, POINTER | OMIT_EMPTY, 0x01, 0),
     // HPAScalingRules
-    f("policies", 578, OMIT_EMPTY, 0x02, 2),
-    f("selectPolicy", 575, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("policies", 549, OMIT_EMPTY, 0x02, 2),
+    f("selectPolicy", 546, POINTER | OMIT_EMPTY, 0x01, 1),
     f("stabilizationWindowSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 0),
-    f("tolerance", 38, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tolerance", 38, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
     // HPAScalingPolicy
     f("periodSeconds", 26, REQUIRED, 0x03, 2),
-    f("type", 576, REQUIRED, 0x01, 0),
+    f("type", 547, REQUIRED, 0x01, 0),
     f("value", 26, REQUIRED, 0x02, 1),
     // HorizontalPodAutoscalerStatus
-    f("conditions", 592, OMIT_EMPTY, 0x06, 5),
-    f("currentMetrics", 589, 0, 0x05, 4),
+    f("conditions", 563, OMIT_EMPTY, 0x06, 5),
+    f("currentMetrics", 560, 0, 0x05, 4),
     f("currentReplicas", 26, OMIT_EMPTY, 0x03, 2),
     f("desiredReplicas", 26, REQUIRED, 0x04, 3),
     f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x01, 0),
     // MetricStatus
-    f("containerResource", 586, POINTER | OMIT_EMPTY, 0x07, 4),
-    f("external", 587, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("object", 583, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("pods", 584, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resource", 585, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("type", 564, REQUIRED, 0x01, 0),
+    f("containerResource", 557, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("external", 558, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("object", 554, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("pods", 555, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resource", 556, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("type", 535, REQUIRED, 0x01, 0),
     // ObjectMetricStatus
-    f("current", 582, REQUIRED, 0x02, 1),
-    f("describedObject", 563, REQUIRED, 0x03, 2),
-    f("metric", 567, REQUIRED, 0x01, 0),
+    f("current", 553, REQUIRED, 0x02, 1),
+    f("describedObject", 534, REQUIRED, 0x03, 2),
+    f("metric", 538, REQUIRED, 0x01, 0),
     // MetricValueStatus
     f("averageUtilization", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("averageValue", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("value", 38, POINTER | OMIT_EMPTY, 0x01, 0),
     // PodsMetricStatus
-    f("current", 582, REQUIRED, 0x02, 1),
-    f("metric", 567, REQUIRED, 0x01, 0),
+    f("current", 553, REQUIRED, 0x02, 1),
+    f("metric", 538, REQUIRED, 0x01, 0),
     // ResourceMetricStatus
-    f("current", 582, REQUIRED, 0x02, 1),
-    f("name", 199, REQUIRED, 0x01, 0),
+    f("current", 553, REQUIRED, 0x02, 1),
+    f("name", 197, REQUIRED, 0x01, 0),
     // ContainerResourceMetricStatus
     f("container", 0, REQUIRED, 0x03, 2),
-    f("current", 582, REQUIRED, 0x02, 1),
-    f("name", 199, REQUIRED, 0x01, 0),
+    f("current", 553, REQUIRED, 0x02, 1),
+    f("name", 197, REQUIRED, 0x01, 0),
     // ExternalMetricStatus
-    f("current", 582, REQUIRED, 0x02, 1),
-    f("metric", 567, REQUIRED, 0x01, 0),
+    f("current", 553, REQUIRED, 0x02, 1),
+    f("metric", 538, REQUIRED, 0x01, 0),
     // HorizontalPodAutoscalerCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 590, REQUIRED, 0x01, 0),
+    f("type", 561, REQUIRED, 0x01, 0),
     // CronJob
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 611, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 613, OMIT_EMPTY, 0x03, 4),
+    f("spec", 583, OMIT_EMPTY, 0x02, 3),
+    f("status", 585, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
-    f("concurrencyPolicy", 595, OMIT_EMPTY, 0x03, 3),
+    f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 610, REQUIRED, 0x05, 5),
+    f("jobTemplate", 582, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -3860,104 +4358,104 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 609, OMIT_EMPTY, 0x02, 1),
+    f("spec", 581, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
     f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("completionMode", 607, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completionMode", 579, POINTER | OMIT_EMPTY, 0x09, 12),
     f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 603, POINTER | OMIT_EMPTY, 0x0b, 3),
-    f("podReplacementPolicy", 608, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("podFailurePolicy", 575, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
-    f("successPolicy", 606, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 333, REQUIRED, 0x06, 10),
+    f("template", 315, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // PodFailurePolicy
-    f("rules", 602, REQUIRED, 0x01, 0),
+    f("rules", 574, REQUIRED, 0x01, 0),
     // PodFailurePolicyRule
-    f("action", 596, REQUIRED, 0x01, 0),
-    f("onExitCodes", 598, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("onPodConditions", 600, OMIT_EMPTY, 0x03, 2),
+    f("action", 567, REQUIRED, 0x01, 0),
+    f("onExitCodes", 570, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("onPodConditions", 572, OMIT_EMPTY, 0x03, 2),
     // PodFailurePolicyOnExitCodesRequirement
     f("containerName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("operator", 597, REQUIRED, 0x02, 1),
-    f("values", 206, REQUIRED, 0x03, 2),
+    f("operator", 568, REQUIRED, 0x02, 1),
+    f("values", 569, REQUIRED, 0x03, 2),
     // PodFailurePolicyOnPodConditionsPattern
-    f("status", 17, 0, 0x02, 1),
-    f("type", 274, REQUIRED, 0x01, 0),
+    f("status", 17, REQUIRED, 0x02, 1),
+    f("type", 266, REQUIRED, 0x01, 0),
     // SuccessPolicy
-    f("rules", 605, REQUIRED, 0x01, 0),
+    f("rules", 577, REQUIRED, 0x01, 0),
     // SuccessPolicyRule
     f("succeededCount", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("succeededIndexes", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // CronJobStatus
-    f("active", 612, OMIT_EMPTY, 0x01, 0),
+    f("active", 584, OMIT_EMPTY, 0x01, 0),
     f("lastScheduleTime", 3, POINTER | OMIT_EMPTY, 0x04, 1),
     f("lastSuccessfulTime", 3, POINTER | OMIT_EMPTY, 0x05, 2),
     // Job
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 609, OMIT_EMPTY, 0x02, 3),
-    f("status", 620, OMIT_EMPTY, 0x03, 4),
+    f("spec", 581, OMIT_EMPTY, 0x02, 3),
+    f("status", 592, OMIT_EMPTY, 0x03, 4),
     // JobStatus
     f("active", 26, OMIT_EMPTY, 0x04, 3),
     f("completedIndexes", 0, OMIT_EMPTY, 0x07, 7),
     f("completionTime", 3, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("conditions", 617, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 589, OMIT_EMPTY, 0x01, 0),
     f("failed", 26, OMIT_EMPTY, 0x06, 5),
     f("failedIndexes", 0, POINTER | OMIT_EMPTY, 0x0a, 8),
     f("ready", 26, POINTER | OMIT_EMPTY, 0x09, 10),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
     f("succeeded", 26, OMIT_EMPTY, 0x05, 4),
     f("terminating", 26, POINTER | OMIT_EMPTY, 0x0b, 6),
-    f("uncountedTerminatedPods", 619, POINTER | OMIT_EMPTY, 0x08, 9),
+    f("uncountedTerminatedPods", 591, POINTER | OMIT_EMPTY, 0x08, 9),
     // JobCondition
     f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 2),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 3),
     f("message", 0, OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x05, 4),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 615, REQUIRED, 0x01, 0),
+    f("type", 587, REQUIRED, 0x01, 0),
     // UncountedTerminatedPods
-    f("failed", 618, OMIT_EMPTY, 0x02, 1),
-    f("succeeded", 618, OMIT_EMPTY, 0x01, 0),
+    f("failed", 590, OMIT_EMPTY, 0x02, 1),
+    f("succeeded", 590, OMIT_EMPTY, 0x01, 0),
     // CertificateSigningRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 624, REQUIRED, 0x02, 3),
-    f("status", 628, OMIT_EMPTY, 0x03, 4),
+    f("spec", 596, REQUIRED, 0x02, 3),
+    f("status", 600, OMIT_EMPTY, 0x03, 4),
     // CertificateSigningRequestSpec
     f("expirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 2),
-    f("extra", 525, OMIT_EMPTY, 0x06, 7),
+    f("extra", 496, OMIT_EMPTY, 0x06, 7),
     f("groups", 70, OMIT_EMPTY, 0x04, 6),
     f("request", 21, REQUIRED, 0x01, 0),
     f("signerName", 0, REQUIRED, 0x07, 1),
     f("uid", 0, OMIT_EMPTY, 0x03, 5),
-    f("usages", 623, OMIT_EMPTY, 0x05, 3),
+    f("usages", 595, OMIT_EMPTY, 0x05, 3),
     f("username", 0, OMIT_EMPTY, 0x02, 4),
     // CertificateSigningRequestStatus
     f("certificate", 21, OMIT_EMPTY, 0x02, 1),
-    f("conditions", 627, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 599, OMIT_EMPTY, 0x01, 0),
     // CertificateSigningRequestCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x05, 5),
     f("lastUpdateTime", 3, OMIT_EMPTY, 0x04, 4),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
     f("reason", 0, OMIT_EMPTY, 0x02, 2),
     f("status", 17, REQUIRED, 0x06, 1),
-    f("type", 625, REQUIRED, 0x01, 0),
+    f("type", 597, REQUIRED, 0x01, 0),
     // Lease
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 631, OMIT_EMPTY, 0x02, 3),
+    f("spec", 603, OMIT_EMPTY, 0x02, 3),
     // LeaseSpec
     f("acquireTime", 34, POINTER | OMIT_EMPTY, 0x03, 2),
     f("holderIdentity", 0, POINTER | OMIT_EMPTY, 0x01, 0),
@@ -3965,19 +4463,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("leaseTransitions", 26, POINTER | OMIT_EMPTY, 0x05, 4),
     f("preferredHolder", 0, POINTER | OMIT_EMPTY, 0x07, 6),
     f("renewTime", 34, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("strategy", 630, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("strategy", 602, POINTER | OMIT_EMPTY, 0x06, 5),
     // EndpointSlice
-    f("addressType", 633, REQUIRED, 0x04, 3),
+    f("addressType", 605, REQUIRED, 0x04, 3),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("endpoints", 641, 0, 0x02, 4),
+    f("endpoints", 614, REQUIRED, 0x02, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("ports", 643, 0, 0x03, 5),
+    f("ports", 616, 0, 0x03, 5),
     // Endpoint
-    f("addresses", 322, REQUIRED, 0x01, 0),
-    f("conditions", 634, OMIT_EMPTY, 0x02, 1),
+    f("addresses", 606, REQUIRED, 0x01, 0),
+    f("conditions", 607, OMIT_EMPTY, 0x02, 1),
     f("deprecatedTopology", 4, OMIT_EMPTY, 0x05, 4),
-    f("hints", 639, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("hints", 612, POINTER | OMIT_EMPTY, 0x08, 7),
     f("hostname", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x06, 5),
     f("targetRef", 14, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -3987,8 +4485,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("serving", 5, POINTER | OMIT_EMPTY, 0x02, 1),
     f("terminating", 5, POINTER | OMIT_EMPTY, 0x03, 2),
     // EndpointHints
-    f("forNodes", 638, OMIT_EMPTY, 0x02, 1),
-    f("forZones", 636, OMIT_EMPTY, 0x01, 0),
+    f("forNodes", 611, OMIT_EMPTY | GATED, 0x02, 1),
+    f("forZones", 609, OMIT_EMPTY, 0x01, 0),
     // ForZone
     f("name", 0, REQUIRED, 0x01, 0),
     // ForNode
@@ -4014,7 +4512,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("related", 14, POINTER | OMIT_EMPTY, 0x09, 10),
     f("reportingController", 0, OMIT_EMPTY, 0x04, 5),
     f("reportingInstance", 0, OMIT_EMPTY, 0x05, 6),
-    f("series", 645, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("series", 618, POINTER | OMIT_EMPTY, 0x03, 4),
     f("type", 0, OMIT_EMPTY, 0x0b, 12),
     // EventSeries
     f("count", 26, REQUIRED, 0x01, 0),
@@ -4023,26 +4521,26 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 662, OMIT_EMPTY, 0x02, 3),
-    f("status", 666, OMIT_EMPTY, 0x03, 4),
+    f("spec", 635, OMIT_EMPTY, 0x02, 3),
+    f("status", 639, OMIT_EMPTY, 0x03, 4),
     // FlowSchemaSpec
-    f("distinguisherMethod", 649, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("distinguisherMethod", 622, POINTER | OMIT_EMPTY, 0x03, 2),
     f("matchingPrecedence", 26, 0, 0x02, 1),
-    f("priorityLevelConfiguration", 647, REQUIRED, 0x01, 0),
-    f("rules", 661, OMIT_EMPTY, 0x04, 3),
+    f("priorityLevelConfiguration", 620, REQUIRED, 0x01, 0),
+    f("rules", 634, OMIT_EMPTY, 0x04, 3),
     // PriorityLevelConfigurationReference
     f("name", 0, REQUIRED, 0x01, 0),
     // FlowDistinguisherMethod
-    f("type", 648, REQUIRED, 0x01, 0),
+    f("type", 621, REQUIRED, 0x01, 0),
     // PolicyRulesWithSubjects
-    f("nonResourceRules", 659, OMIT_EMPTY, 0x03, 2),
-    f("resourceRules", 657, OMIT_EMPTY, 0x02, 1),
-    f("subjects", 655, REQUIRED, 0x01, 0),
+    f("nonResourceRules", 632, OMIT_EMPTY, 0x03, 2),
+    f("resourceRules", 630, OMIT_EMPTY, 0x02, 1),
+    f("subjects", 628, REQUIRED, 0x01, 0),
     // Subject
-    f("group", 652, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("kind", 650, REQUIRED, 0x01, 0),
-    f("serviceAccount", 653, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("user", 651, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("group", 625, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("kind", 623, REQUIRED, 0x01, 0),
+    f("serviceAccount", 626, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("user", 624, POINTER | OMIT_EMPTY, 0x02, 1),
     // UserSubject
     f("name", 0, REQUIRED, 0x01, 0),
     // GroupSubject
@@ -4051,40 +4549,40 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("name", 0, REQUIRED, 0x02, 1),
     f("namespace", 0, REQUIRED, 0x01, 0),
     // ResourcePolicyRule
-    f("apiGroups", 322, REQUIRED, 0x02, 1),
+    f("apiGroups", 606, REQUIRED, 0x02, 1),
     f("clusterScope", 5, OMIT_EMPTY, 0x04, 3),
-    f("namespaces", 322, 0, 0x05, 4),
-    f("resources", 322, REQUIRED, 0x03, 2),
-    f("verbs", 322, REQUIRED, 0x01, 0),
+    f("namespaces", 606, 0, 0x05, 4),
+    f("resources", 606, REQUIRED, 0x03, 2),
+    f("verbs", 606, REQUIRED, 0x01, 0),
     // NonResourcePolicyRule
-    f("nonResourceURLs", 322, REQUIRED, 0x06, 1),
-    f("verbs", 322, REQUIRED, 0x01, 0),
+    f("nonResourceURLs", 606, REQUIRED, 0x06, 1),
+    f("verbs", 606, REQUIRED, 0x01, 0),
     // FlowSchemaStatus
-    f("conditions", 665, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 638, OMIT_EMPTY, 0x01, 0),
     // FlowSchemaCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 663, OMIT_EMPTY, 0x01, 0),
+    f("type", 636, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 674, OMIT_EMPTY, 0x02, 3),
-    f("status", 678, OMIT_EMPTY, 0x03, 4),
+    f("spec", 647, OMIT_EMPTY, 0x02, 3),
+    f("status", 651, OMIT_EMPTY, 0x03, 4),
     // PriorityLevelConfigurationSpec
-    f("exempt", 673, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limited", 672, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 668, REQUIRED, 0x01, 0),
+    f("exempt", 646, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("limited", 645, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 641, REQUIRED, 0x01, 0),
     // LimitedPriorityLevelConfiguration
     f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limitResponse", 671, OMIT_EMPTY, 0x02, 1),
+    f("limitResponse", 644, OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER, 0x01, 0),
     // LimitResponse
-    f("queuing", 670, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 669, REQUIRED, 0x01, 0),
+    f("queuing", 643, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 642, REQUIRED, 0x01, 0),
     // QueuingConfiguration
     f("handSize", 26, 0, 0x02, 1),
     f("queueLengthLimit", 26, 0, 0x03, 2),
@@ -4093,13 +4591,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationStatus
-    f("conditions", 677, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 650, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 675, OMIT_EMPTY, 0x01, 0),
+    f("type", 648, OMIT_EMPTY, 0x01, 0),
     // DeleteOptions
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("dryRun", 70, OMIT_EMPTY, 0x05, 6),
@@ -4107,8 +4605,8 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("ignoreStoreReadErrorWithClusterBreakingPotential", 5, POINTER | OMIT_EMPTY, 0x06, 7),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("orphanDependents", 5, POINTER | OMIT_EMPTY, 0x03, 4),
-    f("preconditions", 680, POINTER | OMIT_EMPTY, 0x02, 3),
-    f("propagationPolicy", 681, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("preconditions", 653, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("propagationPolicy", 654, POINTER | OMIT_EMPTY, 0x04, 5),
     // Preconditions
     f("resourceVersion", 0, POINTER | OMIT_EMPTY, 0x02, 1),
     f("uid", 1, POINTER | OMIT_EMPTY, 0x01, 0),
@@ -4120,9 +4618,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 685, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 658, OMIT_EMPTY, 0x02, 3),
     // IPAddressSpec
-    f("parentRef", 684, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("parentRef", 657, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
     // ParentReference
     f("group", 0, OMIT_EMPTY, 0x01, 0),
     f("name", 0, REQUIRED | OMIT_EMPTY, 0x04, 3),
@@ -4132,19 +4630,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 698, OMIT_EMPTY, 0x02, 3),
-    f("status", 704, OMIT_EMPTY, 0x03, 4),
+    f("spec", 671, OMIT_EMPTY, 0x02, 3),
+    f("status", 677, OMIT_EMPTY, 0x03, 4),
     // IngressSpec
-    f("defaultBackend", 689, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("defaultBackend", 662, POINTER | OMIT_EMPTY, 0x01, 1),
     f("ingressClassName", 0, POINTER | OMIT_EMPTY, 0x04, 0),
-    f("rules", 697, OMIT_EMPTY, 0x03, 3),
-    f("tls", 691, OMIT_EMPTY, 0x02, 2),
+    f("rules", 670, OMIT_EMPTY, 0x03, 3),
+    f("tls", 664, OMIT_EMPTY, 0x02, 2),
     // IngressBackend
     f("resource", 132, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("service", 688, POINTER | OMIT_EMPTY, 0x04, 0),
+    f("service", 661, POINTER | OMIT_EMPTY, 0x04, 0),
     // IngressServiceBackend
     f("name", 0, REQUIRED, 0x01, 0),
-    f("port", 687, OMIT_EMPTY, 0x02, 1),
+    f("port", 660, OMIT_EMPTY, 0x02, 1),
     // ServiceBackendPort
     f("name", 0, OMIT_EMPTY, 0x01, 0),
     f("number", 26, OMIT_EMPTY, 0x02, 1),
@@ -4153,21 +4651,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("secretName", 0, OMIT_EMPTY, 0x02, 1),
     // IngressRule
     f("host", 0, OMIT_EMPTY, 0x01, 0),
-    inlined("http", 695, POINTER | OMIT_EMPTY, 0x0201, 1, "IngressRuleValue"),
+    inlined("http", 668, POINTER | OMIT_EMPTY, 0x0201, 1, "IngressRuleValue"),
     // HTTPIngressRuleValue
-    f("paths", 694, REQUIRED, 0x01, 0),
+    f("paths", 667, REQUIRED, 0x01, 0),
     // HTTPIngressPath
-    f("backend", 689, REQUIRED, 0x02, 2),
+    f("backend", 662, REQUIRED, 0x02, 2),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("pathType", 692, REQUIRED | POINTER, 0x03, 1),
+    f("pathType", 665, REQUIRED | POINTER, 0x03, 1),
     // IngressStatus
-    f("loadBalancer", 703, OMIT_EMPTY, 0x01, 0),
+    f("loadBalancer", 676, OMIT_EMPTY, 0x01, 0),
     // IngressLoadBalancerStatus
-    f("ingress", 702, OMIT_EMPTY, 0x01, 0),
+    f("ingress", 675, OMIT_EMPTY, 0x01, 0),
     // IngressLoadBalancerIngress
     f("hostname", 0, OMIT_EMPTY, 0x02, 1),
     f("ip", 0, OMIT_EMPTY, 0x01, 0),
-    f("ports", 700, OMIT_EMPTY, 0x04, 2),
+    f("ports", 673, OMIT_EMPTY, 0x04, 2),
     // IngressPortStatus
     f("error", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
@@ -4176,10 +4674,10 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 707, OMIT_EMPTY, 0x02, 3),
+    f("spec", 680, OMIT_EMPTY, 0x02, 3),
     // IngressClassSpec
     f("controller", 0, OMIT_EMPTY, 0x01, 0),
-    f("parameters", 706, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("parameters", 679, POINTER | OMIT_EMPTY, 0x02, 1),
     // IngressClassParametersReference
     f("apiGroup", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     f("kind", 0, REQUIRED, 0x02, 1),
@@ -4190,81 +4688,81 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 720, OMIT_EMPTY, 0x02, 3),
+    f("spec", 693, OMIT_EMPTY, 0x02, 3),
     // NetworkPolicySpec
-    f("egress", 717, OMIT_EMPTY, 0x03, 2),
-    f("ingress", 715, OMIT_EMPTY, 0x02, 1),
-    f("podSelector", 130, 0, 0x01, 0),
-    f("policyTypes", 719, OMIT_EMPTY, 0x04, 3),
+    f("egress", 690, OMIT_EMPTY, 0x03, 2),
+    f("ingress", 688, OMIT_EMPTY, 0x02, 1),
+    f("podSelector", 130, REQUIRED, 0x01, 0),
+    f("policyTypes", 692, OMIT_EMPTY, 0x04, 3),
     // NetworkPolicyIngressRule
-    f("from", 713, OMIT_EMPTY, 0x02, 1),
-    f("ports", 710, OMIT_EMPTY, 0x01, 0),
+    f("from", 686, OMIT_EMPTY, 0x02, 1),
+    f("ports", 683, OMIT_EMPTY, 0x01, 0),
     // NetworkPolicyPort
     f("endPort", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("port", 217, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("port", 209, POINTER | OMIT_EMPTY, 0x02, 1),
     f("protocol", 27, POINTER | OMIT_EMPTY, 0x01, 0),
     // NetworkPolicyPeer
-    f("ipBlock", 711, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("ipBlock", 684, POINTER | OMIT_EMPTY, 0x03, 2),
     f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
     f("podSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
     // IPBlock
     f("cidr", 0, REQUIRED, 0x01, 0),
     f("except", 70, OMIT_EMPTY, 0x02, 1),
     // NetworkPolicyEgressRule
-    f("ports", 710, OMIT_EMPTY, 0x01, 0),
-    f("to", 713, OMIT_EMPTY, 0x02, 1),
+    f("ports", 683, OMIT_EMPTY, 0x01, 0),
+    f("to", 686, OMIT_EMPTY, 0x02, 1),
     // ServiceCIDR
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 722, OMIT_EMPTY, 0x02, 3),
-    f("status", 723, OMIT_EMPTY, 0x03, 4),
+    f("spec", 695, OMIT_EMPTY, 0x02, 3),
+    f("status", 696, OMIT_EMPTY, 0x03, 4),
     // ServiceCIDRSpec
     f("cidrs", 70, OMIT_EMPTY, 0x01, 0),
     // ServiceCIDRStatus
-    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
     // RuntimeClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("handler", 0, REQUIRED, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("overhead", 725, POINTER | OMIT_EMPTY, 0x03, 4),
-    f("scheduling", 726, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("overhead", 698, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("scheduling", 699, POINTER | OMIT_EMPTY, 0x04, 5),
     // Overhead
     f("podFixed", 39, OMIT_EMPTY, 0x01, 0),
     // Scheduling
-    f("nodeSelector", 247, OMIT_EMPTY, 0x01, 0),
-    f("tolerations", 268, OMIT_EMPTY, 0x02, 1),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 260, OMIT_EMPTY, 0x02, 1),
     // Eviction
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("deleteOptions", 682, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("deleteOptions", 655, POINTER | OMIT_EMPTY, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
     // PodDisruptionBudget
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 731, OMIT_EMPTY, 0x02, 3),
-    f("status", 733, OMIT_EMPTY, 0x03, 4),
+    f("spec", 704, OMIT_EMPTY, 0x02, 3),
+    f("status", 706, OMIT_EMPTY, 0x03, 4),
     // PodDisruptionBudgetSpec
-    f("maxUnavailable", 217, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("minAvailable", 217, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 729, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("unhealthyPodEvictionPolicy", 730, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("maxUnavailable", 209, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("minAvailable", 209, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 702, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("unhealthyPodEvictionPolicy", 703, POINTER | OMIT_EMPTY, 0x04, 3),
     // PodDisruptionBudgetStatus
-    f("conditions", 371, OMIT_EMPTY, 0x07, 6),
-    f("currentHealthy", 26, 0, 0x04, 3),
-    f("desiredHealthy", 26, 0, 0x05, 4),
-    f("disruptedPods", 732, OMIT_EMPTY, 0x02, 1),
-    f("disruptionsAllowed", 26, 0, 0x03, 2),
-    f("expectedPods", 26, 0, 0x06, 5),
+    f("conditions", 353, OMIT_EMPTY, 0x07, 6),
+    f("currentHealthy", 26, REQUIRED, 0x04, 3),
+    f("desiredHealthy", 26, REQUIRED, 0x05, 4),
+    f("disruptedPods", 705, OMIT_EMPTY, 0x02, 1),
+    f("disruptionsAllowed", 26, REQUIRED, 0x03, 2),
+    f("expectedPods", 26, REQUIRED, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     // ClusterRole
-    f("aggregationRule", 738, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("aggregationRule", 711, POINTER | OMIT_EMPTY, 0x03, 4),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("rules", 736, 0, 0x02, 3),
+    f("rules", 709, 0, 0x02, 3),
     // PolicyRule
     f("apiGroups", 70, OMIT_EMPTY, 0x02, 1),
     f("nonResourceURLs", 70, OMIT_EMPTY, 0x05, 4),
@@ -4272,242 +4770,56 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("resources", 70, OMIT_EMPTY, 0x03, 2),
     f("verbs", 70, REQUIRED, 0x01, 0),
     // AggregationRule
-    f("clusterRoleSelectors", 737, OMIT_EMPTY, 0x01, 0),
+    f("clusterRoleSelectors", 710, OMIT_EMPTY, 0x01, 0),
     // ClusterRoleBinding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 742, REQUIRED, 0x03, 4),
-    f("subjects", 741, OMIT_EMPTY, 0x02, 3),
+    f("roleRef", 715, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
     // Subject
     f("apiGroup", 0, OMIT_EMPTY, 0x02, 1),
     f("kind", 0, REQUIRED, 0x01, 0),
     f("name", 0, REQUIRED, 0x03, 2),
     f("namespace", 0, OMIT_EMPTY, 0x04, 3),
     // RoleRef
-    f("apiGroup", 0, 0, 0x01, 0),
+    f("apiGroup", 0, REQUIRED, 0x01, 0),
     f("kind", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x03, 2),
     // Role
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("rules", 736, 0, 0x02, 3),
+    f("rules", 709, 0, 0x02, 3),
     // RoleBinding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 742, REQUIRED, 0x03, 4),
-    f("subjects", 741, OMIT_EMPTY, 0x02, 3),
-    // DeviceClass
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 752, REQUIRED, 0x02, 3),
-    // DeviceClassSpec
-    f("config", 751, OMIT_EMPTY, 0x02, 1),
-    f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("selectors", 748, OMIT_EMPTY, 0x01, 0),
-    // DeviceSelector
-    f("cel", 746, POINTER | OMIT_EMPTY, 0x01, 0),
-    // CELDeviceSelector
-    f("expression", 0, REQUIRED, 0x01, 0),
-    // DeviceClassConfiguration
-    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
-    // OpaqueDeviceConfiguration
-    f("driver", 0, REQUIRED, 0x01, 0),
-    f("parameters", 484, REQUIRED, 0x02, 1),
-    // ResourceClaim
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 772, REQUIRED, 0x02, 3),
-    f("status", 785, OMIT_EMPTY, 0x03, 4),
-    // ResourceClaimSpec
-    f("devices", 771, 0, 0x01, 0),
-    // DeviceClaim
-    f("config", 770, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 768, OMIT_EMPTY, 0x02, 1),
-    f("requests", 765, 0, 0x01, 0),
-    // DeviceRequest
-    f("exactly", 761, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 763, OMIT_EMPTY, 0x03, 2),
-    f("name", 0, REQUIRED, 0x01, 0),
-    // ExactDeviceRequest
-    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("allocationMode", 754, OMIT_EMPTY, 0x03, 2),
-    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("count", 2, OMIT_EMPTY, 0x04, 3),
-    f("deviceClassName", 0, REQUIRED, 0x01, 0),
-    f("selectors", 748, OMIT_EMPTY, 0x02, 1),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
-    // DeviceToleration
-    f("effect", 756, OMIT_EMPTY, 0x04, 3),
-    f("key", 0, OMIT_EMPTY, 0x01, 0),
-    f("operator", 755, OMIT_EMPTY, 0x02, 1),
-    f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("value", 0, OMIT_EMPTY, 0x03, 2),
-    // CapacityRequirements
-    f("requests", 759, OMIT_EMPTY, 0x01, 0),
-    // DeviceSubRequest
-    f("allocationMode", 754, OMIT_EMPTY, 0x04, 3),
-    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("count", 2, OMIT_EMPTY, 0x05, 4),
-    f("deviceClassName", 0, REQUIRED, 0x02, 1),
-    f("name", 0, REQUIRED, 0x01, 0),
-    f("selectors", 748, OMIT_EMPTY, 0x03, 2),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
-    // DeviceConstraint
-    f("distinctAttribute", 766, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("matchAttribute", 766, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("requests", 70, OMIT_EMPTY, 0x01, 0),
-    // DeviceClaimConfiguration
-    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
-    f("requests", 70, OMIT_EMPTY, 0x01, 0),
-    // ResourceClaimStatus
-    f("allocation", 779, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 784, OMIT_EMPTY, 0x04, 2),
-    f("reservedFor", 781, OMIT_EMPTY, 0x02, 1),
-    // AllocationResult
-    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 778, OMIT_EMPTY, 0x01, 0),
-    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
-    // DeviceAllocationResult
-    f("config", 777, OMIT_EMPTY, 0x02, 1),
-    f("results", 774, OMIT_EMPTY, 0x01, 0),
-    // DeviceRequestAllocationResult
-    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
-    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
-    f("consumedCapacity", 759, OMIT_EMPTY, 0x0a, 9),
-    f("device", 0, REQUIRED, 0x04, 3),
-    f("driver", 0, REQUIRED, 0x02, 1),
-    f("pool", 0, REQUIRED, 0x03, 2),
-    f("request", 0, REQUIRED, 0x01, 0),
-    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
-    // DeviceAllocationConfiguration
-    inlined("opaque", 749, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
-    f("requests", 70, OMIT_EMPTY, 0x02, 1),
-    f("source", 775, REQUIRED, 0x01, 0),
-    // ResourceClaimConsumerReference
-    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
-    f("name", 0, REQUIRED, 0x04, 2),
-    f("resource", 0, REQUIRED, 0x03, 1),
-    f("uid", 1, REQUIRED, 0x05, 3),
-    // AllocatedDeviceStatus
-    f("conditions", 428, 0, 0x04, 4),
-    f("data", 484, POINTER | OMIT_EMPTY, 0x05, 5),
-    f("device", 0, REQUIRED, 0x03, 2),
-    f("driver", 0, REQUIRED, 0x01, 0),
-    f("networkData", 782, POINTER | OMIT_EMPTY, 0x06, 6),
-    f("pool", 0, REQUIRED, 0x02, 1),
-    f("shareID", 0, POINTER | OMIT_EMPTY, 0x07, 3),
-    // NetworkDeviceData
-    f("hardwareAddress", 0, OMIT_EMPTY, 0x03, 2),
-    f("interfaceName", 0, OMIT_EMPTY, 0x01, 0),
-    f("ips", 70, OMIT_EMPTY, 0x02, 1),
-    // ResourceClaimTemplate
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 787, REQUIRED, 0x02, 3),
-    // ResourceClaimTemplateSpec
-    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 772, REQUIRED, 0x02, 1),
-    // ResourceSlice
-    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 811, REQUIRED, 0x02, 3),
-    // ResourceSliceSpec
-    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 808, OMIT_EMPTY, 0x06, 5),
-    f("driver", 0, REQUIRED, 0x01, 0),
-    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("pool", 789, REQUIRED, 0x02, 1),
-    f("sharedCounters", 810, OMIT_EMPTY, 0x08, 7),
-    // ResourcePool
-    f("generation", 2, REQUIRED, 0x02, 1),
-    f("name", 0, REQUIRED, 0x01, 0),
-    f("resourceSliceCount", 2, REQUIRED, 0x03, 2),
-    // Device
-    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 792, OMIT_EMPTY, 0x02, 1),
-    f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
-    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
-    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 797, OMIT_EMPTY, 0x03, 2),
-    f("consumesCounters", 801, OMIT_EMPTY, 0x04, 3),
-    f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResourceMappings", 806, OMIT_EMPTY, 0x0d, 12),
-    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("taints", 803, OMIT_EMPTY, 0x08, 7),
-    // DeviceAttribute
-    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("bools", 790, OMIT_EMPTY, 0x07, 5),
-    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
-    f("ints", 248, OMIT_EMPTY, 0x06, 4),
-    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("strings", 70, OMIT_EMPTY, 0x08, 6),
-    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
-    f("versions", 70, OMIT_EMPTY, 0x09, 7),
-    // DeviceCapacity
-    f("requestPolicy", 795, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("value", 38, REQUIRED, 0x01, 0),
-    // CapacityRequestPolicy
-    f("default", 38, POINTER, 0x01, 0),
-    f("validRange", 794, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("validValues", 793, OMIT_EMPTY, 0x03, 1),
-    // CapacityRequestPolicyRange
-    f("max", 38, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("min", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
-    f("step", 38, POINTER | OMIT_EMPTY, 0x03, 2),
-    // DeviceCounterConsumption
-    f("counterSet", 0, REQUIRED, 0x01, 0),
-    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
-    // Counter
-    f("value", 38, REQUIRED, 0x01, 0),
-    // DeviceTaint
-    f("effect", 756, REQUIRED, 0x03, 2),
-    f("key", 0, REQUIRED, 0x01, 0),
-    f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("value", 0, OMIT_EMPTY, 0x02, 1),
-    // NodeAllocatableResourceMapping
-    f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("capacityKey", 804, POINTER | OMIT_EMPTY, 0x01, 0),
-    // CounterSet
-    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
-    f("name", 0, REQUIRED, 0x01, 0),
+    f("roleRef", 715, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
     // PriorityClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("description", 0, OMIT_EMPTY, 0x04, 5),
     f("globalDefault", 5, OMIT_EMPTY, 0x03, 4),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x05, 6),
-    f("value", 26, 0, 0x02, 3),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("value", 26, REQUIRED, 0x02, 3),
     // CSIDriver
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 819, REQUIRED, 0x02, 3),
+    f("spec", 725, REQUIRED, 0x02, 3),
     // CSIDriverSpec
     f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("fsGroupPolicy", 816, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("fsGroupPolicy", 722, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
     f("podInfoOnMount", 5, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("preventPodSchedulingIfMissing", 5, POINTER | OMIT_EMPTY, 0x0b, 10),
     f("requiresRepublish", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("seLinuxMount", 5, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("serviceAccountTokenInSecrets", 5, POINTER | OMIT_EMPTY, 0x0a, 9),
     f("storageCapacity", 5, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tokenRequests", 818, OMIT_EMPTY, 0x06, 5),
-    f("volumeLifecycleModes", 815, OMIT_EMPTY, 0x03, 2),
+    f("tokenRequests", 724, OMIT_EMPTY, 0x06, 5),
+    f("volumeLifecycleModes", 721, OMIT_EMPTY, 0x03, 2),
     // TokenRequest
     f("audience", 0, REQUIRED, 0x01, 0),
     f("expirationSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -4515,11 +4827,11 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 824, REQUIRED, 0x02, 3),
+    f("spec", 730, REQUIRED, 0x02, 3),
     // CSINodeSpec
-    f("drivers", 823, REQUIRED, 0x01, 0),
+    f("drivers", 729, REQUIRED, 0x01, 0),
     // CSINodeDriver
-    f("allocatable", 821, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("allocatable", 727, POINTER | OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
     f("nodeID", 0, REQUIRED, 0x02, 1),
     f("topologyKeys", 70, 0, 0x03, 2),
@@ -4535,7 +4847,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("storageClassName", 0, REQUIRED, 0x03, 4),
     // StorageClass
     f("allowVolumeExpansion", 5, POINTER | OMIT_EMPTY, 0x06, 7),
-    f("allowedTopologies", 831, OMIT_EMPTY, 0x08, 9),
+    f("allowedTopologies", 737, OMIT_EMPTY, 0x08, 9),
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
@@ -4543,9 +4855,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("parameters", 4, OMIT_EMPTY, 0x03, 4),
     f("provisioner", 0, REQUIRED, 0x02, 3),
     f("reclaimPolicy", 114, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("volumeBindingMode", 827, POINTER | OMIT_EMPTY, 0x07, 8),
+    f("volumeBindingMode", 733, POINTER | OMIT_EMPTY, 0x07, 8),
     // TopologySelectorTerm
-    f("matchLabelExpressions", 829, OMIT_EMPTY, 0x01, 0),
+    f("matchLabelExpressions", 735, OMIT_EMPTY, 0x01, 0),
     // TopologySelectorLabelRequirement
     f("key", 0, REQUIRED, 0x01, 0),
     f("values", 70, REQUIRED, 0x02, 1),
@@ -4553,47 +4865,1422 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 834, REQUIRED, 0x02, 3),
-    f("status", 836, OMIT_EMPTY, 0x03, 4),
+    f("spec", 740, REQUIRED, 0x02, 3),
+    f("status", 742, OMIT_EMPTY, 0x03, 4),
     // VolumeAttachmentSpec
     f("attacher", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, REQUIRED, 0x03, 2),
-    f("source", 833, REQUIRED, 0x02, 1),
+    f("source", 739, REQUIRED, 0x02, 1),
     // VolumeAttachmentSource
     f("inlineVolumeSpec", 123, POINTER | OMIT_EMPTY, 0x02, 1),
     f("persistentVolumeName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // VolumeAttachmentStatus
-    f("attachError", 835, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("attachError", 741, POINTER | OMIT_EMPTY, 0x03, 2),
     f("attached", 5, REQUIRED, 0x01, 0),
     f("attachmentMetadata", 4, OMIT_EMPTY, 0x02, 1),
-    f("detachError", 835, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("detachError", 741, POINTER | OMIT_EMPTY, 0x04, 3),
     // VolumeError
-    f("errorCode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("errorCode", 26, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
     f("time", 3, OMIT_EMPTY, 0x01, 0),
+    // Binding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("target", 14, REQUIRED, 0x02, 3),
+    // ObjectMeta
+    f("annotations", 4, OMIT_EMPTY, 0x0c, 11),
+    f("creationTimestamp", 3, OMIT_EMPTY | OMIT_ZERO, 0x08, 7),
+    f("deletionGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("deletionTimestamp", 3, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("finalizers", 8, OMIT_EMPTY, 0x0e, 13),
+    f("generateName", 0, OMIT_EMPTY, 0x02, 1),
+    f("generation", 2, OMIT_EMPTY, 0x07, 6),
+    f("labels", 4, OMIT_EMPTY, 0x0b, 10),
+    f("managedFields", 12, OMIT_EMPTY, 0x11, 14),
+    f("name", 0, OMIT_EMPTY, 0x01, 0),
+    f("namespace", 0, OMIT_EMPTY, 0x03, 2),
+    f("ownerReferences", 7, OMIT_EMPTY, 0x0d, 12),
+    f("resourceVersion", 0, OMIT_EMPTY, 0x06, 5),
+    f("selfLink", 0, OMIT_EMPTY, 0x04, 3),
+    f("uid", 1, OMIT_EMPTY, 0x05, 4),
+    // ComponentStatus
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("conditions", 19, OMIT_EMPTY, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    // ConfigMap
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("binaryData", 22, OMIT_EMPTY, 0x03, 5),
+    f("data", 4, OMIT_EMPTY, 0x02, 4),
+    f("immutable", 5, POINTER | OMIT_EMPTY, 0x04, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    // Endpoints
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("subsets", 31, OMIT_EMPTY, 0x02, 3),
+    // Event
+    f("action", 0, OMIT_EMPTY, 0x0c, 13),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("count", 26, OMIT_EMPTY, 0x08, 9),
+    f("eventTime", 34, OMIT_EMPTY, 0x0a, 11),
+    f("firstTimestamp", 3, OMIT_EMPTY, 0x06, 7),
+    f("involvedObject", 14, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("lastTimestamp", 3, OMIT_EMPTY, 0x07, 8),
+    f("message", 0, OMIT_EMPTY, 0x04, 5),
+    f("metadata", 744, REQUIRED, 0x01, 2),
+    f("reason", 0, OMIT_EMPTY, 0x03, 4),
+    f("related", 14, POINTER | OMIT_EMPTY, 0x0d, 14),
+    f("reportingComponent", 0, 0, 0x0e, 15),
+    f("reportingInstance", 0, 0, 0x0f, 16),
+    f("series", 35, POINTER | OMIT_EMPTY, 0x0b, 12),
+    f("source", 33, OMIT_EMPTY, 0x05, 6),
+    f("type", 0, OMIT_EMPTY, 0x09, 10),
+    // LimitRange
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 42, OMIT_EMPTY, 0x02, 3),
+    // Namespace
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 46, OMIT_EMPTY, 0x02, 3),
+    f("status", 51, OMIT_EMPTY, 0x03, 4),
+    // Node
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 58, OMIT_EMPTY, 0x02, 3),
+    f("status", 82, OMIT_EMPTY, 0x03, 4),
+    // PersistentVolume
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 753, OMIT_EMPTY, 0x02, 3),
+    f("status", 125, OMIT_EMPTY, 0x03, 4),
+    // PersistentVolumeSpec
+    f("accessModes", 112, OMIT_EMPTY, 0x03, 23),
+    inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0202, 2, "PersistentVolumeSource"),
+    inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0210, 16, "PersistentVolumeSource"),
+    inlined("azureFile", 99, POINTER | OMIT_EMPTY, 0x020d, 13, "PersistentVolumeSource"),
+    f("capacity", 39, OMIT_EMPTY, 0x01, 0),
+    inlined("cephfs", 95, POINTER | OMIT_EMPTY, 0x0209, 9, "PersistentVolumeSource"),
+    inlined("cinder", 94, POINTER | OMIT_EMPTY, 0x0208, 8, "PersistentVolumeSource"),
+    f("claimRef", 113, POINTER | OMIT_EMPTY, 0x04, 24),
+    inlined("csi", 110, POINTER | OMIT_EMPTY, 0x0216, 22, "PersistentVolumeSource"),
+    inlined("fc", 96, POINTER | OMIT_EMPTY, 0x020a, 10, "PersistentVolumeSource"),
+    inlined("flexVolume", 98, POINTER | OMIT_EMPTY, 0x020c, 12, "PersistentVolumeSource"),
+    inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020b, 11, "PersistentVolumeSource"),
+    inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0201, 1, "PersistentVolumeSource"),
+    inlined("glusterfs", 89, POINTER | OMIT_EMPTY, 0x0204, 4, "PersistentVolumeSource"),
+    inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0203, 3, "PersistentVolumeSource"),
+    inlined("iscsi", 93, POINTER | OMIT_EMPTY, 0x0207, 7, "PersistentVolumeSource"),
+    inlined("local", 108, POINTER | OMIT_EMPTY, 0x0214, 20, "PersistentVolumeSource"),
+    f("mountOptions", 70, OMIT_EMPTY, 0x07, 27),
+    inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0205, 5, "PersistentVolumeSource"),
+    f("nodeAffinity", 122, POINTER | OMIT_EMPTY, 0x09, 29),
+    f("persistentVolumeReclaimPolicy", 114, OMIT_EMPTY, 0x05, 25),
+    inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0211, 17, "PersistentVolumeSource"),
+    inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0212, 18, "PersistentVolumeSource"),
+    inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x020f, 15, "PersistentVolumeSource"),
+    inlined("rbd", 92, POINTER | OMIT_EMPTY, 0x0206, 6, "PersistentVolumeSource"),
+    inlined("scaleIO", 107, POINTER | OMIT_EMPTY, 0x0213, 19, "PersistentVolumeSource"),
+    f("storageClassName", 0, OMIT_EMPTY, 0x06, 26),
+    inlined("storageos", 109, POINTER | OMIT_EMPTY, 0x0215, 21, "PersistentVolumeSource"),
+    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x0a, 30),
+    f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x08, 28),
+    inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x020e, 14, "PersistentVolumeSource"),
+    // PersistentVolumeClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 755, OMIT_EMPTY, 0x02, 3),
+    f("status", 756, OMIT_EMPTY, 0x03, 4),
+    // PersistentVolumeClaimSpec
+    f("accessModes", 112, OMIT_EMPTY, 0x01, 0),
+    f("dataSource", 132, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("dataSourceRef", 133, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("resources", 131, OMIT_EMPTY, 0x02, 2),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 1),
+    f("storageClassName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("volumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("volumeName", 0, OMIT_EMPTY, 0x03, 3),
+    // PersistentVolumeClaimStatus
+    f("accessModes", 112, OMIT_EMPTY, 0x02, 1),
+    f("allocatedResourceStatuses", 140, OMIT_EMPTY, 0x07, 5),
+    f("allocatedResources", 39, OMIT_EMPTY, 0x05, 4),
+    f("capacity", 39, OMIT_EMPTY, 0x03, 2),
+    f("conditions", 138, OMIT_EMPTY, 0x04, 3),
+    f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
+    f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("phase", 135, OMIT_EMPTY, 0x01, 0),
+    // Pod
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 780, OMIT_EMPTY, 0x02, 3),
+    f("status", 788, OMIT_EMPTY, 0x03, 4),
+    // PodSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
+    f("containers", 777, REQUIRED, 0x02, 2),
+    f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
+    f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
+    f("ephemeralContainers", 779, OMIT_EMPTY, 0x22, 3),
+    f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
+    f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
+    f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
+    f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
+    f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
+    f("hostname", 0, OMIT_EMPTY, 0x10, 19),
+    f("hostnameOverride", 0, POINTER | OMIT_EMPTY | GATED, 0x29, 40),
+    f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 777, OMIT_EMPTY, 0x14, 1),
+    f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
+    f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("overhead", 39, OMIT_EMPTY, 0x20, 32),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
+    f("readinessGates", 268, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 279, OMIT_EMPTY, 0x27, 38),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 237, OMIT_EMPTY, 0x03, 4),
+    f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
+    f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
+    f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
+    f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
+    f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
+    f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
+    f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
+    f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
+    f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 765, OMIT_EMPTY, 0x01, 0),
+    // Volume
+    inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
+    inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
+    inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
+    inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
+    inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
+    inlined("configMap", 165, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("downwardAPI", 163, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 146, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("ephemeral", 763, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
+    inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
+    inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
+    inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0203, 3, "VolumeSource"),
+    inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
+    inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
+    inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
+    f("name", 0, REQUIRED, 0x01, 0),
+    inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
+    inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
+    inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
+    inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
+    inlined("projected", 761, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
+    inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
+    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("secret", 150, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
+    // ProjectedVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sources", 760, 0, 0x01, 0),
+    // VolumeProjection
+    f("clusterTrustBundle", 170, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 168, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 167, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 758, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 166, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 169, POINTER | OMIT_EMPTY, 0x04, 3),
+    // PodCertificateProjection
+    f("certificateChainPath", 0, OMIT_EMPTY, 0x06, 5),
+    f("credentialBundlePath", 0, OMIT_EMPTY, 0x04, 3),
+    f("keyPath", 0, OMIT_EMPTY, 0x05, 4),
+    f("keyType", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("signerName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    // EphemeralVolumeSource
+    f("volumeClaimTemplate", 762, POINTER | OMIT_EMPTY, 0x01, 0),
+    // PersistentVolumeClaimTemplate
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 755, REQUIRED, 0x02, 1),
+    // Container
+    f("args", 70, OMIT_EMPTY, 0x04, 3),
+    f("command", 70, OMIT_EMPTY, 0x03, 2),
+    f("env", 769, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
+    f("image", 0, OMIT_EMPTY, 0x02, 1),
+    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
+    f("lifecycle", 220, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("ports", 184, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("resizePolicy", 200, OMIT_EMPTY, 0x17, 9),
+    f("resources", 770, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("restartPolicyRules", 775, OMIT_EMPTY | GATED, 0x19, 11),
+    f("securityContext", 232, POINTER | OMIT_EMPTY, 0x0f, 21),
+    f("startupProbe", 216, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("stdin", 5, OMIT_EMPTY, 0x10, 22),
+    f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
+    f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
+    f("terminationMessagePolicy", 221, OMIT_EMPTY, 0x14, 19),
+    f("tty", 5, OMIT_EMPTY, 0x12, 24),
+    f("volumeDevices", 207, OMIT_EMPTY, 0x15, 13),
+    f("volumeMounts", 205, OMIT_EMPTY, 0x09, 12),
+    f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
+    // EnvVar
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    f("valueFrom", 767, POINTER | OMIT_EMPTY, 0x03, 2),
+    // EnvVarSource
+    f("configMapKeyRef", 189, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("fileKeyRef", 766, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("secretKeyRef", 190, POINTER | OMIT_EMPTY, 0x04, 3),
+    // FileKeySelector
+    f("key", 0, REQUIRED, 0x03, 2),
+    f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("path", 0, REQUIRED, 0x02, 1),
+    f("volumeName", 0, REQUIRED, 0x01, 0),
+    // ResourceRequirements
+    f("claims", 195, OMIT_EMPTY, 0x03, 2),
+    f("limits", 39, OMIT_EMPTY, 0x01, 0),
+    f("requests", 39, OMIT_EMPTY, 0x02, 1),
+    // ContainerRestartRule
+    f("action", 771, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("exitCodes", 773, POINTER | OMIT_EMPTY, 0x02, 1),
+    // ContainerRestartRuleOnExitCodes
+    f("operator", 772, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("values", 569, OMIT_EMPTY, 0x02, 1),
+    // EphemeralContainer
+    inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
+    inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
+    inlined("env", 769, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
+    inlined("lifecycle", 220, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
+    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 770, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 775, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
+    inlined("startupProbe", 216, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
+    inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
+    f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
+    inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 221, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
+    inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 207, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 205, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
+    // PodStatus
+    f("conditions", 782, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 784, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 784, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY | GATED, 0x12, 17),
+    f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
+    f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 784, OMIT_EMPTY, 0x0a, 11),
+    f("message", 0, OMIT_EMPTY, 0x03, 3),
+    f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
+    f("phase", 281, OMIT_EMPTY, 0x01, 1),
+    f("podIP", 0, OMIT_EMPTY, 0x06, 8),
+    f("podIPs", 287, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 304, OMIT_EMPTY, 0x09, 13),
+    f("reason", 0, OMIT_EMPTY, 0x04, 4),
+    f("resize", 305, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 307, OMIT_EMPTY, 0x0f, 16),
+    f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
+    // PodCondition
+    f("lastProbeTime", 3, OMIT_EMPTY, 0x03, 3),
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 4),
+    f("message", 0, OMIT_EMPTY, 0x06, 6),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x07, 1),
+    f("reason", 0, OMIT_EMPTY, 0x05, 5),
+    f("status", 17, REQUIRED, 0x02, 2),
+    f("type", 266, REQUIRED, 0x01, 0),
+    // ContainerStatus
+    f("allocatedResources", 39, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("allocatedResourcesStatus", 301, OMIT_EMPTY | GATED, 0x0e, 13),
+    f("containerID", 0, OMIT_EMPTY, 0x08, 7),
+    f("image", 0, REQUIRED, 0x06, 5),
+    f("imageID", 0, REQUIRED, 0x07, 6),
+    f("lastState", 291, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("ready", 5, REQUIRED, 0x04, 3),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("restartCount", 26, REQUIRED, 0x05, 4),
+    f("started", 5, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("state", 291, OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x0f, 14),
+    f("user", 295, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("volumeMounts", 293, OMIT_EMPTY, 0x0c, 11),
+    // PodExtendedResourceClaimStatus
+    f("requestMappings", 786, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, REQUIRED, 0x02, 1),
+    // ContainerExtendedResourceRequest
+    f("containerName", 0, REQUIRED, 0x01, 0),
+    f("requestName", 0, REQUIRED, 0x03, 2),
+    f("resourceName", 0, REQUIRED, 0x02, 1),
+    // PodTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("template", 790, OMIT_EMPTY, 0x02, 3),
+    // PodTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 780, OMIT_EMPTY, 0x02, 1),
+    // ReplicationController
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 792, OMIT_EMPTY, 0x02, 3),
+    f("status", 321, OMIT_EMPTY, 0x03, 4),
+    // ReplicationControllerSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 239, OMIT_EMPTY, 0x02, 2),
+    f("template", 790, POINTER | OMIT_EMPTY, 0x03, 3),
+    // ResourceQuota
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 329, OMIT_EMPTY, 0x02, 3),
+    f("status", 330, OMIT_EMPTY, 0x03, 4),
+    // Secret
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("data", 22, OMIT_EMPTY, 0x02, 4),
+    f("immutable", 5, POINTER | OMIT_EMPTY, 0x05, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("stringData", 4, OMIT_EMPTY, 0x04, 5),
+    f("type", 332, OMIT_EMPTY, 0x03, 6),
+    // Service
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 345, OMIT_EMPTY, 0x02, 3),
+    f("status", 354, OMIT_EMPTY, 0x03, 4),
+    // ServiceAccount
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("imagePullSecrets", 357, OMIT_EMPTY, 0x03, 4),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("secrets", 356, OMIT_EMPTY, 0x02, 3),
+    // MutatingWebhookConfiguration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("webhooks", 381, OMIT_EMPTY, 0x02, 3),
+    // ValidatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 393, OMIT_EMPTY, 0x02, 3),
+    f("status", 398, OMIT_EMPTY, 0x03, 4),
+    // ValidatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 404, OMIT_EMPTY, 0x02, 3),
+    // ValidatingWebhookConfiguration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("webhooks", 407, OMIT_EMPTY, 0x02, 3),
+    // CustomResourceDefinition
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 442, REQUIRED, 0x02, 3),
+    f("status", 446, OMIT_EMPTY, 0x03, 4),
+    // APIService
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 449, OMIT_EMPTY, 0x02, 3),
+    f("status", 453, OMIT_EMPTY, 0x03, 4),
+    // ControllerRevision
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("data", 455, OMIT_EMPTY, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("revision", 2, REQUIRED, 0x03, 4),
+    // DaemonSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 805, OMIT_EMPTY, 0x02, 3),
+    f("status", 464, OMIT_EMPTY, 0x03, 4),
+    // DaemonSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
+    f("selector", 130, REQUIRED | POINTER, 0x01, 0),
+    f("template", 790, REQUIRED, 0x02, 1),
+    f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
+    // Deployment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 807, OMIT_EMPTY, 0x02, 3),
+    f("status", 473, OMIT_EMPTY, 0x03, 4),
+    // DeploymentSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
+    f("paused", 5, OMIT_EMPTY, 0x07, 6),
+    f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("strategy", 468, OMIT_EMPTY, 0x04, 3),
+    f("template", 790, REQUIRED, 0x03, 2),
+    // ReplicaSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 809, OMIT_EMPTY, 0x02, 3),
+    f("status", 479, OMIT_EMPTY, 0x03, 4),
+    // ReplicaSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 2),
+    f("template", 790, OMIT_EMPTY, 0x03, 3),
+    // StatefulSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 812, OMIT_EMPTY, 0x02, 3),
+    f("status", 493, OMIT_EMPTY, 0x03, 4),
+    // StatefulSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
+    f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 487, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 482, OMIT_EMPTY, 0x06, 5),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("serviceName", 0, 0, 0x05, 4),
+    f("template", 790, REQUIRED, 0x03, 2),
+    f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 811, OMIT_EMPTY, 0x04, 3),
+    // SelfSubjectReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("status", 498, OMIT_EMPTY, 0x02, 3),
+    // TokenRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 501, REQUIRED, 0x02, 3),
+    f("status", 502, OMIT_EMPTY, 0x03, 4),
+    // TokenReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 504, REQUIRED, 0x02, 3),
+    f("status", 505, OMIT_EMPTY, 0x03, 4),
+    // LocalSubjectAccessReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 514, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
+    // SelfSubjectAccessReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 517, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
+    // SelfSubjectRulesReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 519, REQUIRED, 0x02, 3),
+    f("status", 524, OMIT_EMPTY, 0x03, 4),
+    // SubjectAccessReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 514, REQUIRED, 0x02, 3),
+    f("status", 515, OMIT_EMPTY, 0x03, 4),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 528, OMIT_EMPTY, 0x02, 3),
+    f("status", 529, OMIT_EMPTY, 0x03, 4),
+    // Scale
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 531, OMIT_EMPTY, 0x02, 3),
+    f("status", 532, OMIT_EMPTY, 0x03, 4),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 552, OMIT_EMPTY, 0x02, 3),
+    f("status", 564, OMIT_EMPTY, 0x03, 4),
+    // CronJob
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 826, OMIT_EMPTY, 0x02, 3),
+    f("status", 585, OMIT_EMPTY, 0x03, 4),
+    // CronJobSpec
+    f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
+    f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
+    f("jobTemplate", 825, REQUIRED, 0x05, 5),
+    f("schedule", 0, REQUIRED, 0x01, 0),
+    f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
+    f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x04, 4),
+    f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
+    // JobTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 824, OMIT_EMPTY, 0x02, 1),
+    // JobSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
+    f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
+    f("completionMode", 579, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
+    f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
+    f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
+    f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podFailurePolicy", 575, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
+    f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
+    f("template", 790, REQUIRED, 0x06, 10),
+    f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
+    // Job
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 824, OMIT_EMPTY, 0x02, 3),
+    f("status", 592, OMIT_EMPTY, 0x03, 4),
+    // CertificateSigningRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 596, REQUIRED, 0x02, 3),
+    f("status", 600, OMIT_EMPTY, 0x03, 4),
+    // Lease
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 603, OMIT_EMPTY, 0x02, 3),
+    // EndpointSlice
+    f("addressType", 605, REQUIRED, 0x04, 3),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("endpoints", 833, REQUIRED, 0x02, 4),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("ports", 616, 0, 0x03, 5),
+    // Endpoint
+    f("addresses", 606, REQUIRED, 0x01, 0),
+    f("conditions", 607, OMIT_EMPTY, 0x02, 1),
+    f("deprecatedTopology", 4, OMIT_EMPTY, 0x05, 4),
+    f("hints", 831, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("hostname", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("targetRef", 14, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("zone", 0, POINTER | OMIT_EMPTY, 0x07, 6),
+    // EndpointHints
+    f("forNodes", 611, OMIT_EMPTY, 0x02, 1),
+    f("forZones", 609, OMIT_EMPTY, 0x01, 0),
+    // Event
+    f("action", 0, OMIT_EMPTY, 0x06, 7),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("deprecatedCount", 26, OMIT_EMPTY, 0x0f, 16),
+    f("deprecatedFirstTimestamp", 3, OMIT_EMPTY, 0x0d, 14),
+    f("deprecatedLastTimestamp", 3, OMIT_EMPTY, 0x0e, 15),
+    f("deprecatedSource", 33, OMIT_EMPTY, 0x0c, 13),
+    f("eventTime", 34, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, 0, 0x01, 2),
+    f("note", 0, OMIT_EMPTY, 0x0a, 11),
+    f("reason", 0, OMIT_EMPTY, 0x07, 8),
+    f("regarding", 14, OMIT_EMPTY, 0x08, 9),
+    f("related", 14, POINTER | OMIT_EMPTY, 0x09, 10),
+    f("reportingController", 0, OMIT_EMPTY, 0x04, 5),
+    f("reportingInstance", 0, OMIT_EMPTY, 0x05, 6),
+    f("series", 618, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("type", 0, OMIT_EMPTY, 0x0b, 12),
+    // FlowSchema
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 635, OMIT_EMPTY, 0x02, 3),
+    f("status", 639, OMIT_EMPTY, 0x03, 4),
+    // PriorityLevelConfiguration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 647, OMIT_EMPTY, 0x02, 3),
+    f("status", 651, OMIT_EMPTY, 0x03, 4),
+    // PartialObjectMetadata
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    // IPAddress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 658, OMIT_EMPTY, 0x02, 3),
+    // Ingress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 671, OMIT_EMPTY, 0x02, 3),
+    f("status", 677, OMIT_EMPTY, 0x03, 4),
+    // IngressClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 680, OMIT_EMPTY, 0x02, 3),
+    // NetworkPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 842, OMIT_EMPTY, 0x02, 3),
+    // NetworkPolicySpec
+    f("egress", 690, OMIT_EMPTY, 0x03, 2),
+    f("ingress", 688, OMIT_EMPTY, 0x02, 1),
+    f("podSelector", 130, 0, 0x01, 0),
+    f("policyTypes", 692, OMIT_EMPTY, 0x04, 3),
+    // ServiceCIDR
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 695, OMIT_EMPTY, 0x02, 3),
+    f("status", 696, OMIT_EMPTY, 0x03, 4),
+    // RuntimeClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("handler", 0, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("overhead", 698, POINTER | OMIT_EMPTY, 0x03, 4),
+    f("scheduling", 699, POINTER | OMIT_EMPTY, 0x04, 5),
+    // Eviction
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("deleteOptions", 655, POINTER | OMIT_EMPTY, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    // PodDisruptionBudget
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 704, OMIT_EMPTY, 0x02, 3),
+    f("status", 706, OMIT_EMPTY, 0x03, 4),
+    // ClusterRole
+    f("aggregationRule", 711, POINTER | OMIT_EMPTY, 0x03, 4),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("rules", 709, 0, 0x02, 3),
+    // ClusterRoleBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("roleRef", 715, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
+    // Role
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("rules", 709, 0, 0x02, 3),
+    // RoleBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("roleRef", 715, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 858, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 857, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 2),
+    f("selectors", 854, OMIT_EMPTY, 0x01, 0),
+    // DeviceSelector
+    f("cel", 852, POINTER | OMIT_EMPTY, 0x01, 0),
+    // CELDeviceSelector
+    f("expression", 0, REQUIRED, 0x01, 0),
+    // DeviceClassConfiguration
+    inlined("opaque", 855, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
+    // OpaqueDeviceConfiguration
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("parameters", 455, REQUIRED, 0x02, 1),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 878, REQUIRED, 0x02, 3),
+    f("status", 891, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 877, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 876, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 874, OMIT_EMPTY, 0x02, 1),
+    f("requests", 871, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 867, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 869, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("allocationMode", 860, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 866, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 854, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 864, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceToleration
+    f("effect", 862, OMIT_EMPTY, 0x04, 3),
+    f("key", 0, OMIT_EMPTY, 0x01, 0),
+    f("operator", 861, OMIT_EMPTY, 0x02, 1),
+    f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("value", 0, OMIT_EMPTY, 0x03, 2),
+    // CapacityRequirements
+    f("requests", 865, OMIT_EMPTY, 0x01, 0),
+    // DeviceSubRequest
+    f("allocationMode", 860, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 866, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 854, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 864, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceConstraint
+    f("distinctAttribute", 872, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("matchAttribute", 872, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // DeviceClaimConfiguration
+    inlined("opaque", 855, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 885, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 890, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 887, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY | GATED, 0x05, 2),
+    f("devices", 884, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 883, OMIT_EMPTY, 0x02, 1),
+    f("results", 880, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x08, 7),
+    f("consumedCapacity", 865, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("tolerations", 864, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceAllocationConfiguration
+    inlined("opaque", 855, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x02, 1),
+    f("source", 881, REQUIRED, 0x01, 0),
+    // ResourceClaimConsumerReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("name", 0, REQUIRED, 0x04, 2),
+    f("resource", 0, REQUIRED, 0x03, 1),
+    f("uid", 1, REQUIRED, 0x05, 3),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 888, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY | GATED, 0x07, 3),
+    // NetworkDeviceData
+    f("hardwareAddress", 0, OMIT_EMPTY, 0x03, 2),
+    f("interfaceName", 0, OMIT_EMPTY, 0x01, 0),
+    f("ips", 70, OMIT_EMPTY, 0x02, 1),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 893, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 878, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 913, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 910, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 895, REQUIRED, 0x02, 1),
+    f("sharedCounters", 912, OMIT_EMPTY | GATED, 0x08, 7),
+    // ResourcePool
+    f("generation", 2, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceSliceCount", 2, REQUIRED, 0x03, 2),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY | GATED, 0x0c, 11),
+    f("attributes", 897, OMIT_EMPTY, 0x02, 1),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("capacity", 902, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 906, OMIT_EMPTY | GATED, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("taints", 908, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    // DeviceCapacity
+    f("requestPolicy", 900, POINTER | OMIT_EMPTY | GATED, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // CapacityRequestPolicy
+    f("default", 38, POINTER, 0x01, 0),
+    f("validRange", 899, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("validValues", 898, OMIT_EMPTY, 0x03, 1),
+    // CapacityRequestPolicyRange
+    f("max", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("min", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("step", 38, POINTER | OMIT_EMPTY, 0x03, 2),
+    // DeviceCounterConsumption
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 904, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // Counter
+    f("value", 38, REQUIRED, 0x01, 0),
+    // DeviceTaint
+    f("effect", 862, REQUIRED, 0x03, 2),
+    f("key", 0, REQUIRED, 0x01, 0),
+    f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    // CounterSet
+    f("counters", 904, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // PriorityClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("description", 0, OMIT_EMPTY, 0x04, 5),
+    f("globalDefault", 5, OMIT_EMPTY, 0x03, 4),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("value", 26, REQUIRED, 0x02, 3),
+    // CSIDriver
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 725, REQUIRED, 0x02, 3),
+    // CSINode
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 730, REQUIRED, 0x02, 3),
+    // CSIStorageCapacity
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("capacity", 38, POINTER | OMIT_EMPTY, 0x04, 5),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("maximumVolumeSize", 38, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("nodeTopology", 130, POINTER | OMIT_EMPTY, 0x02, 3),
+    f("storageClassName", 0, REQUIRED, 0x03, 4),
+    // StorageClass
+    f("allowVolumeExpansion", 5, POINTER | OMIT_EMPTY, 0x06, 7),
+    f("allowedTopologies", 737, OMIT_EMPTY, 0x08, 9),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("mountOptions", 70, OMIT_EMPTY, 0x05, 6),
+    f("parameters", 4, OMIT_EMPTY, 0x03, 4),
+    f("provisioner", 0, REQUIRED, 0x02, 3),
+    f("reclaimPolicy", 114, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("volumeBindingMode", 733, POINTER | OMIT_EMPTY, 0x07, 8),
+    // VolumeAttachment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 921, REQUIRED, 0x02, 3),
+    f("status", 742, OMIT_EMPTY, 0x03, 4),
+    // VolumeAttachmentSpec
+    f("attacher", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, REQUIRED, 0x03, 2),
+    f("source", 920, REQUIRED, 0x02, 1),
+    // VolumeAttachmentSource
+    f("inlineVolumeSpec", 753, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("persistentVolumeName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
     // VolumeAttributesClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("driverName", 0, REQUIRED, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("parameters", 4, OMIT_EMPTY, 0x03, 4),
     // Node
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 840, OMIT_EMPTY, 0x02, 3),
-    f("status", 842, OMIT_EMPTY, 0x03, 4),
-    // NodeSpec
-    f("configSource", 57, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("externalID", 0, OMIT_EMPTY, 0x02, 6),
-    f("podCIDR", 0, OMIT_EMPTY, 0x01, 0),
-    f("podCIDRs", 8, OMIT_EMPTY, 0x07, 1),
-    f("podPreemptionPolicy", 839, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
-    f("providerID", 0, OMIT_EMPTY, 0x03, 2),
-    f("taints", 55, OMIT_EMPTY, 0x05, 4),
-    f("unschedulable", 5, OMIT_EMPTY, 0x04, 3),
-    // NodePodPreemptionPolicy
-    f("disableResizePreemption", 322, OMIT_EMPTY, 0x01, 0),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 58, OMIT_EMPTY, 0x02, 3),
+    f("status", 924, OMIT_EMPTY, 0x03, 4),
+    // NodeStatus
+    f("addresses", 65, OMIT_EMPTY, 0x05, 4),
+    f("allocatable", 39, OMIT_EMPTY, 0x02, 1),
+    f("capacity", 39, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 62, OMIT_EMPTY, 0x04, 3),
+    f("config", 77, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("daemonEndpoints", 67, OMIT_EMPTY, 0x06, 5),
+    f("declaredFeatures", 70, OMIT_EMPTY | GATED, 0x0e, 13),
+    f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("images", 72, OMIT_EMPTY, 0x08, 7),
+    f("nodeInfo", 69, OMIT_EMPTY, 0x07, 6),
+    f("phase", 59, OMIT_EMPTY, 0x03, 2),
+    f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c, 11),
+    f("volumesAttached", 76, OMIT_EMPTY, 0x0a, 9),
+    f("volumesInUse", 74, OMIT_EMPTY, 0x09, 8),
+    // Pod
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 940, OMIT_EMPTY, 0x02, 3),
+    f("status", 941, OMIT_EMPTY, 0x03, 4),
+    // PodSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
+    f("containers", 936, REQUIRED, 0x02, 2),
+    f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
+    f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
+    f("ephemeralContainers", 938, OMIT_EMPTY, 0x22, 3),
+    f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
+    f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
+    f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
+    f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
+    f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
+    f("hostname", 0, OMIT_EMPTY, 0x10, 19),
+    f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
+    f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 936, OMIT_EMPTY, 0x14, 1),
+    f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
+    f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("overhead", 39, OMIT_EMPTY, 0x20, 32),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
+    f("readinessGates", 268, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 279, OMIT_EMPTY, 0x27, 38),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 237, OMIT_EMPTY, 0x03, 4),
+    f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
+    f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
+    f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
+    f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
+    f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
+    f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
+    f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
+    f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
+    f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 931, OMIT_EMPTY, 0x01, 0),
+    f("workloadRef", 939, POINTER | OMIT_EMPTY | GATED, 0x2a, 41),
+    // Volume
+    inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
+    inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
+    inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
+    inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
+    inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
+    inlined("configMap", 165, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("downwardAPI", 163, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 146, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("ephemeral", 763, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
+    inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
+    inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
+    inlined("gcePersistentDisk", 85, POINTER | OMIT_EMPTY, 0x0203, 3, "VolumeSource"),
+    inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
+    inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
+    inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
+    f("name", 0, REQUIRED, 0x01, 0),
+    inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
+    inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
+    inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
+    inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
+    inlined("projected", 929, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
+    inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
+    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("secret", 150, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
+    // ProjectedVolumeSource
+    f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sources", 928, 0, 0x01, 0),
+    // VolumeProjection
+    f("clusterTrustBundle", 170, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 168, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 167, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 926, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 166, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 169, POINTER | OMIT_EMPTY, 0x04, 3),
+    // PodCertificateProjection
+    f("certificateChainPath", 0, OMIT_EMPTY, 0x06, 5),
+    f("credentialBundlePath", 0, OMIT_EMPTY, 0x04, 3),
+    f("keyPath", 0, OMIT_EMPTY, 0x05, 4),
+    f("keyType", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("signerName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("userAnnotations", 4, OMIT_EMPTY, 0x07, 6),
+    // Container
+    f("args", 70, OMIT_EMPTY, 0x04, 3),
+    f("command", 70, OMIT_EMPTY, 0x03, 2),
+    f("env", 934, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
+    f("image", 0, OMIT_EMPTY, 0x02, 1),
+    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
+    f("lifecycle", 220, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("ports", 184, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("resizePolicy", 200, OMIT_EMPTY, 0x17, 9),
+    f("resources", 770, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("restartPolicyRules", 775, OMIT_EMPTY, 0x19, 11),
+    f("securityContext", 232, POINTER | OMIT_EMPTY, 0x0f, 21),
+    f("startupProbe", 216, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("stdin", 5, OMIT_EMPTY, 0x10, 22),
+    f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
+    f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
+    f("terminationMessagePolicy", 221, OMIT_EMPTY, 0x14, 19),
+    f("tty", 5, OMIT_EMPTY, 0x12, 24),
+    f("volumeDevices", 207, OMIT_EMPTY, 0x15, 13),
+    f("volumeMounts", 205, OMIT_EMPTY, 0x09, 12),
+    f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
+    // EnvVar
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    f("valueFrom", 932, POINTER | OMIT_EMPTY, 0x03, 2),
+    // EnvVarSource
+    f("configMapKeyRef", 189, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("fileKeyRef", 766, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("resourceFieldRef", 160, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("secretKeyRef", 190, POINTER | OMIT_EMPTY, 0x04, 3),
+    // EphemeralContainer
+    inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
+    inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
+    inlined("env", 934, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
+    inlined("lifecycle", 220, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 216, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
+    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 216, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 770, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 775, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
+    inlined("startupProbe", 216, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
+    inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
+    f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
+    inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 221, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
+    inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 207, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 205, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
+    // WorkloadReference
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("podGroup", 0, REQUIRED, 0x02, 1),
+    f("podGroupReplicaKey", 0, OMIT_EMPTY, 0x03, 2),
+    // PodStatus
+    f("allocatedResources", 39, OMIT_EMPTY | GATED, 0x13, 18),
+    f("conditions", 782, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 784, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 784, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY | GATED, 0x12, 17),
+    f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
+    f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 784, OMIT_EMPTY, 0x0a, 11),
+    f("message", 0, OMIT_EMPTY, 0x03, 3),
+    f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
+    f("phase", 281, OMIT_EMPTY, 0x01, 1),
+    f("podIP", 0, OMIT_EMPTY, 0x06, 8),
+    f("podIPs", 287, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 304, OMIT_EMPTY, 0x09, 13),
+    f("reason", 0, OMIT_EMPTY, 0x04, 4),
+    f("resize", 305, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 307, OMIT_EMPTY, 0x0f, 16),
+    f("resources", 770, POINTER | OMIT_EMPTY | GATED, 0x14, 19),
+    f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
+    // PodTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("template", 943, OMIT_EMPTY, 0x02, 3),
+    // PodTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 940, OMIT_EMPTY, 0x02, 1),
+    // ReplicationController
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 945, OMIT_EMPTY, 0x02, 3),
+    f("status", 321, OMIT_EMPTY, 0x03, 4),
+    // ReplicationControllerSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 239, OMIT_EMPTY, 0x02, 2),
+    f("template", 943, POINTER | OMIT_EMPTY, 0x03, 3),
+    // CustomResourceDefinition
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 442, REQUIRED, 0x02, 3),
+    f("status", 949, OMIT_EMPTY, 0x03, 4),
+    // CustomResourceDefinitionStatus
+    f("acceptedNames", 409, 0, 0x02, 1),
+    f("conditions", 948, 0, 0x01, 0),
+    f("observedGeneration", 2, OMIT_EMPTY | GATED, 0x04, 3),
+    f("storedVersions", 70, 0, 0x03, 2),
+    // CustomResourceDefinitionCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
+    f("message", 0, OMIT_EMPTY, 0x05, 4),
+    f("observedGeneration", 2, OMIT_EMPTY | GATED, 0x06, 5),
+    f("reason", 0, OMIT_EMPTY, 0x04, 3),
+    f("status", 17, REQUIRED, 0x02, 1),
+    f("type", 443, REQUIRED, 0x01, 0),
+    // DaemonSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 951, OMIT_EMPTY, 0x02, 3),
+    f("status", 464, OMIT_EMPTY, 0x03, 4),
+    // DaemonSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
+    f("selector", 130, REQUIRED | POINTER, 0x01, 0),
+    f("template", 943, REQUIRED, 0x02, 1),
+    f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
+    // Deployment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 953, OMIT_EMPTY, 0x02, 3),
+    f("status", 473, OMIT_EMPTY, 0x03, 4),
+    // DeploymentSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
+    f("paused", 5, OMIT_EMPTY, 0x07, 6),
+    f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("strategy", 468, OMIT_EMPTY, 0x04, 3),
+    f("template", 943, REQUIRED, 0x03, 2),
+    // ReplicaSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 955, OMIT_EMPTY, 0x02, 3),
+    f("status", 479, OMIT_EMPTY, 0x03, 4),
+    // ReplicaSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 2),
+    f("template", 943, OMIT_EMPTY, 0x03, 3),
+    // StatefulSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 957, OMIT_EMPTY, 0x02, 3),
+    f("status", 493, OMIT_EMPTY, 0x03, 4),
+    // StatefulSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
+    f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 487, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 482, OMIT_EMPTY, 0x06, 5),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("serviceName", 0, 0, 0x05, 4),
+    f("template", 943, REQUIRED, 0x03, 2),
+    f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 811, OMIT_EMPTY, 0x04, 3),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 961, OMIT_EMPTY, 0x02, 3),
+    f("status", 564, OMIT_EMPTY, 0x03, 4),
+    // HorizontalPodAutoscalerSpec
+    f("behavior", 960, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("maxReplicas", 26, REQUIRED, 0x03, 2),
+    f("metrics", 545, OMIT_EMPTY, 0x04, 3),
+    f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("scaleTargetRef", 534, REQUIRED, 0x01, 0),
+    // HorizontalPodAutoscalerBehavior
+    f("scaleDown", 959, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("scaleUp", 959, POINTER | OMIT_EMPTY, 0x01, 0),
+    // HPAScalingRules
+    f("policies", 549, OMIT_EMPTY, 0x02, 2),
+    f("selectPolicy", 546, POINTER | OMIT_EMPTY, 0x01, 1),
+    f("stabilizationWindowSeconds", 26, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("tolerance", 38, POINTER | OMIT_EMPTY, 0x04, 3),
+    // CronJob
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 970, OMIT_EMPTY, 0x02, 3),
+    f("status", 585, OMIT_EMPTY, 0x03, 4),
+    // CronJobSpec
+    f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
+    f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
+    f("jobTemplate", 969, REQUIRED, 0x05, 5),
+    f("schedule", 0, REQUIRED, 0x01, 0),
+    f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
+    f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x04, 4),
+    f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
+    // JobTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 968, OMIT_EMPTY, 0x02, 1),
+    // JobSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
+    f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
+    f("completionMode", 579, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
+    f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
+    f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
+    f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
+    f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
+    f("template", 943, REQUIRED, 0x06, 10),
+    f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
+    // PodFailurePolicy
+    f("rules", 966, REQUIRED, 0x01, 0),
+    // PodFailurePolicyRule
+    f("action", 567, REQUIRED, 0x01, 0),
+    f("onExitCodes", 570, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("onPodConditions", 964, OMIT_EMPTY, 0x03, 2),
+    // PodFailurePolicyOnPodConditionsPattern
+    f("status", 17, 0, 0x02, 1),
+    f("type", 266, REQUIRED, 0x01, 0),
+    // Job
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 968, OMIT_EMPTY, 0x02, 3),
+    f("status", 592, OMIT_EMPTY, 0x03, 4),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 973, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 910, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 895, REQUIRED, 0x02, 1),
+    f("sharedCounters", 912, OMIT_EMPTY | GATED, 0x08, 7),
+    // CSIDriver
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 975, REQUIRED, 0x02, 3),
+    // CSIDriverSpec
+    f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("fsGroupPolicy", 722, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("podInfoOnMount", 5, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requiresRepublish", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("seLinuxMount", 5, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("serviceAccountTokenInSecrets", 5, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("storageCapacity", 5, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tokenRequests", 724, OMIT_EMPTY, 0x06, 5),
+    f("volumeLifecycleModes", 721, OMIT_EMPTY, 0x03, 2),
+    // VolumeAttachment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 921, REQUIRED, 0x02, 3),
+    f("status", 978, OMIT_EMPTY, 0x03, 4),
+    // VolumeAttachmentStatus
+    f("attachError", 977, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("attached", 5, REQUIRED, 0x01, 0),
+    f("attachmentMetadata", 4, OMIT_EMPTY, 0x02, 1),
+    f("detachError", 977, POINTER | OMIT_EMPTY, 0x04, 3),
+    // VolumeError
+    f("errorCode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("message", 0, OMIT_EMPTY, 0x02, 1),
+    f("time", 3, OMIT_EMPTY, 0x01, 0),
+    // Node
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 58, OMIT_EMPTY, 0x02, 3),
+    f("status", 980, OMIT_EMPTY, 0x03, 4),
     // NodeStatus
     f("addresses", 65, OMIT_EMPTY, 0x05, 4),
     f("allocatable", 39, OMIT_EMPTY, 0x02, 1),
@@ -4604,7 +6291,567 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("declaredFeatures", 70, OMIT_EMPTY, 0x0e, 13),
     f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("images", 72, OMIT_EMPTY, 0x08, 7),
-    f("nodeInfo", 841, OMIT_EMPTY, 0x07, 6),
+    f("nodeInfo", 69, OMIT_EMPTY, 0x07, 6),
+    f("phase", 59, OMIT_EMPTY, 0x03, 2),
+    f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c, 11),
+    f("volumesAttached", 76, OMIT_EMPTY, 0x0a, 9),
+    f("volumesInUse", 74, OMIT_EMPTY, 0x09, 8),
+    // Pod
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 983, OMIT_EMPTY, 0x02, 3),
+    f("status", 997, OMIT_EMPTY, 0x03, 4),
+    // PodSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
+    f("containers", 936, REQUIRED, 0x02, 2),
+    f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
+    f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
+    f("ephemeralContainers", 938, OMIT_EMPTY, 0x22, 3),
+    f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
+    f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
+    f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
+    f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
+    f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
+    f("hostname", 0, OMIT_EMPTY, 0x10, 19),
+    f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
+    f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 936, OMIT_EMPTY, 0x14, 1),
+    f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
+    f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("overhead", 39, OMIT_EMPTY, 0x20, 32),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
+    f("readinessGates", 268, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 279, OMIT_EMPTY, 0x27, 38),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 237, OMIT_EMPTY, 0x03, 4),
+    f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
+    f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
+    f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
+    f("schedulingGroup", 982, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
+    f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
+    f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
+    f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
+    f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
+    f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
+    f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 931, OMIT_EMPTY, 0x01, 0),
+    // PodSchedulingGroup
+    f("podGroupName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
+    // PodStatus
+    f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
+    f("conditions", 782, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 993, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 993, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY, 0x12, 17),
+    f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
+    f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 993, OMIT_EMPTY, 0x0a, 11),
+    f("message", 0, OMIT_EMPTY, 0x03, 3),
+    f("nodeAllocatableResourceClaimStatuses", 996, OMIT_EMPTY, 0x15, 20),
+    f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
+    f("phase", 281, OMIT_EMPTY, 0x01, 1),
+    f("podIP", 0, OMIT_EMPTY, 0x06, 8),
+    f("podIPs", 287, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 304, OMIT_EMPTY, 0x09, 13),
+    f("reason", 0, OMIT_EMPTY, 0x04, 4),
+    f("resize", 305, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 307, OMIT_EMPTY, 0x0f, 16),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x14, 19),
+    f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
+    // ContainerStatus
+    f("allocatedResources", 39, OMIT_EMPTY, 0x0a, 9),
+    f("allocatedResourcesStatus", 991, OMIT_EMPTY, 0x0e, 13),
+    f("containerID", 0, OMIT_EMPTY, 0x08, 7),
+    f("image", 0, REQUIRED, 0x06, 5),
+    f("imageID", 0, REQUIRED, 0x07, 6),
+    f("lastState", 291, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("ready", 5, REQUIRED, 0x04, 3),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("restartCount", 26, REQUIRED, 0x05, 4),
+    f("started", 5, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("state", 291, OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x0f, 14),
+    f("user", 295, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("volumeMounts", 987, OMIT_EMPTY, 0x0c, 11),
+    // VolumeMountStatus
+    f("mountPath", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("readOnly", 5, OMIT_EMPTY, 0x03, 2),
+    f("recursiveReadOnly", 202, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("volumeStatus", 985, POINTER | OMIT_EMPTY, 0x05, 4),
+    // VolumeStatus
+    f("image", 984, POINTER | OMIT_EMPTY, 0x01, 0),
+    // ImageVolumeStatus
+    f("imageRef", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    // ResourceStatus
+    f("name", 197, REQUIRED, 0x01, 0),
+    f("resources", 989, OMIT_EMPTY, 0x02, 1),
+    // ResourceHealth
+    f("health", 297, OMIT_EMPTY, 0x02, 1),
+    f("message", 0, POINTER | OMIT_EMPTY, 0x06, 2),
+    f("resourceID", 296, REQUIRED, 0x01, 0),
+    // NodeAllocatableResourceClaimStatus
+    f("containers", 606, OMIT_EMPTY, 0x02, 1),
+    f("resourceClaimName", 0, REQUIRED, 0x01, 0),
+    f("resources", 994, REQUIRED, 0x03, 2),
+    // PodTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("template", 999, OMIT_EMPTY, 0x02, 3),
+    // PodTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 983, OMIT_EMPTY, 0x02, 1),
+    // ReplicationController
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1001, OMIT_EMPTY, 0x02, 3),
+    f("status", 321, OMIT_EMPTY, 0x03, 4),
+    // ReplicationControllerSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 239, OMIT_EMPTY, 0x02, 2),
+    f("template", 999, POINTER | OMIT_EMPTY, 0x03, 3),
+    // Status
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("code", 26, OMIT_EMPTY, 0x06, 7),
+    f("details", 365, POINTER | OMIT_EMPTY, 0x05, 6),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("message", 0, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 1004, OMIT_EMPTY, 0x01, 2),
+    f("reason", 361, OMIT_EMPTY, 0x04, 5),
+    f("status", 0, OMIT_EMPTY, 0x02, 3),
+    // ListMeta
+    f("continue", 0, OMIT_EMPTY, 0x03, 2),
+    f("remainingItemCount", 2, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
+    f("selfLink", 0, OMIT_EMPTY, 0x01, 0),
+    f("shardInfo", 1003, POINTER | OMIT_EMPTY, 0x05, 4),
+    // ShardInfo
+    f("selector", 0, REQUIRED, 0x01, 0),
+    // MutatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1012, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicySpec
+    f("failurePolicy", 374, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("matchConditions", 379, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 386, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("mutations", 1011, OMIT_EMPTY, 0x04, 3),
+    f("paramKind", 383, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("reinvocationPolicy", 377, OMIT_EMPTY, 0x07, 6),
+    f("variables", 1006, OMIT_EMPTY, 0x03, 2),
+    // Mutation
+    f("applyConfiguration", 1008, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("jsonPatch", 1009, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("patchType", 1007, REQUIRED, 0x02, 0),
+    // ApplyConfiguration
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // JSONPatch
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // MutatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1014, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicyBindingSpec
+    f("matchResources", 386, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 401, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
+    // ValidatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1016, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    // ValidatingAdmissionPolicyBindingSpec
+    f("matchResources", 386, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 401, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("validationActions", 403, REQUIRED | OMIT_EMPTY, 0x04, 3),
+    // CustomResourceDefinition
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 442, REQUIRED, 0x02, 3),
+    f("status", 1020, OMIT_EMPTY, 0x03, 4),
+    // CustomResourceDefinitionStatus
+    f("acceptedNames", 409, 0, 0x02, 1),
+    f("conditions", 1019, 0, 0x01, 0),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x04, 3),
+    f("storedVersions", 70, 0, 0x03, 2),
+    // CustomResourceDefinitionCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
+    f("message", 0, OMIT_EMPTY, 0x05, 4),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x06, 5),
+    f("reason", 0, OMIT_EMPTY, 0x04, 3),
+    f("status", 17, REQUIRED, 0x02, 1),
+    f("type", 443, REQUIRED, 0x01, 0),
+    // DaemonSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1022, OMIT_EMPTY, 0x02, 3),
+    f("status", 464, OMIT_EMPTY, 0x03, 4),
+    // DaemonSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
+    f("selector", 130, REQUIRED | POINTER, 0x01, 0),
+    f("template", 999, REQUIRED, 0x02, 1),
+    f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
+    // Deployment
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1024, OMIT_EMPTY, 0x02, 3),
+    f("status", 473, OMIT_EMPTY, 0x03, 4),
+    // DeploymentSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
+    f("paused", 5, OMIT_EMPTY, 0x07, 6),
+    f("progressDeadlineSeconds", 26, POINTER | OMIT_EMPTY, 0x09, 7),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("strategy", 468, OMIT_EMPTY, 0x04, 3),
+    f("template", 999, REQUIRED, 0x03, 2),
+    // ReplicaSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1026, OMIT_EMPTY, 0x02, 3),
+    f("status", 479, OMIT_EMPTY, 0x03, 4),
+    // ReplicaSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 2),
+    f("template", 999, OMIT_EMPTY, 0x03, 3),
+    // StatefulSet
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1028, OMIT_EMPTY, 0x02, 3),
+    f("status", 493, OMIT_EMPTY, 0x03, 4),
+    // StatefulSetSpec
+    f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
+    f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 487, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 482, OMIT_EMPTY, 0x06, 5),
+    f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("selector", 130, REQUIRED | POINTER, 0x02, 1),
+    f("serviceName", 0, 0, 0x05, 4),
+    f("template", 999, REQUIRED, 0x03, 2),
+    f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 811, OMIT_EMPTY, 0x04, 3),
+    // TokenRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1030, 0, 0x02, 3),
+    f("status", 1031, OMIT_EMPTY, 0x03, 4),
+    // TokenRequestSpec
+    f("audiences", 70, 0, 0x01, 0),
+    f("boundObjectRef", 500, POINTER, 0x03, 2),
+    f("expirationSeconds", 2, POINTER, 0x04, 1),
+    // TokenRequestStatus
+    f("expirationTimestamp", 3, 0, 0x02, 1),
+    f("token", 0, 0, 0x01, 0),
+    // TokenReview
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1033, REQUIRED, 0x02, 3),
+    f("status", 505, OMIT_EMPTY, 0x03, 4),
+    // TokenReviewSpec
+    f("audiences", 70, OMIT_EMPTY, 0x02, 1),
+    f("token", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 528, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 529, OMIT_EMPTY, 0x03, 4),
+    // HorizontalPodAutoscaler
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 961, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 564, OMIT_EMPTY, 0x03, 4),
+    // CronJob
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1039, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 585, OMIT_EMPTY, 0x03, 4),
+    // CronJobSpec
+    f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
+    f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
+    f("jobTemplate", 1038, REQUIRED, 0x05, 5),
+    f("schedule", 0, REQUIRED, 0x01, 0),
+    f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
+    f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x04, 4),
+    f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
+    // JobTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1037, OMIT_EMPTY, 0x02, 1),
+    // JobSpec
+    f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
+    f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
+    f("completionMode", 579, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
+    f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
+    f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
+    f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
+    f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
+    f("template", 999, REQUIRED, 0x06, 10),
+    f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
+    // Job
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1037, OMIT_EMPTY, 0x02, 3),
+    f("status", 592, OMIT_EMPTY, 0x03, 4),
+    // EndpointSlice
+    f("addressType", 605, REQUIRED, 0x04, 3),
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("endpoints", 833, 0, 0x02, 4),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("ports", 616, 0, 0x03, 5),
+    // IPAddress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 658, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    // PodDisruptionBudget
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 704, OMIT_EMPTY, 0x02, 3),
+    f("status", 1044, OMIT_EMPTY, 0x03, 4),
+    // PodDisruptionBudgetStatus
+    f("conditions", 353, OMIT_EMPTY, 0x07, 6),
+    f("currentHealthy", 26, 0, 0x04, 3),
+    f("desiredHealthy", 26, 0, 0x05, 4),
+    f("disruptedPods", 705, OMIT_EMPTY, 0x02, 1),
+    f("disruptionsAllowed", 26, 0, 0x03, 2),
+    f("expectedPods", 26, 0, 0x06, 5),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
+    // ClusterRoleBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("roleRef", 1046, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
+    // RoleRef
+    f("apiGroup", 0, 0, 0x01, 0),
+    f("kind", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x03, 2),
+    // RoleBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("roleRef", 1046, REQUIRED, 0x03, 4),
+    f("subjects", 714, OMIT_EMPTY, 0x02, 3),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1049, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 857, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("selectors", 854, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1059, REQUIRED, 0x02, 3),
+    f("status", 1066, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1058, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 876, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1057, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1055, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 1051, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1053, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("allocationMode", 860, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 854, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
+    // DeviceSubRequest
+    f("allocationMode", 860, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 854, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
+    // DeviceConstraint
+    f("distinctAttribute", 872, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("matchAttribute", 872, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1063, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1065, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 887, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
+    f("devices", 1062, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 883, OMIT_EMPTY, 0x02, 1),
+    f("results", 1061, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
+    f("consumedCapacity", 865, OMIT_EMPTY, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 888, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY, 0x07, 3),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1068, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1059, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1080, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1079, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("pool", 895, REQUIRED, 0x02, 1),
+    f("sharedCounters", 912, OMIT_EMPTY, 0x08, 7),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
+    f("attributes", 1072, OMIT_EMPTY, 0x02, 1),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("capacity", 1074, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 906, OMIT_EMPTY, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeAllocatableResourceMappings", 1077, OMIT_EMPTY, 0x0d, 12),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("taints", 908, OMIT_EMPTY, 0x08, 7),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("bools", 1070, OMIT_EMPTY, 0x07, 5),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("ints", 240, OMIT_EMPTY, 0x06, 4),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("strings", 70, OMIT_EMPTY, 0x08, 6),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    f("versions", 70, OMIT_EMPTY, 0x09, 7),
+    // DeviceCapacity
+    f("requestPolicy", 900, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // NodeAllocatableResourceMapping
+    f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("capacityKey", 1075, POINTER | OMIT_EMPTY, 0x01, 0),
+    // PriorityClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("description", 0, OMIT_EMPTY, 0x04, 5),
+    f("globalDefault", 5, OMIT_EMPTY, 0x03, 4),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x05, 6),
+    f("value", 26, 0, 0x02, 3),
+    // CSIDriver
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1083, REQUIRED, 0x02, 3),
+    // CSIDriverSpec
+    f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("fsGroupPolicy", 722, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("podInfoOnMount", 5, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("preventPodSchedulingIfMissing", 5, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("requiresRepublish", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("seLinuxMount", 5, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("serviceAccountTokenInSecrets", 5, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("storageCapacity", 5, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tokenRequests", 724, OMIT_EMPTY, 0x06, 5),
+    f("volumeLifecycleModes", 721, OMIT_EMPTY, 0x03, 2),
+    // Node
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1086, OMIT_EMPTY, 0x02, 3),
+    f("status", 1088, OMIT_EMPTY, 0x03, 4),
+    // NodeSpec
+    f("configSource", 57, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("externalID", 0, OMIT_EMPTY, 0x02, 6),
+    f("podCIDR", 0, OMIT_EMPTY, 0x01, 0),
+    f("podCIDRs", 8, OMIT_EMPTY, 0x07, 1),
+    f("podPreemptionPolicy", 1085, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("providerID", 0, OMIT_EMPTY, 0x03, 2),
+    f("taints", 55, OMIT_EMPTY, 0x05, 4),
+    f("unschedulable", 5, OMIT_EMPTY, 0x04, 3),
+    // NodePodPreemptionPolicy
+    f("disableResizePreemption", 606, OMIT_EMPTY, 0x01, 0),
+    // NodeStatus
+    f("addresses", 65, OMIT_EMPTY, 0x05, 4),
+    f("allocatable", 39, OMIT_EMPTY, 0x02, 1),
+    f("capacity", 39, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 62, OMIT_EMPTY, 0x04, 3),
+    f("config", 77, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("daemonEndpoints", 67, OMIT_EMPTY, 0x06, 5),
+    f("declaredFeatures", 70, OMIT_EMPTY, 0x0e, 13),
+    f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
+    f("images", 72, OMIT_EMPTY, 0x08, 7),
+    f("nodeInfo", 1087, OMIT_EMPTY, 0x07, 6),
     f("phase", 59, OMIT_EMPTY, 0x03, 2),
     f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c, 11),
     f("volumesAttached", 76, OMIT_EMPTY, 0x0a, 9),
@@ -4625,9 +6872,9 @@ pub(super) static FIELDS: [Field; 2904] = [
     // PersistentVolumeClaim
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 134, OMIT_EMPTY, 0x02, 3),
-    f("status", 848, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 755, OMIT_EMPTY, 0x02, 3),
+    f("status", 1094, OMIT_EMPTY, 0x03, 4),
     // PersistentVolumeClaimStatus
     f("accessModes", 112, OMIT_EMPTY, 0x02, 1),
     f("allocatedResourceStatuses", 140, OMIT_EMPTY, 0x07, 5),
@@ -4635,77 +6882,77 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("capacity", 39, OMIT_EMPTY, 0x03, 2),
     f("conditions", 138, OMIT_EMPTY, 0x04, 3),
     f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
-    f("healthStatus", 847, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
+    f("healthStatus", 1093, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
     f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
     f("phase", 135, OMIT_EMPTY, 0x01, 0),
     // VolumeHealthStatus
-    f("healthConditions", 846, OMIT_EMPTY, 0x01, 0),
+    f("healthConditions", 1092, OMIT_EMPTY, 0x01, 0),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x02, 1),
     // VolumeHealthCondition
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 844, REQUIRED, 0x01, 0),
+    f("status", 1090, REQUIRED, 0x01, 0),
     // Pod
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 884, OMIT_EMPTY, 0x02, 3),
-    f("status", 893, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1130, OMIT_EMPTY, 0x02, 3),
+    f("status", 1139, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
-    f("affinity", 265, POINTER | OMIT_EMPTY, 0x12, 21),
+    f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
-    f("containers", 879, REQUIRED, 0x02, 2),
-    f("dnsConfig", 273, POINTER | OMIT_EMPTY, 0x1a, 27),
-    f("dnsPolicy", 246, OMIT_EMPTY, 0x06, 7),
+    f("containers", 1125, REQUIRED, 0x02, 2),
+    f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
+    f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
     f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
-    f("ephemeralContainers", 881, OMIT_EMPTY, 0x22, 3),
-    f("evictionResponders", 883, OMIT_EMPTY | GATED, 0x2c, 42),
-    f("hostAliases", 270, OMIT_EMPTY, 0x17, 24),
+    f("ephemeralContainers", 1127, OMIT_EMPTY, 0x22, 3),
+    f("evictionResponders", 1129, OMIT_EMPTY | GATED, 0x2c, 42),
+    f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
     f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
     f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
     f("hostPID", 5, OMIT_EMPTY, 0x0c, 14),
     f("hostUsers", 5, POINTER | OMIT_EMPTY, 0x25, 36),
     f("hostname", 0, OMIT_EMPTY, 0x10, 19),
     f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
-    f("imagePullSecrets", 255, OMIT_EMPTY, 0x0f, 18),
-    f("initContainers", 879, OMIT_EMPTY, 0x14, 1),
+    f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
+    f("initContainers", 1125, OMIT_EMPTY, 0x14, 1),
     f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
-    f("nodeSelector", 247, OMIT_EMPTY, 0x07, 8),
-    f("os", 283, POINTER | OMIT_EMPTY, 0x24, 35),
+    f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
+    f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
     f("overhead", 39, OMIT_EMPTY, 0x20, 32),
-    f("preemptionPolicy", 277, POINTER | OMIT_EMPTY, 0x1f, 31),
+    f("preemptionPolicy", 269, POINTER | OMIT_EMPTY, 0x1f, 31),
     f("priority", 26, POINTER | OMIT_EMPTY, 0x19, 26),
     f("priorityClassName", 0, OMIT_EMPTY, 0x18, 25),
-    f("readinessGates", 276, OMIT_EMPTY, 0x1c, 28),
-    f("resourceClaims", 287, OMIT_EMPTY, 0x27, 38),
-    f("resources", 198, POINTER | OMIT_EMPTY, 0x28, 39),
-    f("restartPolicy", 245, OMIT_EMPTY, 0x03, 4),
+    f("readinessGates", 268, OMIT_EMPTY, 0x1c, 28),
+    f("resourceClaims", 279, OMIT_EMPTY, 0x27, 38),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x28, 39),
+    f("restartPolicy", 237, OMIT_EMPTY, 0x03, 4),
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
-    f("schedulingGates", 285, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 288, POINTER | OMIT_EMPTY, 0x2b, 41),
-    f("securityContext", 254, POINTER | OMIT_EMPTY, 0x0e, 17),
+    f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
+    f("schedulingGroup", 982, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
     f("setHostnameAsFQDN", 5, POINTER | OMIT_EMPTY, 0x23, 34),
     f("shareProcessNamespace", 5, POINTER | OMIT_EMPTY, 0x1b, 16),
     f("subdomain", 0, OMIT_EMPTY, 0x11, 20),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
-    f("tolerations", 268, OMIT_EMPTY, 0x16, 23),
-    f("topologySpreadConstraints", 281, OMIT_EMPTY, 0x21, 33),
-    f("volumes", 868, OMIT_EMPTY, 0x01, 0),
+    f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
+    f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
+    f("volumes", 1114, OMIT_EMPTY, 0x01, 0),
     // Volume
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
     inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
     inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
     inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
     inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
-    inlined("configMap", 857, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
-    inlined("csi", 177, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
-    inlined("downwardAPI", 856, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
-    inlined("emptyDir", 850, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
-    inlined("ephemeral", 179, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
+    inlined("configMap", 1103, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
+    inlined("downwardAPI", 1102, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 1096, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("ephemeral", 763, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
     inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
     inlined("flocker", 97, POINTER | OMIT_EMPTY, 0x020f, 15, "VolumeSource"),
@@ -4713,19 +6960,19 @@ pub(super) static FIELDS: [Field; 2904] = [
     inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
     inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 181, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
     inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
     inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
-    inlined("projected", 866, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("projected", 1112, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
     inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
-    inlined("scaleIO", 175, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
-    inlined("secret", 853, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
-    inlined("storageos", 176, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
+    inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
+    inlined("secret", 1099, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
     // EmptyDirVolumeSource
     f("medium", 145, OMIT_EMPTY, 0x01, 0),
@@ -4734,7 +6981,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     // SecretVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 852, OMIT_EMPTY, 0x02, 1),
+    f("items", 1098, OMIT_EMPTY, 0x02, 1),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     f("secretName", 0, OMIT_EMPTY, 0x01, 0),
     // KeyToPath
@@ -4745,7 +6992,7 @@ pub(super) static FIELDS: [Field; 2904] = [
     // DownwardAPIVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("items", 855, OMIT_EMPTY, 0x01, 0),
+    f("items", 1101, OMIT_EMPTY, 0x01, 0),
     // DownwardAPIVolumeFile
     f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x02, 1),
     f("mode", 26, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -4755,28 +7002,28 @@ pub(super) static FIELDS: [Field; 2904] = [
     // ConfigMapVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 852, OMIT_EMPTY, 0x02, 1),
+    f("items", 1098, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     // ProjectedVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("sources", 865, 0, 0x01, 0),
+    f("sources", 1111, 0, 0x01, 0),
     // VolumeProjection
-    f("clusterTrustBundle", 862, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("configMap", 860, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("downwardAPI", 859, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podCertificate", 863, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("secret", 858, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("serviceAccountToken", 861, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("clusterTrustBundle", 1108, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 1106, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 1105, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 1109, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 1104, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 1107, POINTER | OMIT_EMPTY, 0x04, 3),
     // SecretProjection
-    f("items", 852, OMIT_EMPTY, 0x02, 1),
+    f("items", 1098, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // DownwardAPIProjection
-    f("items", 855, OMIT_EMPTY, 0x01, 0),
+    f("items", 1101, OMIT_EMPTY, 0x01, 0),
     // ConfigMapProjection
-    f("items", 852, OMIT_EMPTY, 0x02, 1),
+    f("items", 1098, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // ServiceAccountTokenProjection
@@ -4803,178 +7050,178 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Container
     f("args", 70, OMIT_EMPTY, 0x04, 3),
     f("command", 70, OMIT_EMPTY, 0x03, 2),
-    f("env", 195, OMIT_EMPTY, 0x07, 7),
-    f("envFrom", 189, OMIT_EMPTY, 0x13, 6),
+    f("env", 934, OMIT_EMPTY, 0x07, 7),
+    f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
     f("image", 0, OMIT_EMPTY, 0x02, 1),
-    f("imagePullPolicy", 180, OMIT_EMPTY, 0x0e, 20),
-    f("lifecycle", 877, POINTER | OMIT_EMPTY, 0x0c, 17),
-    f("livenessProbe", 875, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
+    f("lifecycle", 1123, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 1121, POINTER | OMIT_EMPTY, 0x0a, 14),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("ports", 185, OMIT_EMPTY, 0x06, 5),
-    f("readinessProbe", 875, POINTER | OMIT_EMPTY, 0x0b, 15),
-    f("resizePolicy", 202, OMIT_EMPTY, 0x17, 9),
-    f("resources", 198, OMIT_EMPTY, 0x08, 8),
-    f("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x18, 10),
-    f("restartPolicyRules", 209, OMIT_EMPTY, 0x19, 11),
-    f("securityContext", 240, POINTER | OMIT_EMPTY, 0x0f, 21),
-    f("startupProbe", 875, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("ports", 184, OMIT_EMPTY, 0x06, 5),
+    f("readinessProbe", 1121, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("resizePolicy", 200, OMIT_EMPTY, 0x17, 9),
+    f("resources", 770, OMIT_EMPTY, 0x08, 8),
+    f("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x18, 10),
+    f("restartPolicyRules", 775, OMIT_EMPTY, 0x19, 11),
+    f("securityContext", 232, POINTER | OMIT_EMPTY, 0x0f, 21),
+    f("startupProbe", 1121, POINTER | OMIT_EMPTY, 0x16, 16),
     f("stdin", 5, OMIT_EMPTY, 0x10, 22),
     f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
     f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
-    f("terminationMessagePolicy", 229, OMIT_EMPTY, 0x14, 19),
+    f("terminationMessagePolicy", 221, OMIT_EMPTY, 0x14, 19),
     f("tty", 5, OMIT_EMPTY, 0x12, 24),
-    f("volumeDevices", 215, OMIT_EMPTY, 0x15, 13),
-    f("volumeMounts", 870, OMIT_EMPTY, 0x09, 12),
+    f("volumeDevices", 207, OMIT_EMPTY, 0x15, 13),
+    f("volumeMounts", 1116, OMIT_EMPTY, 0x09, 12),
     f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
     // VolumeMount
-    f("bindMountOptions", 322, OMIT_EMPTY | GATED, 0x08, 7),
+    f("bindMountOptions", 606, OMIT_EMPTY | GATED, 0x08, 7),
     f("mountPath", 0, REQUIRED, 0x03, 3),
-    f("mountPropagation", 211, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("mountPropagation", 203, POINTER | OMIT_EMPTY, 0x05, 5),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x02, 1),
-    f("recursiveReadOnly", 210, POINTER | OMIT_EMPTY, 0x07, 2),
+    f("recursiveReadOnly", 202, POINTER | OMIT_EMPTY, 0x07, 2),
     f("subPath", 0, OMIT_EMPTY, 0x04, 4),
     f("subPathExpr", 0, OMIT_EMPTY, 0x06, 6),
     // Probe
-    inlined("exec", 216, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
+    inlined("exec", 208, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
     f("failureThreshold", 26, OMIT_EMPTY, 0x06, 8),
-    inlined("grpc", 874, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
-    inlined("httpGet", 872, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
+    inlined("grpc", 1120, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
+    inlined("httpGet", 1118, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
     f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02, 4),
     f("periodSeconds", 26, OMIT_EMPTY, 0x04, 6),
     f("successThreshold", 26, OMIT_EMPTY, 0x05, 7),
-    inlined("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
+    inlined("tcpSocket", 214, POINTER | OMIT_EMPTY, 0x0103, 2, "ProbeHandler"),
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x07, 9),
     f("timeoutSeconds", 26, OMIT_EMPTY, 0x03, 5),
     // HTTPGetAction
     f("host", 0, OMIT_EMPTY, 0x03, 2),
-    f("httpHeaders", 220, OMIT_EMPTY, 0x05, 4),
+    f("httpHeaders", 212, OMIT_EMPTY, 0x05, 4),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
-    f("port", 217, REQUIRED, 0x02, 1),
-    f("protocol", 871, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
-    f("scheme", 218, OMIT_EMPTY, 0x04, 3),
+    f("port", 209, REQUIRED, 0x02, 1),
+    f("protocol", 1117, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("scheme", 210, OMIT_EMPTY, 0x04, 3),
     // GRPCAction
-    f("mode", 873, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("mode", 1119, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
     f("service", 0, POINTER, 0x02, 1),
     // Lifecycle
-    f("postStart", 876, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("preStop", 876, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("stopSignal", 227, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("postStart", 1122, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preStop", 1122, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x03, 2),
     // LifecycleHandler
-    f("exec", 216, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("httpGet", 872, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("sleep", 225, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("tcpSocket", 222, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("exec", 208, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("httpGet", 1118, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("sleep", 217, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("tcpSocket", 214, POINTER | OMIT_EMPTY, 0x03, 2),
     // EphemeralContainer
     inlined("args", 70, OMIT_EMPTY, 0x0104, 3, "EphemeralContainerCommon"),
     inlined("command", 70, OMIT_EMPTY, 0x0103, 2, "EphemeralContainerCommon"),
-    inlined("env", 195, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
-    inlined("envFrom", 189, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
+    inlined("env", 934, OMIT_EMPTY, 0x0107, 7, "EphemeralContainerCommon"),
+    inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
     inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
-    inlined("imagePullPolicy", 180, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
-    inlined("lifecycle", 877, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
-    inlined("livenessProbe", 875, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
+    inlined("lifecycle", 1123, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 1121, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
     inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
-    inlined("ports", 185, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
-    inlined("readinessProbe", 875, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
-    inlined("resizePolicy", 202, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
-    inlined("resources", 198, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
-    inlined("restartPolicy", 203, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
-    inlined("restartPolicyRules", 209, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
-    inlined("securityContext", 240, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
-    inlined("startupProbe", 875, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 1121, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
+    inlined("resources", 770, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
+    inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 775, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
+    inlined("startupProbe", 1121, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
     inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
     inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
     f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
     inlined("terminationMessagePath", 0, OMIT_EMPTY, 0x010d, 18, "EphemeralContainerCommon"),
-    inlined("terminationMessagePolicy", 229, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
+    inlined("terminationMessagePolicy", 221, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
     inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
-    inlined("volumeDevices", 215, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
-    inlined("volumeMounts", 870, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("volumeDevices", 207, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 1116, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
     inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
     // EvictionResponder
     f("name", 0, REQUIRED, 0x01, 0),
     f("priority", 26, REQUIRED | POINTER, 0x02, 1),
     // PodStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
-    f("conditions", 292, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 314, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 314, OMIT_EMPTY, 0x0d, 14),
-    f("extendedResourceClaimStatus", 321, POINTER | OMIT_EMPTY, 0x12, 17),
+    f("conditions", 782, OMIT_EMPTY, 0x02, 2),
+    f("containerStatuses", 993, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 993, OMIT_EMPTY, 0x0d, 14),
+    f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY, 0x12, 17),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
-    f("hostIPs", 294, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 314, OMIT_EMPTY, 0x0a, 11),
+    f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
+    f("initContainerStatuses", 993, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 890, OMIT_EMPTY, 0x15, 20),
+    f("nodeAllocatableResourceClaimStatuses", 1136, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
-    f("phase", 290, OMIT_EMPTY, 0x01, 1),
+    f("phase", 281, OMIT_EMPTY, 0x01, 1),
     f("podIP", 0, OMIT_EMPTY, 0x06, 8),
-    f("podIPs", 296, OMIT_EMPTY, 0x0c, 9),
-    f("qosClass", 315, OMIT_EMPTY, 0x09, 13),
+    f("podIPs", 287, OMIT_EMPTY, 0x0c, 9),
+    f("qosClass", 304, OMIT_EMPTY, 0x09, 13),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
-    f("resize", 316, OMIT_EMPTY, 0x0e, 15),
-    f("resourceClaimStatuses", 318, OMIT_EMPTY, 0x0f, 16),
-    f("resources", 198, POINTER | OMIT_EMPTY, 0x14, 19),
+    f("resize", 305, OMIT_EMPTY, 0x0e, 15),
+    f("resourceClaimStatuses", 307, OMIT_EMPTY, 0x0f, 16),
+    f("resources", 770, POINTER | OMIT_EMPTY, 0x14, 19),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
-    f("volumeHealth", 892, OMIT_EMPTY | GATED, 0x16, 21),
+    f("volumeHealth", 1138, OMIT_EMPTY | GATED, 0x16, 21),
     // NodeAllocatableResourceClaimStatus
-    f("containers", 322, OMIT_EMPTY, 0x02, 1),
-    f("mapping", 886, OMIT_EMPTY, 0x04, 2),
-    f("overhead", 888, OMIT_EMPTY, 0x05, 3),
+    f("containers", 606, OMIT_EMPTY, 0x02, 1),
+    f("mapping", 1132, OMIT_EMPTY, 0x04, 2),
+    f("overhead", 1134, OMIT_EMPTY, 0x05, 3),
     f("resourceClaimName", 0, REQUIRED, 0x01, 0),
     // NodeAllocatableMappedResources
-    f("name", 199, REQUIRED, 0x01, 0),
+    f("name", 197, REQUIRED, 0x01, 0),
     f("quantity", 38, REQUIRED | POINTER, 0x02, 1),
     // NodeAllocatableOverheadResources
-    f("name", 199, REQUIRED, 0x01, 0),
+    f("name", 197, REQUIRED, 0x01, 0),
     f("perContainer", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     f("perPod", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodVolumeHealth
-    f("healthConditions", 846, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 1092, OMIT_EMPTY, 0x02, 1),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // PodTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("template", 895, OMIT_EMPTY, 0x02, 3),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("template", 1141, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
-    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 884, OMIT_EMPTY, 0x02, 1),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1130, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 897, OMIT_EMPTY, 0x02, 3),
-    f("status", 339, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1143, OMIT_EMPTY, 0x02, 3),
+    f("status", 321, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("selector", 247, OMIT_EMPTY, 0x02, 2),
-    f("template", 895, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("selector", 239, OMIT_EMPTY, 0x02, 2),
+    f("template", 1141, POINTER | OMIT_EMPTY, 0x03, 3),
     // ControllerRevision
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
-    f("data", 484, REQUIRED, 0x02, 3),
+    f("data", 455, REQUIRED, 0x02, 3),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("revision", 2, 0, 0x03, 4),
     // DaemonSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 900, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 903, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1146, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1149, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
     f("selector", 130, REQUIRED | POINTER, 0x01, 0),
-    f("template", 895, REQUIRED, 0x02, 1),
-    f("updateStrategy", 488, OMIT_EMPTY, 0x03, 2),
+    f("template", 1141, REQUIRED, 0x02, 1),
+    f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
     // DaemonSetStatus
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("conditions", 902, OMIT_EMPTY, 0x0a, 9),
+    f("conditions", 1148, OMIT_EMPTY, 0x0a, 9),
     f("currentNumberScheduled", 26, REQUIRED, 0x01, 0),
     f("desiredNumberScheduled", 26, REQUIRED, 0x03, 2),
     f("numberAvailable", 26, OMIT_EMPTY, 0x07, 6),
@@ -4988,13 +7235,13 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 490, 0, 0x01, 0),
+    f("type", 461, 0, 0x01, 0),
     // Deployment
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 905, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 908, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1151, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1154, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
@@ -5002,12 +7249,12 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
-    f("strategy", 497, OMIT_EMPTY, 0x04, 3),
-    f("template", 895, REQUIRED, 0x03, 2),
+    f("strategy", 468, OMIT_EMPTY, 0x04, 3),
+    f("template", 1141, REQUIRED, 0x03, 2),
     // DeploymentStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
-    f("conditions", 907, OMIT_EMPTY, 0x06, 7),
+    f("conditions", 1153, OMIT_EMPTY, 0x06, 7),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
@@ -5020,21 +7267,21 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 4),
     f("status", 17, 0, 0x02, 1),
-    f("type", 499, 0, 0x01, 0),
+    f("type", 470, 0, 0x01, 0),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 910, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 913, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1156, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1159, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 130, REQUIRED | POINTER, 0x02, 2),
-    f("template", 895, OMIT_EMPTY, 0x03, 3),
+    f("template", 1141, OMIT_EMPTY, 0x03, 3),
     // ReplicaSetStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 912, OMIT_EMPTY, 0x06, 6),
+    f("conditions", 1158, OMIT_EMPTY, 0x06, 6),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -5045,29 +7292,29 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 505, 0, 0x01, 0),
+    f("type", 476, 0, 0x01, 0),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 916, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 919, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1162, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1165, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
-    f("ordinals", 517, POINTER | OMIT_EMPTY, 0x0b, 10),
-    f("persistentVolumeClaimRetentionPolicy", 516, POINTER | OMIT_EMPTY, 0x0a, 9),
-    f("podManagementPolicy", 511, OMIT_EMPTY, 0x06, 5),
+    f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("persistentVolumeClaimRetentionPolicy", 487, POINTER | OMIT_EMPTY, 0x0a, 9),
+    f("podManagementPolicy", 482, OMIT_EMPTY, 0x06, 5),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 895, REQUIRED, 0x03, 2),
-    f("updateStrategy", 514, OMIT_EMPTY, 0x07, 6),
-    f("volumeClaimTemplates", 915, OMIT_EMPTY, 0x04, 3),
+    f("template", 1141, REQUIRED, 0x03, 2),
+    f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
+    f("volumeClaimTemplates", 1161, OMIT_EMPTY, 0x04, 3),
     // StatefulSetStatus
     f("availableReplicas", 26, 0, 0x0b, 9),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("conditions", 918, OMIT_EMPTY, 0x0a, 8),
+    f("conditions", 1164, OMIT_EMPTY, 0x0a, 8),
     f("currentReplicas", 26, OMIT_EMPTY, 0x04, 3),
     f("currentRevision", 0, OMIT_EMPTY, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
@@ -5080,27 +7327,27 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, 0, 0x02, 1),
-    f("type", 519, 0, 0x01, 0),
+    f("type", 490, 0, 0x01, 0),
     // TokenRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 923, 0, 0x02, 3),
-    f("status", 531, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1169, 0, 0x02, 3),
+    f("status", 1031, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
-    f("attestations", 922, OMIT_EMPTY, 0x05, 3),
+    f("attestations", 1168, OMIT_EMPTY, 0x05, 3),
     f("audiences", 70, 0, 0x01, 0),
-    f("boundObjectRef", 529, POINTER, 0x03, 2),
+    f("boundObjectRef", 500, POINTER, 0x03, 2),
     f("expirationSeconds", 2, POINTER, 0x04, 1),
     // HorizontalPodAutoscaler
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 581, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 927, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 961, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1173, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerStatus
-    f("conditions", 926, OMIT_EMPTY, 0x06, 5),
-    f("currentMetrics", 589, 0, 0x05, 4),
+    f("conditions", 1172, OMIT_EMPTY, 0x06, 5),
+    f("currentMetrics", 560, 0, 0x05, 4),
     f("currentReplicas", 26, OMIT_EMPTY, 0x03, 2),
     f("desiredReplicas", 26, REQUIRED, 0x04, 3),
     f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -5111,61 +7358,61 @@ pub(super) static FIELDS: [Field; 2904] = [
     f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x06, 5),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, REQUIRED, 0x02, 1),
-    f("type", 590, REQUIRED, 0x01, 0),
+    f("type", 561, REQUIRED, 0x01, 0),
     // CronJob
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 943, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 613, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1189, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 585, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
-    f("concurrencyPolicy", 595, OMIT_EMPTY, 0x03, 3),
+    f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 942, REQUIRED, 0x05, 5),
+    f("jobTemplate", 1188, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x04, 4),
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
-    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 941, OMIT_EMPTY, 0x02, 1),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1187, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
     f("backoffLimitPerIndex", 26, POINTER | OMIT_EMPTY, 0x0c, 6),
-    f("completionMode", 607, POINTER | OMIT_EMPTY, 0x09, 12),
+    f("completionMode", 579, POINTER | OMIT_EMPTY, 0x09, 12),
     f("completions", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("managedBy", 0, POINTER | OMIT_EMPTY, 0x0f, 15),
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 603, POINTER | OMIT_EMPTY, 0x0b, 3),
-    f("podReplacementPolicy", 608, POINTER | OMIT_EMPTY, 0x0e, 14),
-    f("scheduling", 940, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
+    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
+    f("scheduling", 1186, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
-    f("successPolicy", 606, POINTER | OMIT_EMPTY, 0x10, 4),
+    f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 895, REQUIRED, 0x06, 10),
+    f("template", 1141, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // JobSchedulingConfiguration
-    f("disruptionMode", 937, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resourceClaims", 939, OMIT_EMPTY, 0x04, 3),
-    f("schedulingConstraints", 934, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("schedulingPolicy", 931, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("disruptionMode", 1183, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resourceClaims", 1185, OMIT_EMPTY, 0x04, 3),
+    f("schedulingConstraints", 1180, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("schedulingPolicy", 1177, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingPolicy
-    f("basic", 929, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("gang", 930, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("basic", 1175, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1176, POINTER | OMIT_EMPTY, 0x02, 1),
     // WorkloadPodGroupBasicSchedulingPolicy
     // WorkloadPodGroupGangSchedulingPolicy
     f("minCount", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingConstraints
-    f("topology", 933, OMIT_EMPTY, 0x01, 0),
+    f("topology", 1179, OMIT_EMPTY, 0x01, 0),
     // TopologyConstraint
     f("key", 0, REQUIRED, 0x01, 0),
     // WorkloadPodGroupDisruptionMode
-    f("all", 936, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("single", 935, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("all", 1182, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1181, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSingleDisruptionMode
     // WorkloadPodGroupAllDisruptionMode
     // WorkloadPodGroupResourceClaim
@@ -5175,26 +7422,26 @@ pub(super) static FIELDS: [Field; 2904] = [
     // Job
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 941, OMIT_EMPTY, 0x02, 3),
-    f("status", 620, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1187, OMIT_EMPTY, 0x02, 3),
+    f("status", 592, OMIT_EMPTY, 0x03, 4),
     // ClusterTrustBundle
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 946, REQUIRED, 0x02, 3),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1192, REQUIRED, 0x02, 3),
     // ClusterTrustBundleSpec
     f("signerName", 0, OMIT_EMPTY, 0x01, 0),
     f("trustBundle", 0, REQUIRED, 0x02, 1),
     // PodCertificateRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 949, REQUIRED, 0x02, 3),
-    f("status", 950, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1195, REQUIRED, 0x02, 3),
+    f("status", 1196, OMIT_EMPTY, 0x03, 4),
     // PodCertificateRequestSpec
     f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("nodeName", 948, REQUIRED, 0x06, 5),
+    f("nodeName", 1194, REQUIRED, 0x06, 5),
     f("nodeUID", 1, REQUIRED, 0x07, 6),
     f("podName", 0, REQUIRED, 0x02, 1),
     f("podUID", 1, REQUIRED, 0x03, 2),
@@ -5206,173 +7453,173 @@ pub(super) static FIELDS: [Field; 2904] = [
     // PodCertificateRequestStatus
     f("beginRefreshAt", 3, POINTER | OMIT_EMPTY, 0x05, 3),
     f("certificateChain", 0, OMIT_EMPTY, 0x02, 1),
-    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
     f("notAfter", 3, POINTER | OMIT_EMPTY, 0x06, 4),
     f("notBefore", 3, POINTER | OMIT_EMPTY, 0x04, 2),
     // FlowSchema
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 662, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 954, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 635, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1200, OMIT_EMPTY, 0x03, 4),
     // FlowSchemaStatus
-    f("conditions", 953, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 1199, OMIT_EMPTY, 0x01, 0),
     // FlowSchemaCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 663, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("type", 636, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfiguration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 957, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 960, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1203, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1206, OMIT_EMPTY, 0x03, 4),
     // PriorityLevelConfigurationSpec
-    f("exempt", 673, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limited", 956, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("type", 668, REQUIRED, 0x01, 0),
+    f("exempt", 646, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("limited", 1202, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("type", 641, REQUIRED, 0x01, 0),
     // LimitedPriorityLevelConfiguration
     f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lendablePercent", 26, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limitResponse", 671, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("limitResponse", 644, REQUIRED | OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER, 0x01, 0),
     // PriorityLevelConfigurationStatus
-    f("conditions", 959, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 1205, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
     f("reason", 0, OMIT_EMPTY, 0x04, 3),
     f("status", 17, OMIT_EMPTY, 0x02, 1),
-    f("type", 675, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("type", 648, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // DeviceClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 752, 0, 0x02, 3),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1049, 0, 0x02, 3),
     // DeviceTaintRule
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 964, REQUIRED, 0x02, 3),
-    f("status", 965, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1210, REQUIRED, 0x02, 3),
+    f("status", 1211, OMIT_EMPTY, 0x03, 4),
     // DeviceTaintRuleSpec
-    f("deviceSelector", 963, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("taint", 802, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("deviceSelector", 1209, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("taint", 907, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // DeviceTaintSelector
     f("device", 0, POINTER | OMIT_EMPTY, 0x04, 2),
     f("driver", 0, POINTER | OMIT_EMPTY, 0x02, 0),
     f("pool", 0, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceTaintRuleStatus
-    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
     // ResourceClaim
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 975, 0, 0x02, 3),
-    f("status", 982, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1221, 0, 0x02, 3),
+    f("status", 1228, OMIT_EMPTY, 0x03, 4),
     // ResourceClaimSpec
-    f("devices", 974, 0, 0x01, 0),
+    f("devices", 1220, 0, 0x01, 0),
     // DeviceClaim
-    f("config", 770, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 768, OMIT_EMPTY, 0x02, 1),
-    f("requests", 973, 0, 0x01, 0),
+    f("config", 876, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1057, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1219, 0, 0x01, 0),
     // DeviceRequest
-    f("exactly", 969, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 971, OMIT_EMPTY, 0x03, 2),
+    f("exactly", 1215, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1217, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("allocationMode", 754, OMIT_EMPTY, 0x03, 2),
-    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 860, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x04, 3),
-    f("derivedAttributes", 968, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 1214, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x01, 0),
-    f("selectors", 748, OMIT_EMPTY, 0x02, 1),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 854, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
     // DeviceDerivedAttribute
     f("expression", 0, REQUIRED, 0x02, 1),
-    f("name", 766, REQUIRED, 0x01, 0),
+    f("name", 872, REQUIRED, 0x01, 0),
     // DeviceSubRequest
-    f("allocationMode", 754, OMIT_EMPTY, 0x04, 3),
-    f("capacity", 760, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allocationMode", 860, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x05, 4),
-    f("derivedAttributes", 968, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 1214, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("selectors", 748, OMIT_EMPTY, 0x03, 2),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
+    f("selectors", 854, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimStatus
-    f("allocation", 981, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 784, OMIT_EMPTY, 0x04, 2),
-    f("reservedFor", 781, OMIT_EMPTY, 0x02, 1),
+    f("allocation", 1227, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1065, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 887, OMIT_EMPTY, 0x02, 1),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 980, OMIT_EMPTY, 0x01, 0),
+    f("devices", 1226, OMIT_EMPTY, 0x01, 0),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceAllocationResult
-    f("config", 777, OMIT_EMPTY, 0x02, 1),
-    f("results", 979, OMIT_EMPTY, 0x01, 0),
+    f("config", 883, OMIT_EMPTY, 0x02, 1),
+    f("results", 1225, OMIT_EMPTY, 0x01, 0),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
-    f("consumedCapacity", 759, OMIT_EMPTY, 0x0a, 9),
+    f("consumedCapacity", 865, OMIT_EMPTY, 0x0a, 9),
     f("device", 0, REQUIRED, 0x04, 3),
     f("driver", 0, REQUIRED, 0x02, 1),
     f("pool", 0, REQUIRED, 0x03, 2),
     f("request", 0, REQUIRED, 0x01, 0),
     f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("skipNodeOperations", 977, OMIT_EMPTY | GATED, 0x0b, 10),
-    f("tolerations", 758, OMIT_EMPTY, 0x06, 5),
+    f("skipNodeOperations", 1223, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 984, 0, 0x02, 3),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1230, 0, 0x02, 3),
     // ResourceClaimTemplateSpec
-    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
-    f("spec", 975, 0, 0x02, 1),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1221, 0, 0x02, 1),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 994, REQUIRED, 0x02, 3),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1240, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 993, OMIT_EMPTY, 0x06, 5),
+    f("devices", 1239, OMIT_EMPTY, 0x06, 5),
     f("driver", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("partitionTypeAttribute", 766, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("partitionTypeAttribute", 872, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
     f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
-    f("pool", 789, REQUIRED, 0x02, 1),
-    f("sharedCounters", 810, OMIT_EMPTY, 0x08, 7),
-    f("skipNodeOperations", 977, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("pool", 895, REQUIRED, 0x02, 1),
+    f("sharedCounters", 912, OMIT_EMPTY, 0x08, 7),
+    f("skipNodeOperations", 1223, OMIT_EMPTY | GATED, 0x0a, 9),
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 792, OMIT_EMPTY, 0x02, 1),
+    f("attributes", 1072, OMIT_EMPTY, 0x02, 1),
     f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 797, OMIT_EMPTY, 0x03, 2),
-    f("consumesCounters", 987, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1074, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1233, OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResources", 991, OMIT_EMPTY | GATED, 0x0e, 12),
+    f("nodeAllocatableResources", 1237, OMIT_EMPTY | GATED, 0x0e, 12),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("taints", 803, OMIT_EMPTY, 0x08, 7),
+    f("taints", 908, OMIT_EMPTY, 0x08, 7),
     // DeviceCounterConsumption
     f("compatibilityGroups", 70, OMIT_EMPTY | GATED, 0x03, 2),
     f("counterSet", 0, REQUIRED, 0x01, 0),
-    f("counters", 799, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("counters", 904, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // NodeAllocatableResource
-    f("mapping", 988, POINTER | OMIT_EMPTY, 0x03, 0),
-    f("overhead", 989, POINTER | OMIT_EMPTY, 0x04, 1),
+    f("mapping", 1234, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("overhead", 1235, POINTER | OMIT_EMPTY, 0x04, 1),
     // NodeAllocatableMapping
-    f("capacityKey", 804, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityKey", 1075, POINTER | OMIT_EMPTY, 0x01, 0),
     f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     // NodeAllocatableOverhead
@@ -5381,33 +7628,33 @@ pub(super) static FIELDS: [Field; 2904] = [
     // CSINode
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 824, REQUIRED, 0x02, 3),
-    f("status", 1001, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 730, REQUIRED, 0x02, 3),
+    f("status", 1247, OMIT_EMPTY, 0x03, 4),
     // CSINodeStatus
-    f("storageHealth", 1000, OMIT_EMPTY | GATED, 0x01, 0),
+    f("storageHealth", 1246, OMIT_EMPTY | GATED, 0x01, 0),
     // StorageHealth
-    f("healthConditions", 998, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 1244, OMIT_EMPTY, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // StorageHealthCondition
     f("accessMode", 111, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x06, 5),
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 996, REQUIRED, 0x01, 0),
+    f("status", 1242, REQUIRED, 0x01, 0),
     f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x05, 4),
     // StorageVersionMigration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
-    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1004, OMIT_EMPTY, 0x02, 3),
-    f("status", 1005, OMIT_EMPTY, 0x03, 4),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1250, OMIT_EMPTY, 0x02, 3),
+    f("status", 1251, OMIT_EMPTY, 0x03, 4),
     // StorageVersionMigrationSpec
-    f("resource", 1003, REQUIRED, 0x01, 0),
+    f("resource", 1249, REQUIRED, 0x01, 0),
     // GroupResource
     f("group", 0, REQUIRED, 0x01, 0),
     f("resource", 0, REQUIRED, 0x02, 1),
     // StorageVersionMigrationStatus
-    f("conditions", 371, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
 ];
