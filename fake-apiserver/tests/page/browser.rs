@@ -383,6 +383,28 @@ async fn every_control_has_a_name_and_every_key_is_listed() {
 }
 
 #[tokio::test]
+async fn what_a_field_says_it_takes_can_be_read_whole() {
+    let Some((_server, mut tab)) = open(&[]).await else {
+        return;
+    };
+    for width in [360, 800, 1000, 1280, 1366, 1440, 1920] {
+        tab.looks(width, 800, "light").await;
+        // As wide as what stands in its place when it is typed.
+        let cut = tab
+            .eval(
+                "[...document.querySelectorAll('input[placeholder]')].filter((it) => it.offsetWidth).filter((it) => { \
+                 const before = it.value; const was = it.type; it.type = 'text'; it.value = it.placeholder; \
+                 const isCut = it.scrollWidth > it.clientWidth; it.type = was; it.value = before; return isCut; \
+                 }).map((it) => it.id)",
+            )
+            .await;
+        assert_eq!(cut, json!([]), "at {width} pixels");
+    }
+    tab.looks(1280, 720, "light").await;
+    tab.picture("filters").await;
+}
+
+#[tokio::test]
 async fn text_of_clients_is_never_html() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
