@@ -25,6 +25,7 @@ fn scripted() -> ApiServer {
                     .exits_with(2),
                 ["cat"] if !stdin.has_ended => ExecOutput::awaits_stdin(),
                 ["cat"] => ExecOutput::stdout(stdin.bytes),
+                ["cat", "-u"] => ExecOutput::stdout(stdin.unseen()).and_awaits_stdin(),
                 ["head", "-1"] if !stdin.bytes.contains(&b'\n') && !stdin.has_ended => ExecOutput::awaits_stdin(),
                 ["head", "-1"] => ExecOutput::stdout(stdin.bytes),
                 _ => ExecOutput::default().exits_with(127),
@@ -219,6 +220,24 @@ async fn a_command_may_answer_before_its_input_has_ended() {
     socket.send(Message::text("0bGluZQo=")).await.expect("it reads");
     let channels = channels(&mut socket).await;
     assert_eq!(text(&channels, b'1'), "bGluZQo=");
+}
+
+/// Before v5 a client cannot say that its input has ended, so it waits for what it has sent to come back.
+#[tokio::test]
+async fn a_command_writes_while_its_input_lasts() {
+    let serving = serve(&scripted()).await;
+    let path = format!("{EXEC}?command=cat&command=-u&stdin=true&stdout=true");
+    let (mut socket, _) = connect(&serving, &path, "v4.channel.k8s.io")
+        .await
+        .expect("it is upgraded");
+    let opened = socket.next().await.expect("it is open").expect("it stands");
+    assert_eq!(&opened.into_data()[..], b"\x01");
+    for line in ["one\n", "two\n"] {
+        let sent = Message::binary([b"\0", line.as_bytes()].concat());
+        socket.send(sent).await.expect("it is open");
+        let echoed = socket.next().await.expect("it is open").expect("it stands");
+        assert_eq!(echoed.into_data()[..], [b"\x01", line.as_bytes()].concat());
+    }
 }
 
 #[tokio::test]

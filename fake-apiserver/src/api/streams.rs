@@ -10,6 +10,8 @@ use super::object::Object;
 pub struct Stdin<'a> {
     /// All of it, from the start.
     pub bytes: &'a [u8],
+    /// Number of bytes that were there when the handler was asked before.
+    pub seen: usize,
     /// Set if no more will come; from the start where the client sends none.
     pub has_ended: bool,
 }
@@ -31,6 +33,13 @@ pub struct ExecOutput {
     pub(crate) awaits_stdin: bool,
 }
 
+impl Stdin<'_> {
+    /// The bytes that have come since the handler was asked before.
+    pub fn unseen(&self) -> &[u8] {
+        self.bytes.get(self.seen..).unwrap_or_default()
+    }
+}
+
 impl ExecOutput {
     /// A command that writes this to standard output and ends with 0.
     pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
@@ -47,6 +56,23 @@ impl ExecOutput {
             awaits_stdin: true,
             ..Self::default()
         }
+    }
+
+    /// Goes on after this output, which is written now: the handler is asked again as by [`ExecOutput::awaits_stdin`],
+    /// and what it answers then is written behind it.
+    ///
+    /// ```
+    /// use fake_apiserver::{ExecOutput, Stdin};
+    ///
+    /// /// `cat`, which a client may talk to without ending its input.
+    /// fn cat(stdin: Stdin<'_>) -> ExecOutput {
+    ///     ExecOutput::stdout(stdin.unseen()).and_awaits_stdin()
+    /// }
+    /// # let _ = cat;
+    /// ```
+    pub fn and_awaits_stdin(mut self) -> Self {
+        self.awaits_stdin = true;
+        self
     }
 
     /// Sets the standard error. Default: nothing.

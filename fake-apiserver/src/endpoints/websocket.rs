@@ -441,15 +441,23 @@ async fn exec(
     streams: Streams,
 ) -> Result<(), Gone> {
     open(channels, streams).await?;
-    let (mut bytes, mut has_ended) = (Vec::new(), !streams.stdin);
-    let output = loop {
+    let (mut bytes, mut seen, mut has_ended) = (Vec::new(), 0, !streams.stdin);
+    loop {
         let stdin = Stdin {
             bytes: &bytes,
+            seen,
             has_ended,
         };
         let output: ExecOutput = handler(command, stdin);
+        seen = bytes.len();
+        if streams.stdout && !output.stdout.is_empty() {
+            channels.send(STDOUT, &output.stdout).await?;
+        }
+        if streams.stderr && !output.stderr.is_empty() {
+            channels.send(STDERR, &output.stderr).await?;
+        }
         if !output.awaits_stdin || has_ended {
-            break output;
+            return channels.end(output.exit_code).await;
         }
         match channels.receive().await? {
             (STDIN, more) => bytes.extend_from_slice(&more),
@@ -460,14 +468,7 @@ async fn exec(
         if bytes.len() > INPUT_BYTES_MAX {
             return Err(Gone);
         }
-    };
-    if streams.stdout && !output.stdout.is_empty() {
-        channels.send(STDOUT, &output.stdout).await?;
     }
-    if streams.stderr && !output.stderr.is_empty() {
-        channels.send(STDERR, &output.stderr).await?;
-    }
-    channels.end(output.exit_code).await
 }
 
 /// Shows what a container has written.

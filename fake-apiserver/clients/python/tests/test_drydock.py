@@ -45,7 +45,7 @@ def test_a_state_is_put_back(drydock):
 def test_a_container_fails_and_answers_commands(drydock):
     core = client.CoreV1Api(drydock.api_client)
     drydock.script_pods({"runsForMs": 0, "exitCode": 3}, name="broken")
-    answers = [{"command": ["hostname"], "stdout": "db-0\n"}]
+    answers = [{"command": ["hostname"], "stdout": "db-0\n"}, {"command": ["cat"], "echoesStdin": True}]
     drydock.script_pods({"startsAfterMs": 0, "logs": "ready\n", "exec": answers}, name="db")
     drydock.load_objects([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}])
     pod = {"spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]}}
@@ -71,6 +71,15 @@ def test_a_container_fails_and_answers_commands(drydock):
         stdin=False, tty=False,
     )
     assert said == "db-0\n"
+    # This client cannot end the input of a command.
+    talk = stream.stream(
+        core.connect_get_namespaced_pod_exec, "db", "default", command=["cat"], stdout=True, stdin=True, stderr=True,
+        tty=False, _preload_content=False,
+    )
+    for line in ["one", "two"]:
+        talk.write_stdin(line + "\n")
+        assert talk.readline_stdout(timeout=10) == line
+    talk.close()
 
 
 def test_what_cannot_be_is_said(drydock):

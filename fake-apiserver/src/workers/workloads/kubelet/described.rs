@@ -68,7 +68,7 @@ struct Exec {
     stderr: String,
     #[serde(default)]
     exit_code: i32,
-    /// Writes its standard input to standard output, as `cat` does, before `stdout`.
+    /// Writes its standard input to standard output as it comes, as `cat` does, and `stdout` behind its end.
     #[serde(default)]
     echoes_stdin: bool,
 }
@@ -179,9 +179,9 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
                 .exits_with(127);
         };
         if rule.echoes_stdin && !stdin.has_ended {
-            return ExecOutput::awaits_stdin();
+            return ExecOutput::stdout(stdin.unseen()).and_awaits_stdin();
         }
-        let echoed = if rule.echoes_stdin { stdin.bytes } else { &[] };
+        let echoed = if rule.echoes_stdin { stdin.unseen() } else { &[] };
         ExecOutput::stdout([echoed, rule.stdout.as_bytes()].concat())
             .with_stderr(rule.stderr.clone())
             .exits_with(rule.exit_code)
