@@ -95,6 +95,7 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: Signal, #[case] arg
 #[case::unknown_flag(&["--no-such-flag"], "--no-such-flag")]
 #[case::no_address(&["--listen", "here"], "--listen")]
 #[case::no_number(&["--seed", "x"], "--seed")]
+#[case::no_token(&["--control", "--control-token="], "--control-token")]
 #[case::no_worker(&["--workers", "gc,gx"], "there is no worker \"gx\"; there are gc, namespace, ")]
 #[case::no_user(&["--token", "s3cret"], "--token")]
 #[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]

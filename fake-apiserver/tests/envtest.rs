@@ -161,6 +161,7 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
     "--encryption-provider-config is not supported here: objects are kept in memory")]
 #[case::another_value(&["--profiling"], "--profiling=true is not supported here, only false")]
 #[case::plain_http(&["--insecure-port=8080"], "--insecure-port")]
+#[case::keys_that_can_be_guessed(&["--bind-address=0.0.0.0", "--seed=7"], "--bind-address=127.0.0.1")]
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
 #[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]
 #[case::two_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]

@@ -112,6 +112,15 @@ fn bodies_for_the_control_api_say_that_they_are_json(#[case] header: &str) {
 #[case::of_a_page_nowhere(&["Host: localhost", "Origin: null"], 403)]
 #[case::of_a_page_on_another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
 #[case::of_its_own_page(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
+#[case::of_two_origins(&["Host: localhost:8001", "Origin: http://localhost:8001", "Origin: http://evil.example"], 403)]
+#[case::by_two_names(&["Host: localhost", "Host: evil.example"], 403)]
+#[case::by_a_name_that_is_no_ascii(&["Host: évil.example"], 403)]
+#[case::in_a_page_elsewhere(&["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: script"], 403)]
+#[case::in_a_page_on_another_port(&["Host: localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"], 403)]
+#[case::in_a_frame(
+    &["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"],
+    403
+)]
 #[case::by_a_name_that_was_rebound(&["Host: evil.example"], 403)]
 #[case::by_a_name_that_begins_alike(&["Host: localhost.evil.example"], 403)]
 #[case::by_an_address_elsewhere(&["Host: 192.0.2.7"], 403)]
@@ -126,6 +135,22 @@ fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[ca
         let expected = if (path, read) == ("/nothing", 200) { 404 } else { read };
         assert_eq!(ask(&server, &format!("GET {path}"), headers, "").0, expected, "{path}");
     }
+}
+
+#[rstest]
+#[case::is_followed("document", "GET /_fake/", 200)]
+#[case::is_a_form("document", "POST /_fake/snapshot", 403)]
+#[case::is_a_frame("iframe", "GET /_fake/", 403)]
+fn a_link_of_a_page_elsewhere_may_be_followed(#[case] into: &str, #[case] request: &str, #[case] code: u16) {
+    let server = Server::start(&["--control"]);
+    let into = format!("Sec-Fetch-Dest: {into}");
+    let headers = [
+        "Host: localhost",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Mode: navigate",
+        &into,
+    ];
+    assert_eq!(ask(&server, request, &headers, "").0, code);
 }
 
 #[rstest]
@@ -215,6 +240,11 @@ fn credentials_can_be_required_without_authorization() {
 #[case::everybody_is_admin(&["--listen", "0.0.0.0:0"], false)]
 #[case::anonymous_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
 #[case::anonymous_may_do_everything(&["--listen", "0.0.0.0:0", "--anonymous", "allow"], false)]
+#[case::keys_can_be_guessed(&["--listen", "0.0.0.0:0", "--anonymous", "deny", "--seed", "7"], false)]
+#[case::guessed_on_request(
+    &["--listen", "0.0.0.0:0", "--anonymous", "deny", "--seed", "7", "--insecure-listen"],
+    true
+)]
 #[case::insecure_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
 #[case::nobody_is_anonymous(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
 #[case::anonymous_has_no_rights(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]

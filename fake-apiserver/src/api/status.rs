@@ -231,6 +231,12 @@ impl Status {
         )
     }
 
+    /// 403 of a request for what a page of another origin embeds.
+    pub(crate) fn embedded() -> Self {
+        let why = "requests that a page of another origin embeds are refused";
+        Self::new(403, "Forbidden", why)
+    }
+
     /// 415 of a body that a browser sends without its type.
     pub(crate) fn no_content_type() -> Self {
         Self::new(

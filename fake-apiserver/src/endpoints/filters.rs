@@ -1,5 +1,6 @@
 //! Filters before routing and after answering: steps that every request passes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -250,19 +251,21 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     let Some(arrival) = parts.extensions.get::<Arrival>() else {
         return Ok(());
     };
-    let header = text(&parts.headers, &header::HOST);
-    let asked = parts.uri.authority().map(http::uri::Authority::as_str);
-    for host in [asked, header].into_iter().flatten() {
-        if !arrival.hosts.accept(host) {
-            return Err(Status::foreign_host(host));
+    // Every one is checked: which of them an intermediary believes is not known.
+    let named = parts.headers.get_all(header::HOST).iter().map(lossy);
+    let asked = parts.uri.authority().map(|it| Cow::Borrowed(it.as_str()));
+    let hosts: Vec<Cow<'_, str>> = asked.into_iter().chain(named).collect();
+    if let Some(foreign) = hosts.iter().find(|host| !arrival.hosts.accept(host)) {
+        return Err(Status::foreign_host(foreign));
+    }
+    for origin in parts.headers.get_all(header::ORIGIN).iter().map(lossy) {
+        let (_, authority) = origin.split_once("://").unwrap_or_default();
+        if authority.is_empty() || hosts.first().map(Cow::as_ref) != Some(authority) {
+            return Err(Status::foreign_origin(&origin));
         }
     }
-    if let Some(origin) = parts.headers.get(header::ORIGIN) {
-        let origin = origin.to_str().unwrap_or_default();
-        let (_, authority) = origin.split_once("://").unwrap_or_default();
-        if authority.is_empty() || asked.or(header) != Some(authority) {
-            return Err(Status::foreign_origin(origin));
-        }
+    if is_embedded_elsewhere(parts) {
+        return Err(Status::embedded());
     }
     let writes = matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
     let is_typed = !arrival.has_body || parts.headers.contains_key(header::CONTENT_TYPE);
@@ -270,6 +273,20 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
         return Err(Status::no_content_type());
     }
     Ok(())
+}
+
+/// Returns `true` if a page of another origin loads the answer as a script, an image, a frame or the like. Such a
+/// request needs no `Origin`, and the page can see if it succeeds. A link that is followed is no such request.
+fn is_embedded_elsewhere(parts: &Parts) -> bool {
+    let says = |name: &'static str, value: &str| text(&parts.headers, &HeaderName::from_static(name)) == Some(value);
+    let is_followed =
+        parts.method == Method::GET && says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document");
+    (says("sec-fetch-site", "cross-site") || says("sec-fetch-site", "same-site")) && !is_followed
+}
+
+/// The text of a header; bytes that are none make it one that is accepted nowhere.
+fn lossy(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
 }
 
 /// Returns `true` if a browser sent the request: no other client names the origin of a page or how it was fetched.

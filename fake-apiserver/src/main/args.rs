@@ -42,7 +42,7 @@ pub(crate) struct Common {
     pub(crate) control: bool,
 
     /// The token of the control API, whose user is in system:masters [default: a random one]
-    #[arg(long, value_name = "TOKEN", requires = "control")]
+    #[arg(long, value_name = "TOKEN", requires = "control", value_parser = not_empty)]
     pub(crate) control_token: Option<String>,
 
     /// Bytes of earlier states kept for watches and lists, such as `64Mi`; older revisions are answered 410
@@ -74,6 +74,14 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|err| err.to_string())?
         .next()
         .ok_or_else(|| "the name has no address".to_owned())
+}
+
+/// Parses the value of `--control-token`. No client can send an empty one.
+fn not_empty(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("it may not be empty"),
+        text => Ok(text.to_owned()),
+    }
 }
 
 /// Parses the value of `--webhook-address`.

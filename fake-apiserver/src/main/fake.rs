@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
-    /// Listen beyond loopback even if everyone who reaches the port may do everything
+    /// Listen beyond loopback even if everyone who reaches the port may do everything, or can guess the keys of a seed
     #[arg(long)]
     insecure_listen: bool,
 
@@ -134,6 +134,8 @@ Examples:
     export KUBEBUILDER_ASSETS=$PWD/bin
     fake-apiserver assets bin
 
+`fake-apiserver kube-apiserver --help` and `fake-apiserver etcd --help` list the flags of the programs in it.
+
 When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM.";
 
 /// The whole life of the server; the error is for people.
@@ -154,6 +156,9 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
             "whoever reaches {listen} could do everything, since nobody has to say who he is: use --anonymous deny, \
              or --authorization rbac with --anonymous allow, or --insecure-listen"
         ));
+    }
+    if !args.insecure_listen {
+        setup::check_seed(&args.common, listen, "--insecure-listen")?;
     }
     args.common.accept_hosts.push(args.listen.host);
     let mut builder = setup::builder(&mut args.common)?;

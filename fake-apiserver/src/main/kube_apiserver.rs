@@ -222,6 +222,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
+    let listen = SocketAddr::new(args.bind_address, args.secure_port);
+    setup::check_seed(&args.common, listen, "--bind-address=127.0.0.1")?;
     let builder = setup::builder(&mut args.common)?;
     let builder = admission(&args, users(&args, builder)?)?;
     feature_gates::check(args.common.kubernetes_version, &args.feature_gates)?;
@@ -236,7 +238,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
     let setup = Setup {
         builder: advertise(&args, builder),
-        listen: SocketAddr::new(args.bind_address, args.secure_port),
+        listen,
         options: transport(&args)?,
         objects: vec![authentication(&args)?],
         common: args.common,

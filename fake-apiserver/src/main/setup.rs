@@ -71,6 +71,16 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     Ok(builder)
 }
 
+/// Refuses a seed where others reach the server: whoever guesses it has its keys and tokens.
+pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> Result<(), String> {
+    match common.seed {
+        Some(_) if !listen.ip().is_loopback() => Err(format!(
+            "whoever reaches {listen} could guess the keys and tokens that --seed makes: leave it out, or use {remedy}"
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// The revision to begin with: further than an earlier run has come, unless that wrote a thousand times a second all
 /// its life. Watchers of the earlier run get 410, and list again.
 #[expect(
