@@ -226,3 +226,49 @@ fn its_own_kubeconfig_is_replaced_and_no_other() {
     let kept = fs::read_to_string(&file).expect("it is still there");
     assert_eq!(kept, "current-context: production\n");
 }
+
+/// The command line of the server that `leaves_a_server` starts.
+#[cfg(unix)]
+const LEFT: &str = "DRYDOCK_LEFT";
+
+/// Starts a server in the process that the test below starts, and ends once it answers.
+#[cfg(unix)]
+#[expect(clippy::zombie_processes, reason = "it is to be left")]
+#[test]
+fn leaves_a_server() {
+    let Ok(line) = std::env::var(LEFT) else {
+        return;
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let port = free.expect("there is a free port").port();
+    let line = line.replace("PORT", &port.to_string());
+    let words: Vec<&str> = line.split(' ').collect();
+    command(&words).spawn().expect("cargo has built the command");
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a command until what it has started has ended, too: that keeps standard output open.
+#[cfg(unix)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a server that does not end must not hold the tests up"
+)]
+fn run_to_the_end(mut starter: std::process::Command) -> Output {
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(starter.output()));
+    let ended = ended.recv_timeout(std::time::Duration::from_secs(60));
+    ended.expect("the server ends").expect("it starts")
+}
+
+#[cfg(unix)]
+#[rstest]
+#[case::on_request("--exit-with-parent --listen 127.0.0.1:PORT")]
+#[case::as_etcd("etcd --listen-client-urls http://127.0.0.1:PORT")]
+#[case::as_kube_apiserver("kube-apiserver --bind-address 127.0.0.1 --secure-port PORT")]
+fn a_server_ends_with_its_parent(#[case] line: &str) {
+    let mut starter = std::process::Command::new(std::env::current_exe().expect("this test"));
+    starter.args(["--exact", "leaves_a_server"]).env(LEFT, line);
+    assert!(run_to_the_end(starter).status.success());
+}

@@ -70,7 +70,7 @@ func New(t TB, args ...string) *Server {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	server := &Server{Kubeconfig: filepath.Join(folder, "kubeconfig"), t: t, token: rand.Text()}
-	own := []string{"--control", "--control-token", server.token, "--kubeconfig", server.Kubeconfig}
+	own := []string{"--exit-with-parent", "--control", "--control-token", server.token, "--kubeconfig", server.Kubeconfig}
 	command := exec.Command(program, append(own, args...)...)
 	var log bytes.Buffer
 	command.Stderr = &log

@@ -25,7 +25,7 @@ export async function start(...args) {
   const kubeconfig = join(folder, 'kubeconfig');
   const token = randomBytes(16).toString('hex');
   // client-node refuses plain HTTP.
-  const own = ['--control', '--control-token', token, '--kubeconfig', kubeconfig];
+  const own = ['--exit-with-parent', '--control', '--control-token', token, '--kubeconfig', kubeconfig];
   if (!args.includes('--tls')) own.push('--tls');
   const program = process.env.FAKE_APISERVER || 'fake-apiserver';
   const child = spawn(program, [...own, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });

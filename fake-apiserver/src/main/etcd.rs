@@ -66,6 +66,10 @@ pub(crate) struct Args {
     /// Log level; nothing is logged
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
+
+    /// End when the process that started it has ended, where there are Unix processes
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    exit_with_parent: bool,
 }
 
 /// Reads the arguments. A flag has one hyphen or two, as Go's package `flag` reads them; some starters write
@@ -83,10 +87,10 @@ fn url(text: &str) -> Result<SocketAddr, String> {
     address(rest.trim_end_matches('/'))
 }
 
-/// Answers until a signal comes.
+/// Answers until a signal comes, or its parent ends.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(args: &Args) -> Result<(), String> {
-    let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
+    let interrupted = interruption(args.exit_with_parent).map_err(|err| format!("cannot listen for signals: {err}"))?;
     let mut served = Vec::new();
     for address in &args.listen_client_urls {
         let listener = TcpListener::bind(address).await;

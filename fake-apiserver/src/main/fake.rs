@@ -55,6 +55,10 @@ pub(crate) struct Args {
     #[arg(short, long)]
     verbose: bool,
 
+    /// End when the process that started the server has ended, where there are Unix processes
+    #[arg(long)]
+    exit_with_parent: bool,
+
     #[command(flatten)]
     common: Common,
 }
@@ -189,6 +193,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         } else {
             ServeOptions::http()
         },
+        exit_with_parent: args.exit_with_parent,
         common: args.common,
         objects: Vec::new(),
     };

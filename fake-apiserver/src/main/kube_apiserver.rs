@@ -197,6 +197,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
 
+    /// End when the process that started the server has ended, where there are Unix processes: tests that are killed
+    /// leave none behind
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    exit_with_parent: bool,
+
     #[command(flatten)]
     common: Common,
 }
@@ -241,6 +246,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         listen,
         options: transport(&args)?,
         objects: vec![authentication(&args)?],
+        exit_with_parent: args.exit_with_parent,
         common: args.common,
     };
     setup.serve().await

@@ -27,6 +27,10 @@ const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at
 /// Time between the mark and the removal of a Pod: about that of a write to etcd.
 const REMOVAL_DELAY: Duration = Duration::from_millis(5);
 
+/// Time between two looks for the process that started the server.
+#[cfg(unix)]
+const PARENT_INTERVAL: Duration = Duration::from_millis(500);
+
 /// A server that is ready to be started.
 pub(crate) struct Setup {
     pub(crate) common: Common,
@@ -35,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) options: ServeOptions,
     /// Objects that are there from the start, in place of those of their names.
     pub(crate) objects: Vec<Value>,
+    /// Set if it ends with the process that started it.
+    pub(crate) exit_with_parent: bool,
 }
 
 /// A builder with all that the common options say. The token of the control API is in them afterwards.
@@ -93,9 +99,10 @@ fn first_revision() -> u64 {
 }
 
 impl Setup {
-    /// Serves until a signal comes; the error is for people.
+    /// Serves until it is to end; the error is for people.
     pub(crate) async fn serve(self) -> Result<(), String> {
-        let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
+        let interrupted =
+            interruption(self.exit_with_parent).map_err(|err| format!("cannot listen for signals: {err}"))?;
         let server = self.builder.start();
         server.load(self.objects).map_err(|err| err.to_string())?;
         fill(&server, &self.common)?;
@@ -171,23 +178,37 @@ fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>)
         .map_err(|err| fail(&err))
 }
 
-/// Signals are caught from the call on, not from the first poll.
+/// Waits for a signal, or for the end of the process that started this one. Signals are caught from the call on, not
+/// from the first poll.
 #[cfg(unix)]
-pub(crate) fn interruption() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn interruption(exit_with_parent: bool) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
+    let parent = exit_with_parent.then(std::os::unix::process::parent_id);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = end_of(parent) => {}
         }
     })
 }
 
+/// Waits for the end of the process that started this one. Its children go to another process then.
+#[cfg(unix)]
+async fn end_of(parent: Option<u32>) {
+    let Some(parent) = parent else {
+        return std::future::pending().await;
+    };
+    while std::os::unix::process::parent_id() == parent {
+        tokio::time::sleep(PARENT_INTERVAL).await;
+    }
+}
+
 #[cfg(not(unix))]
-pub(crate) fn interruption() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn interruption(_exit_with_parent: bool) -> io::Result<impl Future<Output = ()>> {
     Ok(async {
         let _ = tokio::signal::ctrl_c().await;
     })

@@ -141,7 +141,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("task::spawn", &["tasks"]),
     (
         "time::sleep",
-        &["endpoints", "faults", "registry", "serve", "watch", "workers"],
+        &["endpoints", "faults", "main", "registry", "serve", "watch", "workers"],
     ),
     ("JoinSet", &["tasks"]),
     ("thread::spawn", &[]),

@@ -59,7 +59,7 @@ class Server:
         #: The path of a kubeconfig that leads to the server.
         self.kubeconfig = os.path.join(self._folder.name, "kubeconfig")
         self._token = secrets.token_hex(16)
-        own = ["--control", "--control-token", self._token, "--kubeconfig", self.kubeconfig]
+        own = ["--exit-with-parent", "--control", "--control-token", self._token, "--kubeconfig", self.kubeconfig]
         self._log = open(os.path.join(self._folder.name, "log"), "w+b")
         self._process = subprocess.Popen(
             [program(), *own, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
