@@ -1,0 +1,37 @@
+//! echo-operator: a Deployment for each Echo, on kube 0.95. Its conditions tell the way that an object has come.
+#![cfg(test)]
+
+use echo_operator::controller::State;
+use echo_operator::crd::echo::{Echo, EchoSpec};
+use echo_operator::echo::controller::{CONTROLLER_ID, run};
+use kube::CustomResourceExt;
+use serde_json::json;
+use testkit::explore::explore;
+use testkit::objects::{node, object, serialized};
+use testkit::{TestCluster, TestClusterBuilder, Worker};
+
+fn builder() -> TestClusterBuilder {
+    let cluster = TestCluster::builder().workers(Worker::ALL);
+    cluster.object(serialized(&Echo::crd())).object(node("n1"))
+}
+
+async fn an_echo_comes_grows_and_goes(cluster: &TestCluster) {
+    cluster.controller_over("echo", |service| {
+        let state = State::new(Default::default(), &[CONTROLLER_ID]);
+        run(state, kube::Client::new(service, "default"))
+    });
+    let hello = || object("example.com/v1", "Echo", "hello");
+    cluster.create(serialized(&Echo::new("hello", EchoSpec { replicas: 2 }))).await;
+    cluster.settle().await;
+    cluster.patch(hello(), json!({"spec": {"replicas": 3}})).await;
+    cluster.settle().await;
+    cluster.delete(hello()).await;
+    cluster.settle().await;
+}
+
+#[test]
+fn conditions_are_only_added() {
+    let report = explore(an_echo_comes_grows_and_goes).cluster(builder()).report();
+    let failure = report.failure().expect("a held watch leaves another list of conditions");
+    assert!(failure.what().contains("status.conditions"), "{report}");
+}
