@@ -78,7 +78,12 @@ CUSTOM = {
     EXTENSIONS + "JSONSchemaPropsOrStringArray": "SchemaOrStrings",
 }
 # Gates that no comment of their field names.
-GATES = {("k8s.io/api/discovery/v1.EndpointHints", "forNodes"): "PreferSameTrafficDistribution"}
+GATES = {
+    ("k8s.io/api/apps/v1.DeploymentStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
+    ("k8s.io/api/apps/v1.ReplicaSetStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
+    ("k8s.io/api/core/v1.VolumeSource", "image"): "ImageVolume",
+    ("k8s.io/api/discovery/v1.EndpointHints", "forNodes"): "PreferSameTrafficDistribution",
+}
 SCALARS = {"string": "String", "bool": "Bool", "int32": "Int32", "int64": "Int64", "float64": "Float64"}
 
 # --- Sources --------------------------------------------------------------------------------------------------------
@@ -406,7 +411,7 @@ class Table:
                 ("POINTER", self.types[field["type"]]["kind"] == "ptr"),
                 ("OMIT_EMPTY", field.get("omitempty")),
                 ("OMIT_ZERO", field.get("omitzero")),
-                ("GATED", self.is_gated(go, field["json"])),
+                ("GATED", self.is_gated(field["owner"], field["json"])),
             ) if on]
             fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"]), place,
                            field["via"]))
@@ -459,7 +464,7 @@ def flat_fields(types, go, numbers=(), via=()):
             inner = field["type"].lstrip("*")
             yield from flat_fields(types, inner, path, (*via, types[inner]["name"]))
         else:
-            yield {**field, "numbers": path or (), "via": ".".join(via)}
+            yield {**field, "numbers": path or (), "via": ".".join(via), "owner": go}
 
 
 def protobuf_path(numbers):

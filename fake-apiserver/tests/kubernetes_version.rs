@@ -339,6 +339,10 @@ async fn limits_of_nodes_change_from_1_35_on(#[case] version: KubernetesVersion,
 #[case::dynamic_resource_allocation([V1_33, V1_34],
     json!({"resourceClaims": [{"name": "a", "resourceClaimName": "a"}]}), "/spec/resourceClaims")]
 #[case::host_name_override([V1_34, V1_35], json!({"hostnameOverride": "a"}), "/spec/hostnameOverride")]
+#[case::rules_of_restarts([V1_34, V1_35],
+    json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "a", "restartPolicy": "Never",
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}]}),
+    "/spec/containers/0/restartPolicyRules")]
 #[tokio::test]
 async fn fields_are_kept_once_their_gate_is_on(
     #[case] versions: [KubernetesVersion; 2],
@@ -354,4 +358,40 @@ async fn fields_are_kept_once_their_gate_is_on(
         assert_eq!(code, 201, "{version}: {answer}");
         assert_eq!(answer.pointer(field).is_some(), is_kept, "{version}: {answer}");
     }
+}
+
+/// `ImageVolume`: without its only source a volume is refused.
+#[rstest]
+#[case(V1_34, 422)]
+#[case(V1_35, 201)]
+#[tokio::test]
+async fn images_are_volumes_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: u16) {
+    let volume = json!({"name": "a", "image": {"reference": "a"}});
+    assert_eq!(pod(&server(version), volume).await.0, expected);
+}
+
+/// `DeploymentReplicaSetTerminatingReplicas`
+#[rstest]
+#[case(V1_34, Value::Null)]
+#[case(V1_35, json!(1))]
+#[tokio::test]
+async fn terminating_replicas_are_counted_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: Value) {
+    let server = server(version);
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let labels = json!({"app": "a"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    let (code, _) = post(&server, sets, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    assert_eq!(code, 201);
+    let status = json!({"status": {"replicas": 1, "terminatingReplicas": 1}});
+    let (code, answer) = ask(
+        &server,
+        "PATCH",
+        &format!("{sets}/a/status"),
+        "application/json",
+        status,
+    )
+    .await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(answer["status"]["terminatingReplicas"], expected);
 }

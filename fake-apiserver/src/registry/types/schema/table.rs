@@ -31,19 +31,19 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("", "v1", "Node", V1_33, 83),
     ("", "v1", "Node", V1_34, 752),
     ("", "v1", "Node", V1_35, 925),
-    ("", "v1", "Node", V1_36, 981),
-    ("", "v1", "Node", V1_37, 1089),
+    ("", "v1", "Node", V1_36, 983),
+    ("", "v1", "Node", V1_37, 1091),
     ("", "v1", "NodeProxyOptions", V1_33, 84),
     ("", "v1", "PersistentVolume", V1_33, 126),
     ("", "v1", "PersistentVolume", V1_34, 754),
     ("", "v1", "PersistentVolumeClaim", V1_33, 144),
     ("", "v1", "PersistentVolumeClaim", V1_34, 757),
-    ("", "v1", "PersistentVolumeClaim", V1_37, 1095),
+    ("", "v1", "PersistentVolumeClaim", V1_37, 1097),
     ("", "v1", "Pod", V1_33, 309),
     ("", "v1", "Pod", V1_34, 789),
     ("", "v1", "Pod", V1_35, 942),
-    ("", "v1", "Pod", V1_36, 998),
-    ("", "v1", "Pod", V1_37, 1140),
+    ("", "v1", "Pod", V1_36, 1000),
+    ("", "v1", "Pod", V1_37, 1142),
     ("", "v1", "PodAttachOptions", V1_33, 310),
     ("", "v1", "PodExecOptions", V1_33, 311),
     ("", "v1", "PodPortForwardOptions", V1_33, 313),
@@ -51,13 +51,13 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("", "v1", "PodTemplate", V1_33, 316),
     ("", "v1", "PodTemplate", V1_34, 791),
     ("", "v1", "PodTemplate", V1_35, 944),
-    ("", "v1", "PodTemplate", V1_36, 1000),
-    ("", "v1", "PodTemplate", V1_37, 1142),
+    ("", "v1", "PodTemplate", V1_36, 1002),
+    ("", "v1", "PodTemplate", V1_37, 1144),
     ("", "v1", "ReplicationController", V1_33, 322),
     ("", "v1", "ReplicationController", V1_34, 793),
     ("", "v1", "ReplicationController", V1_35, 946),
-    ("", "v1", "ReplicationController", V1_36, 1002),
-    ("", "v1", "ReplicationController", V1_37, 1144),
+    ("", "v1", "ReplicationController", V1_36, 1004),
+    ("", "v1", "ReplicationController", V1_37, 1146),
     ("", "v1", "ResourceQuota", V1_33, 331),
     ("", "v1", "ResourceQuota", V1_34, 794),
     ("", "v1", "Secret", V1_33, 333),
@@ -68,56 +68,56 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("", "v1", "ServiceAccount", V1_34, 797),
     ("", "v1", "ServiceProxyOptions", V1_33, 359),
     ("", "v1", "Status", V1_33, 366),
-    ("", "v1", "Status", V1_36, 1005),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 1013),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 1015),
+    ("", "v1", "Status", V1_36, 1007),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 1015),
+    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 1017),
     ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_33, 382),
     ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", V1_34, 798),
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_33, 399),
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", V1_34, 799),
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_33, 405),
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_34, 800),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 1017),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 1019),
     ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_33, 408),
     ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_34, 801),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_33, 447),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_34, 802),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_35, 950),
-    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 1021),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_36, 1023),
     ("apiregistration.k8s.io", "v1", "APIService", V1_33, 454),
     ("apiregistration.k8s.io", "v1", "APIService", V1_34, 803),
     ("apps", "v1", "ControllerRevision", V1_33, 456),
     ("apps", "v1", "ControllerRevision", V1_34, 804),
-    ("apps", "v1", "ControllerRevision", V1_37, 1145),
+    ("apps", "v1", "ControllerRevision", V1_37, 1147),
     ("apps", "v1", "DaemonSet", V1_33, 465),
     ("apps", "v1", "DaemonSet", V1_34, 806),
     ("apps", "v1", "DaemonSet", V1_35, 952),
-    ("apps", "v1", "DaemonSet", V1_36, 1023),
-    ("apps", "v1", "DaemonSet", V1_37, 1150),
+    ("apps", "v1", "DaemonSet", V1_36, 1025),
+    ("apps", "v1", "DaemonSet", V1_37, 1152),
     ("apps", "v1", "Deployment", V1_33, 474),
     ("apps", "v1", "Deployment", V1_34, 808),
-    ("apps", "v1", "Deployment", V1_35, 954),
-    ("apps", "v1", "Deployment", V1_36, 1025),
-    ("apps", "v1", "Deployment", V1_37, 1155),
+    ("apps", "v1", "Deployment", V1_35, 955),
+    ("apps", "v1", "Deployment", V1_36, 1027),
+    ("apps", "v1", "Deployment", V1_37, 1157),
     ("apps", "v1", "ReplicaSet", V1_33, 480),
     ("apps", "v1", "ReplicaSet", V1_34, 810),
-    ("apps", "v1", "ReplicaSet", V1_35, 956),
-    ("apps", "v1", "ReplicaSet", V1_36, 1027),
-    ("apps", "v1", "ReplicaSet", V1_37, 1160),
+    ("apps", "v1", "ReplicaSet", V1_35, 958),
+    ("apps", "v1", "ReplicaSet", V1_36, 1029),
+    ("apps", "v1", "ReplicaSet", V1_37, 1162),
     ("apps", "v1", "StatefulSet", V1_33, 494),
     ("apps", "v1", "StatefulSet", V1_34, 813),
-    ("apps", "v1", "StatefulSet", V1_35, 958),
-    ("apps", "v1", "StatefulSet", V1_36, 1029),
-    ("apps", "v1", "StatefulSet", V1_37, 1166),
+    ("apps", "v1", "StatefulSet", V1_35, 960),
+    ("apps", "v1", "StatefulSet", V1_36, 1031),
+    ("apps", "v1", "StatefulSet", V1_37, 1168),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_33, 499),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", V1_34, 814),
     ("authentication.k8s.io", "v1", "TokenRequest", V1_33, 503),
     ("authentication.k8s.io", "v1", "TokenRequest", V1_34, 815),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 1032),
-    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 1170),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_36, 1034),
+    ("authentication.k8s.io", "v1", "TokenRequest", V1_37, 1172),
     ("authentication.k8s.io", "v1", "TokenReview", V1_33, 506),
     ("authentication.k8s.io", "v1", "TokenReview", V1_34, 816),
-    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 1034),
+    ("authentication.k8s.io", "v1", "TokenReview", V1_36, 1036),
     ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_33, 516),
     ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", V1_34, 817),
     ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", V1_33, 518),
@@ -128,49 +128,49 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("authorization.k8s.io", "v1", "SubjectAccessReview", V1_34, 820),
     ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_33, 530),
     ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_34, 821),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 1035),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 1037),
     ("autoscaling", "v1", "Scale", V1_33, 533),
     ("autoscaling", "v1", "Scale", V1_34, 822),
     ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_33, 565),
     ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_34, 823),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_35, 962),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 1036),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 1174),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_35, 964),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_36, 1038),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_37, 1176),
     ("batch", "v1", "CronJob", V1_33, 586),
     ("batch", "v1", "CronJob", V1_34, 827),
-    ("batch", "v1", "CronJob", V1_35, 971),
-    ("batch", "v1", "CronJob", V1_36, 1040),
-    ("batch", "v1", "CronJob", V1_37, 1190),
+    ("batch", "v1", "CronJob", V1_35, 973),
+    ("batch", "v1", "CronJob", V1_36, 1042),
+    ("batch", "v1", "CronJob", V1_37, 1192),
     ("batch", "v1", "Job", V1_33, 593),
     ("batch", "v1", "Job", V1_34, 828),
-    ("batch", "v1", "Job", V1_35, 972),
-    ("batch", "v1", "Job", V1_36, 1041),
-    ("batch", "v1", "Job", V1_37, 1191),
+    ("batch", "v1", "Job", V1_35, 974),
+    ("batch", "v1", "Job", V1_36, 1043),
+    ("batch", "v1", "Job", V1_37, 1193),
     ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_33, 601),
     ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_34, 829),
-    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 1193),
-    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 1197),
+    ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 1195),
+    ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 1199),
     ("coordination.k8s.io", "v1", "Lease", V1_33, 604),
     ("coordination.k8s.io", "v1", "Lease", V1_34, 830),
     ("discovery.k8s.io", "v1", "EndpointSlice", V1_33, 617),
     ("discovery.k8s.io", "v1", "EndpointSlice", V1_34, 834),
-    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 1042),
+    ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 1044),
     ("events.k8s.io", "v1", "Event", V1_33, 619),
     ("events.k8s.io", "v1", "Event", V1_34, 835),
     ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_33, 640),
     ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_34, 836),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 1201),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", V1_37, 1203),
     ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_33, 652),
     ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_34, 837),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 1207),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 1209),
     ("meta.k8s.io", "v1", "DeleteOptions", V1_33, 655),
     ("meta.k8s.io", "v1", "ListMeta", V1_33, 360),
-    ("meta.k8s.io", "v1", "ListMeta", V1_36, 1004),
+    ("meta.k8s.io", "v1", "ListMeta", V1_36, 1006),
     ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_33, 656),
     ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_34, 838),
     ("networking.k8s.io", "v1", "IPAddress", V1_33, 659),
     ("networking.k8s.io", "v1", "IPAddress", V1_34, 839),
-    ("networking.k8s.io", "v1", "IPAddress", V1_36, 1043),
+    ("networking.k8s.io", "v1", "IPAddress", V1_36, 1045),
     ("networking.k8s.io", "v1", "Ingress", V1_33, 678),
     ("networking.k8s.io", "v1", "Ingress", V1_34, 840),
     ("networking.k8s.io", "v1", "IngressClass", V1_33, 681),
@@ -185,50 +185,50 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("policy", "v1", "Eviction", V1_34, 846),
     ("policy", "v1", "PodDisruptionBudget", V1_33, 707),
     ("policy", "v1", "PodDisruptionBudget", V1_34, 847),
-    ("policy", "v1", "PodDisruptionBudget", V1_36, 1045),
+    ("policy", "v1", "PodDisruptionBudget", V1_36, 1047),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_33, 712),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", V1_34, 848),
     ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_33, 716),
     ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_34, 849),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 1047),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", V1_36, 1049),
     ("rbac.authorization.k8s.io", "v1", "Role", V1_33, 717),
     ("rbac.authorization.k8s.io", "v1", "Role", V1_34, 850),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_33, 718),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_34, 851),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 1048),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", V1_36, 1050),
     ("resource.k8s.io", "v1", "DeviceClass", V1_34, 859),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 1050),
-    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 1208),
-    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 1212),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_36, 1052),
+    ("resource.k8s.io", "v1", "DeviceClass", V1_37, 1210),
+    ("resource.k8s.io", "v1", "DeviceTaintRule", V1_37, 1214),
     ("resource.k8s.io", "v1", "ResourceClaim", V1_34, 892),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 1067),
-    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 1229),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_36, 1069),
+    ("resource.k8s.io", "v1", "ResourceClaim", V1_37, 1231),
     ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_34, 894),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 1069),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 1231),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_36, 1071),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", V1_37, 1233),
     ("resource.k8s.io", "v1", "ResourceSlice", V1_34, 914),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_35, 974),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 1081),
-    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 1241),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_35, 976),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 1083),
+    ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 1243),
     ("scheduling.k8s.io", "v1", "PriorityClass", V1_33, 719),
     ("scheduling.k8s.io", "v1", "PriorityClass", V1_34, 915),
-    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 1082),
+    ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 1084),
     ("storage.k8s.io", "v1", "CSIDriver", V1_33, 726),
     ("storage.k8s.io", "v1", "CSIDriver", V1_34, 916),
-    ("storage.k8s.io", "v1", "CSIDriver", V1_35, 976),
-    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 1084),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_35, 978),
+    ("storage.k8s.io", "v1", "CSIDriver", V1_36, 1086),
     ("storage.k8s.io", "v1", "CSINode", V1_33, 731),
     ("storage.k8s.io", "v1", "CSINode", V1_34, 917),
-    ("storage.k8s.io", "v1", "CSINode", V1_37, 1248),
+    ("storage.k8s.io", "v1", "CSINode", V1_37, 1250),
     ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_33, 732),
     ("storage.k8s.io", "v1", "CSIStorageCapacity", V1_34, 918),
     ("storage.k8s.io", "v1", "StorageClass", V1_33, 738),
     ("storage.k8s.io", "v1", "StorageClass", V1_34, 919),
     ("storage.k8s.io", "v1", "VolumeAttachment", V1_33, 743),
     ("storage.k8s.io", "v1", "VolumeAttachment", V1_34, 922),
-    ("storage.k8s.io", "v1", "VolumeAttachment", V1_35, 979),
+    ("storage.k8s.io", "v1", "VolumeAttachment", V1_35, 981),
     ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_34, 923),
-    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1252),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1254),
 ];
 
 /// Kinds the server knows in versions it does not serve, sorted.
@@ -334,7 +334,7 @@ pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 1253] = [
+pub(super) static SHAPES: [Shape; 1255] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -1289,310 +1289,312 @@ pub(super) static SHAPES: [Shape; 1253] = [
     h(Struct(616), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 951
     h(Struct(615), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 952
     h(Struct(618), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 953
-    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 954
-    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 955
-    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 956
-    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 957
-    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 958
-    h(Struct(626), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 959
-    h(Struct(625), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 960
-    h(Struct(624), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 961
-    h(Struct(623), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 962
-    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 963
-    h(List(963), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 964
-    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 965
-    h(List(965), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 966
-    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 967
-    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 968
-    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 969
-    h(Struct(628), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 970
-    h(Struct(627), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 971
-    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.Job"), // 972
-    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 973
-    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 974
-    h(Struct(638), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 975
-    h(Struct(637), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 976
-    h(Struct(641), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 977
-    h(Struct(640), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 978
-    h(Struct(639), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 979
-    h(Struct(643), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 980
-    h(Struct(642), 0, NO_LIST, NO_PATCH, "v1.Node"), // 981
-    h(Struct(646), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 982
-    h(Struct(645), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 983
-    h(Struct(651), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 984
-    h(Struct(650), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 985
-    h(Struct(649), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 986
-    h(List(986), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 987
-    h(Struct(653), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 988
-    h(List(988), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 989
-    h(Struct(652), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 990
-    h(List(990), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 991
-    h(Struct(648), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 992
-    h(List(992), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 993
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 994
-    h(Struct(654), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 995
-    h(List(995), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 996
-    h(Struct(647), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 997
-    h(Struct(644), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 998
-    h(Struct(656), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 999
-    h(Struct(655), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1000
-    h(Struct(658), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1001
-    h(Struct(657), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1002
-    h(Struct(661), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 1003
-    h(Struct(660), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 1004
-    h(Struct(659), 0, NO_LIST, NO_PATCH, "v1.Status"), // 1005
-    h(List(391), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 1006
-    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 1007
-    h(Struct(665), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 1008
-    h(Struct(666), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 1009
-    h(Struct(664), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 1010
-    h(List(1010), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 1011
-    h(Struct(663), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 1012
-    h(Struct(662), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 1013
-    h(Struct(668), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 1014
-    h(Struct(667), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 1015
-    h(Struct(670), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 1016
-    h(Struct(669), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 1017
-    h(Struct(673), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 1018
-    h(List(1018), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 1019
-    h(Struct(672), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 1020
-    h(Struct(671), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 1021
-    h(Struct(675), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1022
-    h(Struct(674), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1023
-    h(Struct(677), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1024
-    h(Struct(676), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1025
-    h(Struct(679), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1026
-    h(Struct(678), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1027
-    h(Struct(681), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1028
-    h(Struct(680), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1029
-    h(Struct(683), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1030
-    h(Struct(684), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 1031
-    h(Struct(682), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1032
-    h(Struct(686), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 1033
-    h(Struct(685), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 1034
-    h(Struct(687), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 1035
-    h(Struct(688), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1036
-    h(Struct(692), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1037
-    h(Struct(691), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1038
-    h(Struct(690), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1039
-    h(Struct(689), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1040
-    h(Struct(693), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1041
-    h(Struct(694), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 1042
-    h(Struct(695), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 1043
-    h(Struct(697), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 1044
-    h(Struct(696), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 1045
-    h(Struct(699), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 1046
-    h(Struct(698), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 1047
-    h(Struct(700), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 1048
-    h(Struct(702), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 1049
-    h(Struct(701), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1050
-    h(Struct(707), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1051
-    h(Struct(708), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1052
-    h(List(1052), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1053
-    h(Struct(706), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1054
-    h(List(1054), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1055
-    h(Struct(709), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 1056
-    h(List(1056), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 1057
-    h(Struct(705), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1058
-    h(Struct(704), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1059
-    h(Struct(713), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1060
-    h(List(1060), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1061
-    h(Struct(712), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1062
-    h(Struct(711), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1063
-    h(Struct(714), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 1064
-    h(List(1064), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 1065
-    h(Struct(710), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1066
-    h(Struct(703), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1067
-    h(Struct(716), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1068
-    h(Struct(715), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1069
-    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 1070
-    h(Struct(720), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 1071
-    h(Map(1071), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 1072
-    h(Struct(721), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 1073
-    h(Map(1073), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 1074
-    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 1075
-    h(Struct(722), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 1076
-    h(Map(1076), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 1077
-    h(Struct(719), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1078
-    h(List(1078), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1079
-    h(Struct(718), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1080
-    h(Struct(717), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1081
-    h(Struct(723), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 1082
-    h(Struct(725), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 1083
-    h(Struct(724), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 1084
-    h(Struct(728), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 1085
-    h(Struct(727), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 1086
-    h(Struct(730), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 1087
-    h(Struct(729), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 1088
-    h(Struct(726), 0, NO_LIST, NO_PATCH, "v1.Node"), // 1089
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 1090
-    h(Struct(734), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 1091
-    h(List(1091), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 1092
-    h(Struct(733), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 1093
-    h(Struct(732), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 1094
-    h(Struct(731), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 1095
-    h(Struct(738), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 1096
-    h(Struct(740), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 1097
-    h(List(1097), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 1098
-    h(Struct(739), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 1099
-    h(Struct(742), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 1100
-    h(List(1100), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 1101
-    h(Struct(741), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 1102
-    h(Struct(743), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 1103
-    h(Struct(746), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 1104
-    h(Struct(747), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 1105
-    h(Struct(748), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 1106
-    h(Struct(749), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 1107
-    h(Struct(750), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 1108
-    h(Struct(751), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 1109
-    h(Struct(745), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 1110
-    h(List(1110), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 1111
-    h(Struct(744), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 1112
-    h(Struct(737), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 1113
-    h(List(1113), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 1114
-    h(Struct(753), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 1115
-    h(List(1115), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 1116
-    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 1117
-    h(Struct(755), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 1118
-    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 1119
-    h(Struct(756), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 1120
-    h(Struct(754), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 1121
-    h(Struct(758), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 1122
-    h(Struct(757), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 1123
-    h(Struct(752), 0, NO_LIST, NO_PATCH, "v1.Container"), // 1124
-    h(List(1124), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 1125
-    h(Struct(759), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 1126
-    h(List(1126), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 1127
-    h(Struct(760), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 1128
-    h(List(1128), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 1129
-    h(Struct(736), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 1130
-    h(Struct(763), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 1131
-    h(List(1131), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 1132
-    h(Struct(764), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 1133
-    h(List(1133), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 1134
-    h(Struct(762), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 1135
-    h(List(1135), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 1136
-    h(Struct(765), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 1137
-    h(List(1137), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 1138
-    h(Struct(761), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 1139
-    h(Struct(735), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 1140
-    h(Struct(767), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 1141
-    h(Struct(766), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1142
-    h(Struct(769), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1143
-    h(Struct(768), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1144
-    h(Struct(770), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 1145
-    h(Struct(772), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1146
-    h(Struct(774), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 1147
-    h(List(1147), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 1148
-    h(Struct(773), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 1149
-    h(Struct(771), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1150
-    h(Struct(776), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1151
-    h(Struct(778), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 1152
-    h(List(1152), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 1153
-    h(Struct(777), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 1154
-    h(Struct(775), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1155
-    h(Struct(780), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1156
-    h(Struct(782), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 1157
-    h(List(1157), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 1158
-    h(Struct(781), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 1159
-    h(Struct(779), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1160
-    h(List(1095), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 1161
-    h(Struct(784), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1162
-    h(Struct(786), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 1163
-    h(List(1163), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 1164
-    h(Struct(785), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 1165
-    h(Struct(783), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1166
-    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 1167
-    h(Map(1167), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 1168
-    h(Struct(788), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1169
-    h(Struct(787), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1170
-    h(Struct(791), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 1171
-    h(List(1171), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 1172
-    h(Struct(790), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 1173
-    h(Struct(789), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1174
-    h(Struct(798), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 1175
-    h(Struct(799), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 1176
-    h(Struct(797), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 1177
-    h(Struct(801), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 1178
-    h(List(1178), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 1179
-    h(Struct(800), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 1180
-    h(Struct(803), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 1181
-    h(Struct(804), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 1182
-    h(Struct(802), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 1183
-    h(Struct(805), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 1184
-    h(List(1184), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 1185
-    h(Struct(796), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 1186
-    h(Struct(795), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1187
-    h(Struct(794), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1188
-    h(Struct(793), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1189
-    h(Struct(792), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1190
-    h(Struct(806), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1191
-    h(Struct(808), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 1192
-    h(Struct(807), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 1193
-    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 1194
-    h(Struct(810), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 1195
-    h(Struct(811), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 1196
-    h(Struct(809), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 1197
-    h(Struct(814), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 1198
-    h(List(1198), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 1199
-    h(Struct(813), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 1200
-    h(Struct(812), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 1201
-    h(Struct(817), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 1202
-    h(Struct(816), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 1203
-    h(Struct(819), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 1204
-    h(List(1204), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 1205
-    h(Struct(818), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 1206
-    h(Struct(815), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 1207
-    h(Struct(820), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1208
-    h(Struct(823), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 1209
-    h(Struct(822), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 1210
-    h(Struct(824), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 1211
-    h(Struct(821), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 1212
-    h(Struct(830), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 1213
-    h(List(1213), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 1214
-    h(Struct(829), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1215
-    h(Struct(831), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1216
-    h(List(1216), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1217
-    h(Struct(828), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1218
-    h(List(1218), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1219
-    h(Struct(827), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1220
-    h(Struct(826), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1221
-    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 1222
-    h(List(1222), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 1223
-    h(Struct(835), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1224
-    h(List(1224), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1225
-    h(Struct(834), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1226
-    h(Struct(833), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1227
-    h(Struct(832), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1228
-    h(Struct(825), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1229
-    h(Struct(837), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1230
-    h(Struct(836), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1231
-    h(Struct(841), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 1232
-    h(List(1232), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 1233
-    h(Struct(843), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 1234
-    h(Struct(844), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 1235
-    h(Struct(842), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 1236
-    h(Map(1236), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 1237
-    h(Struct(840), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1238
-    h(List(1238), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1239
-    h(Struct(839), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1240
-    h(Struct(838), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1241
-    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 1242
-    h(Struct(848), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 1243
-    h(List(1243), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 1244
-    h(Struct(847), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 1245
-    h(List(1245), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 1246
-    h(Struct(846), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1247
-    h(Struct(845), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1248
-    h(Struct(851), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1249
-    h(Struct(850), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1250
-    h(Struct(852), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1251
-    h(Struct(849), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1252
+    h(Struct(619), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 954
+    h(Struct(617), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 955
+    h(Struct(621), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 956
+    h(Struct(622), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 957
+    h(Struct(620), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 958
+    h(Struct(624), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 959
+    h(Struct(623), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 960
+    h(Struct(628), 0, NO_LIST, NO_PATCH, "v2.HPAScalingRules"), // 961
+    h(Struct(627), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerBehavior"), // 962
+    h(Struct(626), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerSpec"), // 963
+    h(Struct(625), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 964
+    h(Struct(635), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyOnPodConditionsPattern"), // 965
+    h(List(965), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyOnPodConditionsPattern"), // 966
+    h(Struct(634), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicyRule"), // 967
+    h(List(967), 0, NO_LIST, NO_PATCH, "[]v1.PodFailurePolicyRule"), // 968
+    h(Struct(633), 0, NO_LIST, NO_PATCH, "v1.PodFailurePolicy"), // 969
+    h(Struct(632), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 970
+    h(Struct(631), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 971
+    h(Struct(630), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 972
+    h(Struct(629), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 973
+    h(Struct(636), 0, NO_LIST, NO_PATCH, "v1.Job"), // 974
+    h(Struct(638), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 975
+    h(Struct(637), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 976
+    h(Struct(640), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 977
+    h(Struct(639), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 978
+    h(Struct(643), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 979
+    h(Struct(642), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 980
+    h(Struct(641), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 981
+    h(Struct(645), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 982
+    h(Struct(644), 0, NO_LIST, NO_PATCH, "v1.Node"), // 983
+    h(Struct(648), 0, NO_LIST, NO_PATCH, "v1.PodSchedulingGroup"), // 984
+    h(Struct(647), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 985
+    h(Struct(653), 0, NO_LIST, NO_PATCH, "v1.ImageVolumeStatus"), // 986
+    h(Struct(652), 0, NO_LIST, NO_PATCH, "v1.VolumeStatus"), // 987
+    h(Struct(651), 0, NO_LIST, NO_PATCH, "v1.VolumeMountStatus"), // 988
+    h(List(988), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMountStatus"), // 989
+    h(Struct(655), 0, NO_LIST, NO_PATCH, "v1.ResourceHealth"), // 990
+    h(List(990), 0, keys(&["resourceID"]), NO_PATCH, "[]v1.ResourceHealth"), // 991
+    h(Struct(654), 0, NO_LIST, NO_PATCH, "v1.ResourceStatus"), // 992
+    h(List(992), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.ResourceStatus"), // 993
+    h(Struct(650), 0, NO_LIST, NO_PATCH, "v1.ContainerStatus"), // 994
+    h(List(994), 0, NO_LIST, NO_PATCH, "[]v1.ContainerStatus"), // 995
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 996
+    h(Struct(656), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 997
+    h(List(997), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 998
+    h(Struct(649), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 999
+    h(Struct(646), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 1000
+    h(Struct(658), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 1001
+    h(Struct(657), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1002
+    h(Struct(660), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1003
+    h(Struct(659), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1004
+    h(Struct(663), 0, NO_LIST, NO_PATCH, "v1.ShardInfo"), // 1005
+    h(Struct(662), 0, NO_LIST, NO_PATCH, "v1.ListMeta"), // 1006
+    h(Struct(661), 0, NO_LIST, NO_PATCH, "v1.Status"), // 1007
+    h(List(391), 0, NO_LIST, NO_PATCH, "[]v1.Variable"), // 1008
+    h(String, 0, NO_LIST, NO_PATCH, "v1.PatchType"), // 1009
+    h(Struct(667), 0, NO_LIST, NO_PATCH, "v1.ApplyConfiguration"), // 1010
+    h(Struct(668), 0, NO_LIST, NO_PATCH, "v1.JSONPatch"), // 1011
+    h(Struct(666), 0, NO_LIST, NO_PATCH, "v1.Mutation"), // 1012
+    h(List(1012), 0, NO_LIST, NO_PATCH, "[]v1.Mutation"), // 1013
+    h(Struct(665), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicySpec"), // 1014
+    h(Struct(664), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicy"), // 1015
+    h(Struct(670), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBindingSpec"), // 1016
+    h(Struct(669), 0, NO_LIST, NO_PATCH, "v1.MutatingAdmissionPolicyBinding"), // 1017
+    h(Struct(672), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBindingSpec"), // 1018
+    h(Struct(671), 0, NO_LIST, NO_PATCH, "v1.ValidatingAdmissionPolicyBinding"), // 1019
+    h(Struct(675), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionCondition"), // 1020
+    h(List(1020), 0, keys(&["type"]), NO_PATCH, "[]v1.CustomResourceDefinitionCondition"), // 1021
+    h(Struct(674), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinitionStatus"), // 1022
+    h(Struct(673), 0, NO_LIST, NO_PATCH, "v1.CustomResourceDefinition"), // 1023
+    h(Struct(677), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1024
+    h(Struct(676), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1025
+    h(Struct(679), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1026
+    h(Struct(678), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1027
+    h(Struct(681), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1028
+    h(Struct(680), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1029
+    h(Struct(683), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1030
+    h(Struct(682), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1031
+    h(Struct(685), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1032
+    h(Struct(686), 0, NO_LIST, NO_PATCH, "v1.TokenRequestStatus"), // 1033
+    h(Struct(684), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1034
+    h(Struct(688), 0, NO_LIST, NO_PATCH, "v1.TokenReviewSpec"), // 1035
+    h(Struct(687), 0, NO_LIST, NO_PATCH, "v1.TokenReview"), // 1036
+    h(Struct(689), 0, NO_LIST, NO_PATCH, "v1.HorizontalPodAutoscaler"), // 1037
+    h(Struct(690), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1038
+    h(Struct(694), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1039
+    h(Struct(693), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1040
+    h(Struct(692), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1041
+    h(Struct(691), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1042
+    h(Struct(695), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1043
+    h(Struct(696), 0, NO_LIST, NO_PATCH, "v1.EndpointSlice"), // 1044
+    h(Struct(697), 0, NO_LIST, NO_PATCH, "v1.IPAddress"), // 1045
+    h(Struct(699), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudgetStatus"), // 1046
+    h(Struct(698), 0, NO_LIST, NO_PATCH, "v1.PodDisruptionBudget"), // 1047
+    h(Struct(701), ATOMIC, NO_LIST, NO_PATCH, "v1.RoleRef"), // 1048
+    h(Struct(700), 0, NO_LIST, NO_PATCH, "v1.ClusterRoleBinding"), // 1049
+    h(Struct(702), 0, NO_LIST, NO_PATCH, "v1.RoleBinding"), // 1050
+    h(Struct(704), 0, NO_LIST, NO_PATCH, "v1.DeviceClassSpec"), // 1051
+    h(Struct(703), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1052
+    h(Struct(709), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1053
+    h(Struct(710), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1054
+    h(List(1054), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1055
+    h(Struct(708), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1056
+    h(List(1056), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1057
+    h(Struct(711), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 1058
+    h(List(1058), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 1059
+    h(Struct(707), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1060
+    h(Struct(706), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1061
+    h(Struct(715), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1062
+    h(List(1062), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1063
+    h(Struct(714), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1064
+    h(Struct(713), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1065
+    h(Struct(716), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 1066
+    h(List(1066), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 1067
+    h(Struct(712), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1068
+    h(Struct(705), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1069
+    h(Struct(718), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1070
+    h(Struct(717), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1071
+    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 1072
+    h(Struct(722), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 1073
+    h(Map(1073), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 1074
+    h(Struct(723), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 1075
+    h(Map(1075), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 1076
+    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 1077
+    h(Struct(724), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 1078
+    h(Map(1078), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 1079
+    h(Struct(721), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1080
+    h(List(1080), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1081
+    h(Struct(720), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1082
+    h(Struct(719), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1083
+    h(Struct(725), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 1084
+    h(Struct(727), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 1085
+    h(Struct(726), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 1086
+    h(Struct(730), 0, NO_LIST, NO_PATCH, "v1.NodePodPreemptionPolicy"), // 1087
+    h(Struct(729), 0, NO_LIST, NO_PATCH, "v1.NodeSpec"), // 1088
+    h(Struct(732), 0, NO_LIST, NO_PATCH, "v1.NodeSystemInfo"), // 1089
+    h(Struct(731), 0, NO_LIST, NO_PATCH, "v1.NodeStatus"), // 1090
+    h(Struct(728), 0, NO_LIST, NO_PATCH, "v1.Node"), // 1091
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatusType"), // 1092
+    h(Struct(736), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthCondition"), // 1093
+    h(List(1093), 0, keys(&["status", "reason"]), p(true, false, false, Some("status")), "[]v1.VolumeHealthCondition"), // 1094
+    h(Struct(735), 0, NO_LIST, NO_PATCH, "v1.VolumeHealthStatus"), // 1095
+    h(Struct(734), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaimStatus"), // 1096
+    h(Struct(733), 0, NO_LIST, NO_PATCH, "v1.PersistentVolumeClaim"), // 1097
+    h(Struct(740), 0, NO_LIST, NO_PATCH, "v1.EmptyDirVolumeSource"), // 1098
+    h(Struct(742), 0, NO_LIST, NO_PATCH, "v1.KeyToPath"), // 1099
+    h(List(1099), 0, NO_LIST, NO_PATCH, "[]v1.KeyToPath"), // 1100
+    h(Struct(741), 0, NO_LIST, NO_PATCH, "v1.SecretVolumeSource"), // 1101
+    h(Struct(744), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeFile"), // 1102
+    h(List(1102), 0, NO_LIST, NO_PATCH, "[]v1.DownwardAPIVolumeFile"), // 1103
+    h(Struct(743), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIVolumeSource"), // 1104
+    h(Struct(745), 0, NO_LIST, NO_PATCH, "v1.ConfigMapVolumeSource"), // 1105
+    h(Struct(748), 0, NO_LIST, NO_PATCH, "v1.SecretProjection"), // 1106
+    h(Struct(749), 0, NO_LIST, NO_PATCH, "v1.DownwardAPIProjection"), // 1107
+    h(Struct(750), 0, NO_LIST, NO_PATCH, "v1.ConfigMapProjection"), // 1108
+    h(Struct(751), 0, NO_LIST, NO_PATCH, "v1.ServiceAccountTokenProjection"), // 1109
+    h(Struct(752), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleProjection"), // 1110
+    h(Struct(753), 0, NO_LIST, NO_PATCH, "v1.PodCertificateProjection"), // 1111
+    h(Struct(747), 0, NO_LIST, NO_PATCH, "v1.VolumeProjection"), // 1112
+    h(List(1112), 0, NO_LIST, NO_PATCH, "[]v1.VolumeProjection"), // 1113
+    h(Struct(746), 0, NO_LIST, NO_PATCH, "v1.ProjectedVolumeSource"), // 1114
+    h(Struct(739), 0, NO_LIST, NO_PATCH, "v1.Volume"), // 1115
+    h(List(1115), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1.Volume"), // 1116
+    h(Struct(755), 0, NO_LIST, NO_PATCH, "v1.VolumeMount"), // 1117
+    h(List(1117), 0, keys(&["mountPath"]), p(true, false, false, Some("mountPath")), "[]v1.VolumeMount"), // 1118
+    h(String, 0, NO_LIST, NO_PATCH, "v1.HTTPProtocol"), // 1119
+    h(Struct(757), 0, NO_LIST, NO_PATCH, "v1.HTTPGetAction"), // 1120
+    h(String, 0, NO_LIST, NO_PATCH, "v1.GRPCProbeMode"), // 1121
+    h(Struct(758), 0, NO_LIST, NO_PATCH, "v1.GRPCAction"), // 1122
+    h(Struct(756), 0, NO_LIST, NO_PATCH, "v1.Probe"), // 1123
+    h(Struct(760), 0, NO_LIST, NO_PATCH, "v1.LifecycleHandler"), // 1124
+    h(Struct(759), 0, NO_LIST, NO_PATCH, "v1.Lifecycle"), // 1125
+    h(Struct(754), 0, NO_LIST, NO_PATCH, "v1.Container"), // 1126
+    h(List(1126), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.Container"), // 1127
+    h(Struct(761), 0, NO_LIST, NO_PATCH, "v1.EphemeralContainer"), // 1128
+    h(List(1128), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EphemeralContainer"), // 1129
+    h(Struct(762), ATOMIC, NO_LIST, NO_PATCH, "v1.EvictionResponder"), // 1130
+    h(List(1130), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.EvictionResponder"), // 1131
+    h(Struct(738), 0, NO_LIST, NO_PATCH, "v1.PodSpec"), // 1132
+    h(Struct(765), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMappedResources"), // 1133
+    h(List(1133), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableMappedResources"), // 1134
+    h(Struct(766), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverheadResources"), // 1135
+    h(List(1135), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.NodeAllocatableOverheadResources"), // 1136
+    h(Struct(764), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 1137
+    h(List(1137), 0, keys(&["resourceClaimName"]), p(true, false, false, Some("resourceClaimName")), "[]v1.NodeAllocatableResourceClaimStatus"), // 1138
+    h(Struct(767), 0, NO_LIST, NO_PATCH, "v1.PodVolumeHealth"), // 1139
+    h(List(1139), 0, keys(&["name"]), NO_PATCH, "[]v1.PodVolumeHealth"), // 1140
+    h(Struct(763), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 1141
+    h(Struct(737), 0, NO_LIST, NO_PATCH, "v1.Pod"), // 1142
+    h(Struct(769), 0, NO_LIST, NO_PATCH, "v1.PodTemplateSpec"), // 1143
+    h(Struct(768), 0, NO_LIST, NO_PATCH, "v1.PodTemplate"), // 1144
+    h(Struct(771), 0, NO_LIST, NO_PATCH, "v1.ReplicationControllerSpec"), // 1145
+    h(Struct(770), 0, NO_LIST, NO_PATCH, "v1.ReplicationController"), // 1146
+    h(Struct(772), 0, NO_LIST, NO_PATCH, "v1.ControllerRevision"), // 1147
+    h(Struct(774), 0, NO_LIST, NO_PATCH, "v1.DaemonSetSpec"), // 1148
+    h(Struct(776), 0, NO_LIST, NO_PATCH, "v1.DaemonSetCondition"), // 1149
+    h(List(1149), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DaemonSetCondition"), // 1150
+    h(Struct(775), 0, NO_LIST, NO_PATCH, "v1.DaemonSetStatus"), // 1151
+    h(Struct(773), 0, NO_LIST, NO_PATCH, "v1.DaemonSet"), // 1152
+    h(Struct(778), 0, NO_LIST, NO_PATCH, "v1.DeploymentSpec"), // 1153
+    h(Struct(780), 0, NO_LIST, NO_PATCH, "v1.DeploymentCondition"), // 1154
+    h(List(1154), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.DeploymentCondition"), // 1155
+    h(Struct(779), 0, NO_LIST, NO_PATCH, "v1.DeploymentStatus"), // 1156
+    h(Struct(777), 0, NO_LIST, NO_PATCH, "v1.Deployment"), // 1157
+    h(Struct(782), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetSpec"), // 1158
+    h(Struct(784), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetCondition"), // 1159
+    h(List(1159), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.ReplicaSetCondition"), // 1160
+    h(Struct(783), 0, NO_LIST, NO_PATCH, "v1.ReplicaSetStatus"), // 1161
+    h(Struct(781), 0, NO_LIST, NO_PATCH, "v1.ReplicaSet"), // 1162
+    h(List(1097), 0, NO_LIST, NO_PATCH, "[]v1.PersistentVolumeClaim"), // 1163
+    h(Struct(786), 0, NO_LIST, NO_PATCH, "v1.StatefulSetSpec"), // 1164
+    h(Struct(788), 0, NO_LIST, NO_PATCH, "v1.StatefulSetCondition"), // 1165
+    h(List(1165), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.StatefulSetCondition"), // 1166
+    h(Struct(787), 0, NO_LIST, NO_PATCH, "v1.StatefulSetStatus"), // 1167
+    h(Struct(785), 0, NO_LIST, NO_PATCH, "v1.StatefulSet"), // 1168
+    h(List(0), 0, NO_LIST, NO_PATCH, "v1.AttestationValue"), // 1169
+    h(Map(1169), 0, NO_LIST, NO_PATCH, "map[string]v1.AttestationValue"), // 1170
+    h(Struct(790), 0, NO_LIST, NO_PATCH, "v1.TokenRequestSpec"), // 1171
+    h(Struct(789), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 1172
+    h(Struct(793), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerCondition"), // 1173
+    h(List(1173), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v2.HorizontalPodAutoscalerCondition"), // 1174
+    h(Struct(792), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscalerStatus"), // 1175
+    h(Struct(791), 0, NO_LIST, NO_PATCH, "v2.HorizontalPodAutoscaler"), // 1176
+    h(Struct(800), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupBasicSchedulingPolicy"), // 1177
+    h(Struct(801), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupGangSchedulingPolicy"), // 1178
+    h(Struct(799), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingPolicy"), // 1179
+    h(Struct(803), 0, NO_LIST, NO_PATCH, "v1alpha3.TopologyConstraint"), // 1180
+    h(List(1180), 0, NO_LIST, NO_PATCH, "[]v1alpha3.TopologyConstraint"), // 1181
+    h(Struct(802), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSchedulingConstraints"), // 1182
+    h(Struct(805), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupSingleDisruptionMode"), // 1183
+    h(Struct(806), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupAllDisruptionMode"), // 1184
+    h(Struct(804), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupDisruptionMode"), // 1185
+    h(Struct(807), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadPodGroupResourceClaim"), // 1186
+    h(List(1186), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha3.WorkloadPodGroupResourceClaim"), // 1187
+    h(Struct(798), 0, NO_LIST, NO_PATCH, "v1.JobSchedulingConfiguration"), // 1188
+    h(Struct(797), 0, NO_LIST, NO_PATCH, "v1.JobSpec"), // 1189
+    h(Struct(796), 0, NO_LIST, NO_PATCH, "v1.JobTemplateSpec"), // 1190
+    h(Struct(795), 0, NO_LIST, NO_PATCH, "v1.CronJobSpec"), // 1191
+    h(Struct(794), 0, NO_LIST, NO_PATCH, "v1.CronJob"), // 1192
+    h(Struct(808), 0, NO_LIST, NO_PATCH, "v1.Job"), // 1193
+    h(Struct(810), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundleSpec"), // 1194
+    h(Struct(809), 0, NO_LIST, NO_PATCH, "v1.ClusterTrustBundle"), // 1195
+    h(String, 0, NO_LIST, NO_PATCH, "types.NodeName"), // 1196
+    h(Struct(812), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestSpec"), // 1197
+    h(Struct(813), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequestStatus"), // 1198
+    h(Struct(811), 0, NO_LIST, NO_PATCH, "v1.PodCertificateRequest"), // 1199
+    h(Struct(816), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaCondition"), // 1200
+    h(List(1200), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.FlowSchemaCondition"), // 1201
+    h(Struct(815), 0, NO_LIST, NO_PATCH, "v1.FlowSchemaStatus"), // 1202
+    h(Struct(814), 0, NO_LIST, NO_PATCH, "v1.FlowSchema"), // 1203
+    h(Struct(819), 0, NO_LIST, NO_PATCH, "v1.LimitedPriorityLevelConfiguration"), // 1204
+    h(Struct(818), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationSpec"), // 1205
+    h(Struct(821), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationCondition"), // 1206
+    h(List(1206), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1.PriorityLevelConfigurationCondition"), // 1207
+    h(Struct(820), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfigurationStatus"), // 1208
+    h(Struct(817), 0, NO_LIST, NO_PATCH, "v1.PriorityLevelConfiguration"), // 1209
+    h(Struct(822), 0, NO_LIST, NO_PATCH, "v1.DeviceClass"), // 1210
+    h(Struct(825), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintSelector"), // 1211
+    h(Struct(824), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleSpec"), // 1212
+    h(Struct(826), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRuleStatus"), // 1213
+    h(Struct(823), 0, NO_LIST, NO_PATCH, "v1.DeviceTaintRule"), // 1214
+    h(Struct(832), 0, NO_LIST, NO_PATCH, "v1.DeviceDerivedAttribute"), // 1215
+    h(List(1215), 0, NO_LIST, NO_PATCH, "[]v1.DeviceDerivedAttribute"), // 1216
+    h(Struct(831), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 1217
+    h(Struct(833), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 1218
+    h(List(1218), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 1219
+    h(Struct(830), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 1220
+    h(List(1220), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 1221
+    h(Struct(829), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 1222
+    h(Struct(828), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 1223
+    h(String, 0, NO_LIST, NO_PATCH, "v1.SkipNodeOperation"), // 1224
+    h(List(1224), 0, ListType::Set, NO_PATCH, "[]v1.SkipNodeOperation"), // 1225
+    h(Struct(837), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 1226
+    h(List(1226), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 1227
+    h(Struct(836), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 1228
+    h(Struct(835), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 1229
+    h(Struct(834), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 1230
+    h(Struct(827), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 1231
+    h(Struct(839), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 1232
+    h(Struct(838), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 1233
+    h(Struct(843), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 1234
+    h(List(1234), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 1235
+    h(Struct(845), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableMapping"), // 1236
+    h(Struct(846), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableOverhead"), // 1237
+    h(Struct(844), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResource"), // 1238
+    h(Map(1238), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResource"), // 1239
+    h(Struct(842), 0, NO_LIST, NO_PATCH, "v1.Device"), // 1240
+    h(List(1240), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 1241
+    h(Struct(841), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 1242
+    h(Struct(840), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 1243
+    h(String, 0, NO_LIST, NO_PATCH, "v1.StorageHealthStatusType"), // 1244
+    h(Struct(850), 0, NO_LIST, NO_PATCH, "v1.StorageHealthCondition"), // 1245
+    h(List(1245), 0, NO_LIST, NO_PATCH, "[]v1.StorageHealthCondition"), // 1246
+    h(Struct(849), 0, NO_LIST, NO_PATCH, "v1.StorageHealth"), // 1247
+    h(List(1247), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.StorageHealth"), // 1248
+    h(Struct(848), 0, NO_LIST, NO_PATCH, "v1.CSINodeStatus"), // 1249
+    h(Struct(847), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 1250
+    h(Struct(853), 0, NO_LIST, NO_PATCH, "v1.GroupResource"), // 1251
+    h(Struct(852), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1252
+    h(Struct(854), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1253
+    h(Struct(851), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1254
 ];
 
 /// Every struct: its fields lie side by side in `FIELDS`.
 #[rustfmt::skip]
-pub(super) static STRUCTS: [StructType; 853] = [
+pub(super) static STRUCTS: [StructType; 855] = [
     s("Binding", "io.k8s.api.core.v1.Binding", 0, 4, &[]), // 0
     s("ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", 4, 15, &[]), // 1
     s("OwnerReference", "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference", 19, 6, &[]), // 2
@@ -2212,245 +2214,247 @@ pub(super) static STRUCTS: [StructType; 853] = [
     s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3043, 5, &[]), // 616
     s("Deployment", "io.k8s.api.apps.v1.Deployment", 3048, 5, &[]), // 617
     s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 3053, 8, &[]), // 618
-    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3061, 5, &[]), // 619
-    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3066, 4, &[]), // 620
-    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3070, 5, &[]), // 621
-    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3075, 11, &[]), // 622
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3086, 5, &[]), // 623
-    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", 3091, 5, &[]), // 624
-    s("HorizontalPodAutoscalerBehavior", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior", 3096, 2, &[]), // 625
-    s("HPAScalingRules", "io.k8s.api.autoscaling.v2.HPAScalingRules", 3098, 4, &[]), // 626
-    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3102, 5, &[]), // 627
-    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3107, 8, &[]), // 628
-    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3115, 2, &[]), // 629
-    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3117, 16, &[]), // 630
-    s("PodFailurePolicy", "io.k8s.api.batch.v1.PodFailurePolicy", 3133, 1, &[]), // 631
-    s("PodFailurePolicyRule", "io.k8s.api.batch.v1.PodFailurePolicyRule", 3134, 3, &[]), // 632
-    s("PodFailurePolicyOnPodConditionsPattern", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", 3137, 2, &[]), // 633
-    s("Job", "io.k8s.api.batch.v1.Job", 3139, 5, &[]), // 634
-    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3144, 4, &[]), // 635
-    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3148, 8, &[]), // 636
-    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3156, 4, &[]), // 637
-    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3160, 10, &[]), // 638
-    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 3170, 5, &[]), // 639
-    s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 3175, 4, &[]), // 640
-    s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 3179, 3, &[]), // 641
-    s("Node", "io.k8s.api.core.v1.Node", 3182, 5, &[]), // 642
-    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3187, 14, &[]), // 643
-    s("Pod", "io.k8s.api.core.v1.Pod", 3201, 5, &[]), // 644
-    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3206, 42, &[]), // 645
-    s("PodSchedulingGroup", "io.k8s.api.core.v1.PodSchedulingGroup", 3248, 1, &[]), // 646
-    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3249, 21, &[]), // 647
-    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 3270, 15, &[]), // 648
-    s("VolumeMountStatus", "io.k8s.api.core.v1.VolumeMountStatus", 3285, 5, &[]), // 649
-    s("VolumeStatus", "io.k8s.api.core.v1.VolumeStatus", 3290, 1, &[]), // 650
-    s("ImageVolumeStatus", "io.k8s.api.core.v1.ImageVolumeStatus", 3291, 1, &[]), // 651
-    s("ResourceStatus", "io.k8s.api.core.v1.ResourceStatus", 3292, 2, &[]), // 652
-    s("ResourceHealth", "io.k8s.api.core.v1.ResourceHealth", 3294, 3, &[]), // 653
-    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3297, 3, &[]), // 654
-    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3300, 4, &[]), // 655
-    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3304, 2, &[]), // 656
-    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3306, 5, &[]), // 657
-    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3311, 4, &[]), // 658
-    s("Status", "io.k8s.apimachinery.pkg.apis.meta.v1.Status", 3315, 8, &[]), // 659
-    s("ListMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta", 3323, 5, &[]), // 660
-    s("ShardInfo", "io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo", 3328, 1, &[]), // 661
-    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy", 3329, 4, &[]), // 662
-    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec", 3333, 7, &[]), // 663
-    s("Mutation", "io.k8s.api.admissionregistration.v1.Mutation", 3340, 3, &[]), // 664
-    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1.ApplyConfiguration", 3343, 1, &[]), // 665
-    s("JSONPatch", "io.k8s.api.admissionregistration.v1.JSONPatch", 3344, 1, &[]), // 666
-    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding", 3345, 4, &[]), // 667
-    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpec", 3349, 3, &[]), // 668
-    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 3352, 4, &[]), // 669
-    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", 3356, 4, &[]), // 670
-    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 3360, 5, &[]), // 671
-    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 3365, 4, &[]), // 672
-    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 3369, 6, &[]), // 673
-    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3375, 5, &[]), // 674
-    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3380, 5, &[]), // 675
-    s("Deployment", "io.k8s.api.apps.v1.Deployment", 3385, 5, &[]), // 676
-    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 3390, 8, &[]), // 677
-    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3398, 5, &[]), // 678
-    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3403, 4, &[]), // 679
-    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3407, 5, &[]), // 680
-    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3412, 11, &[]), // 681
-    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 3423, 5, &[]), // 682
-    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 3428, 3, &[]), // 683
-    s("TokenRequestStatus", "io.k8s.api.authentication.v1.TokenRequestStatus", 3431, 2, &[]), // 684
-    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 3433, 5, &[]), // 685
-    s("TokenReviewSpec", "io.k8s.api.authentication.v1.TokenReviewSpec", 3438, 2, &[]), // 686
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 3440, 5, &[]), // 687
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3445, 5, &[]), // 688
-    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3450, 5, &[]), // 689
-    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3455, 8, &[]), // 690
-    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3463, 2, &[]), // 691
-    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3465, 16, &[]), // 692
-    s("Job", "io.k8s.api.batch.v1.Job", 3481, 5, &[]), // 693
-    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 3486, 6, &[]), // 694
-    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 3492, 4, &[]), // 695
-    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 3496, 5, &[]), // 696
-    s("PodDisruptionBudgetStatus", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", 3501, 7, &[]), // 697
-    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 3508, 5, &[]), // 698
-    s("RoleRef", "io.k8s.api.rbac.v1.RoleRef", 3513, 3, &[]), // 699
-    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 3516, 5, &[]), // 700
-    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 3521, 4, &[]), // 701
-    s("DeviceClassSpec", "io.k8s.api.resource.v1.DeviceClassSpec", 3525, 3, &[]), // 702
-    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 3528, 5, &[]), // 703
-    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 3533, 1, &[]), // 704
-    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 3534, 3, &[]), // 705
-    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 3537, 3, &[]), // 706
-    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 3540, 7, &[]), // 707
-    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 3547, 7, &[]), // 708
-    s("DeviceConstraint", "io.k8s.api.resource.v1.DeviceConstraint", 3554, 3, &[]), // 709
-    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 3557, 3, &[]), // 710
-    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 3560, 3, &[]), // 711
-    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 3563, 2, &[]), // 712
-    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 3565, 10, &[]), // 713
-    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1.AllocatedDeviceStatus", 3575, 7, &[]), // 714
-    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 3582, 4, &[]), // 715
-    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 3586, 2, &[]), // 716
-    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3588, 4, &[]), // 717
-    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3592, 8, &[]), // 718
-    s("Device", "io.k8s.api.resource.v1.Device", 3600, 13, &[]), // 719
-    s("DeviceAttribute", "io.k8s.api.resource.v1.DeviceAttribute", 3613, 8, &[]), // 720
-    s("DeviceCapacity", "io.k8s.api.resource.v1.DeviceCapacity", 3621, 2, &[]), // 721
-    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1.NodeAllocatableResourceMapping", 3623, 2, &[]), // 722
-    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 3625, 7, &[]), // 723
-    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3632, 4, &[]), // 724
-    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3636, 11, &[]), // 725
-    s("Node", "io.k8s.api.core.v1.Node", 3647, 5, &[]), // 726
-    s("NodeSpec", "io.k8s.api.core.v1.NodeSpec", 3652, 8, &[]), // 727
-    s("NodePodPreemptionPolicy", "io.k8s.api.core.v1.NodePodPreemptionPolicy", 3660, 1, &[]), // 728
-    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3661, 14, &[]), // 729
-    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 3675, 12, &[]), // 730
-    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 3687, 5, &[]), // 731
-    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 3692, 9, &[]), // 732
-    s("VolumeHealthStatus", "io.k8s.api.core.v1.VolumeHealthStatus", 3701, 2, &[]), // 733
-    s("VolumeHealthCondition", "io.k8s.api.core.v1.VolumeHealthCondition", 3703, 3, &[]), // 734
-    s("Pod", "io.k8s.api.core.v1.Pod", 3706, 5, &[]), // 735
-    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3711, 43, &[]), // 736
-    s("Volume", "io.k8s.api.core.v1.Volume", 3754, 31, &[]), // 737
-    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 3785, 3, &[]), // 738
-    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 3788, 5, &[]), // 739
-    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 3793, 4, &[]), // 740
-    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 3797, 3, &[]), // 741
-    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 3800, 5, &[]), // 742
-    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 3805, 5, &[]), // 743
-    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 3810, 3, &[]), // 744
-    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 3813, 6, &[]), // 745
-    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 3819, 3, &[]), // 746
-    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 3822, 1, &[]), // 747
-    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 3823, 3, &[]), // 748
-    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 3826, 4, &[]), // 749
-    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 3830, 6, &[]), // 750
-    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 3836, 8, &[]), // 751
-    s("Container", "io.k8s.api.core.v1.Container", 3844, 25, &[]), // 752
-    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 3869, 8, &[]), // 753
-    s("Probe", "io.k8s.api.core.v1.Probe", 3877, 10, &[]), // 754
-    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 3887, 6, &[]), // 755
-    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 3893, 3, &[]), // 756
-    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 3896, 3, &[]), // 757
-    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 3899, 4, &[]), // 758
-    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 3903, 26, &[]), // 759
-    s("EvictionResponder", "io.k8s.api.core.v1.EvictionResponder", 3929, 2, &[]), // 760
-    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3931, 22, &[]), // 761
-    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3953, 4, &[]), // 762
-    s("NodeAllocatableMappedResources", "io.k8s.api.core.v1.NodeAllocatableMappedResources", 3957, 2, &[]), // 763
-    s("NodeAllocatableOverheadResources", "io.k8s.api.core.v1.NodeAllocatableOverheadResources", 3959, 3, &[]), // 764
-    s("PodVolumeHealth", "io.k8s.api.core.v1.PodVolumeHealth", 3962, 3, &[]), // 765
-    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3965, 4, &[]), // 766
-    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3969, 2, &[]), // 767
-    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3971, 5, &[]), // 768
-    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3976, 4, &[]), // 769
-    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 3980, 5, &[]), // 770
-    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3985, 5, &[]), // 771
-    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3990, 5, &[]), // 772
-    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 3995, 10, &[]), // 773
-    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 4005, 5, &[]), // 774
-    s("Deployment", "io.k8s.api.apps.v1.Deployment", 4010, 5, &[]), // 775
-    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 4015, 8, &[]), // 776
-    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 4023, 9, &[]), // 777
-    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 4032, 6, &[]), // 778
-    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 4038, 5, &[]), // 779
-    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 4043, 4, &[]), // 780
-    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 4047, 7, &[]), // 781
-    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 4054, 5, &[]), // 782
-    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 4059, 5, &[]), // 783
-    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 4064, 11, &[]), // 784
-    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 4075, 10, &[]), // 785
-    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 4085, 5, &[]), // 786
-    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 4090, 5, &[]), // 787
-    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 4095, 4, &[]), // 788
-    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 4099, 5, &[]), // 789
-    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 4104, 6, &[]), // 790
-    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 4110, 6, &[]), // 791
-    s("CronJob", "io.k8s.api.batch.v1.CronJob", 4116, 5, &[]), // 792
-    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 4121, 8, &[]), // 793
-    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 4129, 2, &[]), // 794
-    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 4131, 17, &[]), // 795
-    s("JobSchedulingConfiguration", "io.k8s.api.batch.v1.JobSchedulingConfiguration", 4148, 4, &[]), // 796
-    s("WorkloadPodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy", 4152, 2, &[]), // 797
-    s("WorkloadPodGroupBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy", 4154, 0, &[]), // 798
-    s("WorkloadPodGroupGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy", 4154, 1, &[]), // 799
-    s("WorkloadPodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints", 4155, 1, &[]), // 800
-    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha3.TopologyConstraint", 4156, 1, &[]), // 801
-    s("WorkloadPodGroupDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode", 4157, 2, &[]), // 802
-    s("WorkloadPodGroupSingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode", 4159, 0, &[]), // 803
-    s("WorkloadPodGroupAllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode", 4159, 0, &[]), // 804
-    s("WorkloadPodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim", 4159, 3, &[]), // 805
-    s("Job", "io.k8s.api.batch.v1.Job", 4162, 5, &[]), // 806
-    s("ClusterTrustBundle", "io.k8s.api.certificates.v1.ClusterTrustBundle", 4167, 4, &[]), // 807
-    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1.ClusterTrustBundleSpec", 4171, 2, &[]), // 808
-    s("PodCertificateRequest", "io.k8s.api.certificates.v1.PodCertificateRequest", 4173, 5, &[]), // 809
-    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1.PodCertificateRequestSpec", 4178, 10, &[]), // 810
-    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1.PodCertificateRequestStatus", 4188, 5, &[]), // 811
-    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 4193, 5, &[]), // 812
-    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 4198, 1, &[]), // 813
-    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 4199, 5, &[]), // 814
-    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 4204, 5, &[]), // 815
-    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 4209, 3, &[]), // 816
-    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 4212, 4, &[]), // 817
-    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 4216, 1, &[]), // 818
-    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 4217, 5, &[]), // 819
-    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 4222, 4, &[]), // 820
-    s("DeviceTaintRule", "io.k8s.api.resource.v1.DeviceTaintRule", 4226, 5, &[]), // 821
-    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1.DeviceTaintRuleSpec", 4231, 2, &[]), // 822
-    s("DeviceTaintSelector", "io.k8s.api.resource.v1.DeviceTaintSelector", 4233, 3, &[]), // 823
-    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1.DeviceTaintRuleStatus", 4236, 1, &[]), // 824
-    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 4237, 5, &[]), // 825
-    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 4242, 1, &[]), // 826
-    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 4243, 3, &[]), // 827
-    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 4246, 3, &[]), // 828
-    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 4249, 8, &[]), // 829
-    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1.DeviceDerivedAttribute", 4257, 2, &[]), // 830
-    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 4259, 8, &[]), // 831
-    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 4267, 3, &[]), // 832
-    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 4270, 3, &[]), // 833
-    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 4273, 2, &[]), // 834
-    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 4275, 11, &[]), // 835
-    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 4286, 4, &[]), // 836
-    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 4290, 2, &[]), // 837
-    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 4292, 4, &[]), // 838
-    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 4296, 10, &[]), // 839
-    s("Device", "io.k8s.api.resource.v1.Device", 4306, 13, &[]), // 840
-    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 4319, 3, &[]), // 841
-    s("NodeAllocatableResource", "io.k8s.api.resource.v1.NodeAllocatableResource", 4322, 2, &[]), // 842
-    s("NodeAllocatableMapping", "io.k8s.api.resource.v1.NodeAllocatableMapping", 4324, 3, &[]), // 843
-    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1.NodeAllocatableOverhead", 4327, 2, &[]), // 844
-    s("CSINode", "io.k8s.api.storage.v1.CSINode", 4329, 5, &[]), // 845
-    s("CSINodeStatus", "io.k8s.api.storage.v1.CSINodeStatus", 4334, 1, &[]), // 846
-    s("StorageHealth", "io.k8s.api.storage.v1.StorageHealth", 4335, 2, &[]), // 847
-    s("StorageHealthCondition", "io.k8s.api.storage.v1.StorageHealthCondition", 4337, 6, &[]), // 848
-    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1.StorageVersionMigration", 4343, 5, &[]), // 849
-    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 4348, 1, &[]), // 850
-    s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 4349, 2, &[]), // 851
-    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 4351, 2, &[]), // 852
+    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 3061, 9, &[]), // 619
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3070, 5, &[]), // 620
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3075, 4, &[]), // 621
+    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 3079, 7, &[]), // 622
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3086, 5, &[]), // 623
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3091, 11, &[]), // 624
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3102, 5, &[]), // 625
+    s("HorizontalPodAutoscalerSpec", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", 3107, 5, &[]), // 626
+    s("HorizontalPodAutoscalerBehavior", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior", 3112, 2, &[]), // 627
+    s("HPAScalingRules", "io.k8s.api.autoscaling.v2.HPAScalingRules", 3114, 4, &[]), // 628
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3118, 5, &[]), // 629
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3123, 8, &[]), // 630
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3131, 2, &[]), // 631
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3133, 16, &[]), // 632
+    s("PodFailurePolicy", "io.k8s.api.batch.v1.PodFailurePolicy", 3149, 1, &[]), // 633
+    s("PodFailurePolicyRule", "io.k8s.api.batch.v1.PodFailurePolicyRule", 3150, 3, &[]), // 634
+    s("PodFailurePolicyOnPodConditionsPattern", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", 3153, 2, &[]), // 635
+    s("Job", "io.k8s.api.batch.v1.Job", 3155, 5, &[]), // 636
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3160, 4, &[]), // 637
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3164, 8, &[]), // 638
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3172, 4, &[]), // 639
+    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3176, 10, &[]), // 640
+    s("VolumeAttachment", "io.k8s.api.storage.v1.VolumeAttachment", 3186, 5, &[]), // 641
+    s("VolumeAttachmentStatus", "io.k8s.api.storage.v1.VolumeAttachmentStatus", 3191, 4, &[]), // 642
+    s("VolumeError", "io.k8s.api.storage.v1.VolumeError", 3195, 3, &[]), // 643
+    s("Node", "io.k8s.api.core.v1.Node", 3198, 5, &[]), // 644
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3203, 14, &[]), // 645
+    s("Pod", "io.k8s.api.core.v1.Pod", 3217, 5, &[]), // 646
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3222, 42, &[]), // 647
+    s("PodSchedulingGroup", "io.k8s.api.core.v1.PodSchedulingGroup", 3264, 1, &[]), // 648
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3265, 21, &[]), // 649
+    s("ContainerStatus", "io.k8s.api.core.v1.ContainerStatus", 3286, 15, &[]), // 650
+    s("VolumeMountStatus", "io.k8s.api.core.v1.VolumeMountStatus", 3301, 5, &[]), // 651
+    s("VolumeStatus", "io.k8s.api.core.v1.VolumeStatus", 3306, 1, &[]), // 652
+    s("ImageVolumeStatus", "io.k8s.api.core.v1.ImageVolumeStatus", 3307, 1, &[]), // 653
+    s("ResourceStatus", "io.k8s.api.core.v1.ResourceStatus", 3308, 2, &[]), // 654
+    s("ResourceHealth", "io.k8s.api.core.v1.ResourceHealth", 3310, 3, &[]), // 655
+    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3313, 3, &[]), // 656
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3316, 4, &[]), // 657
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3320, 2, &[]), // 658
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3322, 5, &[]), // 659
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3327, 4, &[]), // 660
+    s("Status", "io.k8s.apimachinery.pkg.apis.meta.v1.Status", 3331, 8, &[]), // 661
+    s("ListMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta", 3339, 5, &[]), // 662
+    s("ShardInfo", "io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo", 3344, 1, &[]), // 663
+    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy", 3345, 4, &[]), // 664
+    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec", 3349, 7, &[]), // 665
+    s("Mutation", "io.k8s.api.admissionregistration.v1.Mutation", 3356, 3, &[]), // 666
+    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1.ApplyConfiguration", 3359, 1, &[]), // 667
+    s("JSONPatch", "io.k8s.api.admissionregistration.v1.JSONPatch", 3360, 1, &[]), // 668
+    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding", 3361, 4, &[]), // 669
+    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpec", 3365, 3, &[]), // 670
+    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding", 3368, 4, &[]), // 671
+    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", 3372, 4, &[]), // 672
+    s("CustomResourceDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition", 3376, 5, &[]), // 673
+    s("CustomResourceDefinitionStatus", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus", 3381, 4, &[]), // 674
+    s("CustomResourceDefinitionCondition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition", 3385, 6, &[]), // 675
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 3391, 5, &[]), // 676
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 3396, 5, &[]), // 677
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 3401, 5, &[]), // 678
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 3406, 8, &[]), // 679
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 3414, 5, &[]), // 680
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 3419, 4, &[]), // 681
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 3423, 5, &[]), // 682
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 3428, 11, &[]), // 683
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 3439, 5, &[]), // 684
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 3444, 3, &[]), // 685
+    s("TokenRequestStatus", "io.k8s.api.authentication.v1.TokenRequestStatus", 3447, 2, &[]), // 686
+    s("TokenReview", "io.k8s.api.authentication.v1.TokenReview", 3449, 5, &[]), // 687
+    s("TokenReviewSpec", "io.k8s.api.authentication.v1.TokenReviewSpec", 3454, 2, &[]), // 688
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", 3456, 5, &[]), // 689
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 3461, 5, &[]), // 690
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 3466, 5, &[]), // 691
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 3471, 8, &[]), // 692
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 3479, 2, &[]), // 693
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 3481, 16, &[]), // 694
+    s("Job", "io.k8s.api.batch.v1.Job", 3497, 5, &[]), // 695
+    s("EndpointSlice", "io.k8s.api.discovery.v1.EndpointSlice", 3502, 6, &[]), // 696
+    s("IPAddress", "io.k8s.api.networking.v1.IPAddress", 3508, 4, &[]), // 697
+    s("PodDisruptionBudget", "io.k8s.api.policy.v1.PodDisruptionBudget", 3512, 5, &[]), // 698
+    s("PodDisruptionBudgetStatus", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", 3517, 7, &[]), // 699
+    s("ClusterRoleBinding", "io.k8s.api.rbac.v1.ClusterRoleBinding", 3524, 5, &[]), // 700
+    s("RoleRef", "io.k8s.api.rbac.v1.RoleRef", 3529, 3, &[]), // 701
+    s("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", 3532, 5, &[]), // 702
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 3537, 4, &[]), // 703
+    s("DeviceClassSpec", "io.k8s.api.resource.v1.DeviceClassSpec", 3541, 3, &[]), // 704
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 3544, 5, &[]), // 705
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 3549, 1, &[]), // 706
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 3550, 3, &[]), // 707
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 3553, 3, &[]), // 708
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 3556, 7, &[]), // 709
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 3563, 7, &[]), // 710
+    s("DeviceConstraint", "io.k8s.api.resource.v1.DeviceConstraint", 3570, 3, &[]), // 711
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 3573, 3, &[]), // 712
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 3576, 3, &[]), // 713
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 3579, 2, &[]), // 714
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 3581, 10, &[]), // 715
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1.AllocatedDeviceStatus", 3591, 7, &[]), // 716
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 3598, 4, &[]), // 717
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 3602, 2, &[]), // 718
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 3604, 4, &[]), // 719
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 3608, 8, &[]), // 720
+    s("Device", "io.k8s.api.resource.v1.Device", 3616, 13, &[]), // 721
+    s("DeviceAttribute", "io.k8s.api.resource.v1.DeviceAttribute", 3629, 8, &[]), // 722
+    s("DeviceCapacity", "io.k8s.api.resource.v1.DeviceCapacity", 3637, 2, &[]), // 723
+    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1.NodeAllocatableResourceMapping", 3639, 2, &[]), // 724
+    s("PriorityClass", "io.k8s.api.scheduling.v1.PriorityClass", 3641, 7, &[]), // 725
+    s("CSIDriver", "io.k8s.api.storage.v1.CSIDriver", 3648, 4, &[]), // 726
+    s("CSIDriverSpec", "io.k8s.api.storage.v1.CSIDriverSpec", 3652, 11, &[]), // 727
+    s("Node", "io.k8s.api.core.v1.Node", 3663, 5, &[]), // 728
+    s("NodeSpec", "io.k8s.api.core.v1.NodeSpec", 3668, 8, &[]), // 729
+    s("NodePodPreemptionPolicy", "io.k8s.api.core.v1.NodePodPreemptionPolicy", 3676, 1, &[]), // 730
+    s("NodeStatus", "io.k8s.api.core.v1.NodeStatus", 3677, 14, &[]), // 731
+    s("NodeSystemInfo", "io.k8s.api.core.v1.NodeSystemInfo", 3691, 12, &[]), // 732
+    s("PersistentVolumeClaim", "io.k8s.api.core.v1.PersistentVolumeClaim", 3703, 5, &[]), // 733
+    s("PersistentVolumeClaimStatus", "io.k8s.api.core.v1.PersistentVolumeClaimStatus", 3708, 9, &[]), // 734
+    s("VolumeHealthStatus", "io.k8s.api.core.v1.VolumeHealthStatus", 3717, 2, &[]), // 735
+    s("VolumeHealthCondition", "io.k8s.api.core.v1.VolumeHealthCondition", 3719, 3, &[]), // 736
+    s("Pod", "io.k8s.api.core.v1.Pod", 3722, 5, &[]), // 737
+    s("PodSpec", "io.k8s.api.core.v1.PodSpec", 3727, 43, &[]), // 738
+    s("Volume", "io.k8s.api.core.v1.Volume", 3770, 31, &[]), // 739
+    s("EmptyDirVolumeSource", "io.k8s.api.core.v1.EmptyDirVolumeSource", 3801, 3, &[]), // 740
+    s("SecretVolumeSource", "io.k8s.api.core.v1.SecretVolumeSource", 3804, 5, &[]), // 741
+    s("KeyToPath", "io.k8s.api.core.v1.KeyToPath", 3809, 4, &[]), // 742
+    s("DownwardAPIVolumeSource", "io.k8s.api.core.v1.DownwardAPIVolumeSource", 3813, 3, &[]), // 743
+    s("DownwardAPIVolumeFile", "io.k8s.api.core.v1.DownwardAPIVolumeFile", 3816, 5, &[]), // 744
+    s("ConfigMapVolumeSource", "io.k8s.api.core.v1.ConfigMapVolumeSource", 3821, 5, &[]), // 745
+    s("ProjectedVolumeSource", "io.k8s.api.core.v1.ProjectedVolumeSource", 3826, 3, &[]), // 746
+    s("VolumeProjection", "io.k8s.api.core.v1.VolumeProjection", 3829, 6, &[]), // 747
+    s("SecretProjection", "io.k8s.api.core.v1.SecretProjection", 3835, 3, &[]), // 748
+    s("DownwardAPIProjection", "io.k8s.api.core.v1.DownwardAPIProjection", 3838, 1, &[]), // 749
+    s("ConfigMapProjection", "io.k8s.api.core.v1.ConfigMapProjection", 3839, 3, &[]), // 750
+    s("ServiceAccountTokenProjection", "io.k8s.api.core.v1.ServiceAccountTokenProjection", 3842, 4, &[]), // 751
+    s("ClusterTrustBundleProjection", "io.k8s.api.core.v1.ClusterTrustBundleProjection", 3846, 6, &[]), // 752
+    s("PodCertificateProjection", "io.k8s.api.core.v1.PodCertificateProjection", 3852, 8, &[]), // 753
+    s("Container", "io.k8s.api.core.v1.Container", 3860, 25, &[]), // 754
+    s("VolumeMount", "io.k8s.api.core.v1.VolumeMount", 3885, 8, &[]), // 755
+    s("Probe", "io.k8s.api.core.v1.Probe", 3893, 10, &[]), // 756
+    s("HTTPGetAction", "io.k8s.api.core.v1.HTTPGetAction", 3903, 6, &[]), // 757
+    s("GRPCAction", "io.k8s.api.core.v1.GRPCAction", 3909, 3, &[]), // 758
+    s("Lifecycle", "io.k8s.api.core.v1.Lifecycle", 3912, 3, &[]), // 759
+    s("LifecycleHandler", "io.k8s.api.core.v1.LifecycleHandler", 3915, 4, &[]), // 760
+    s("EphemeralContainer", "io.k8s.api.core.v1.EphemeralContainer", 3919, 26, &[]), // 761
+    s("EvictionResponder", "io.k8s.api.core.v1.EvictionResponder", 3945, 2, &[]), // 762
+    s("PodStatus", "io.k8s.api.core.v1.PodStatus", 3947, 22, &[]), // 763
+    s("NodeAllocatableResourceClaimStatus", "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", 3969, 4, &[]), // 764
+    s("NodeAllocatableMappedResources", "io.k8s.api.core.v1.NodeAllocatableMappedResources", 3973, 2, &[]), // 765
+    s("NodeAllocatableOverheadResources", "io.k8s.api.core.v1.NodeAllocatableOverheadResources", 3975, 3, &[]), // 766
+    s("PodVolumeHealth", "io.k8s.api.core.v1.PodVolumeHealth", 3978, 3, &[]), // 767
+    s("PodTemplate", "io.k8s.api.core.v1.PodTemplate", 3981, 4, &[]), // 768
+    s("PodTemplateSpec", "io.k8s.api.core.v1.PodTemplateSpec", 3985, 2, &[]), // 769
+    s("ReplicationController", "io.k8s.api.core.v1.ReplicationController", 3987, 5, &[]), // 770
+    s("ReplicationControllerSpec", "io.k8s.api.core.v1.ReplicationControllerSpec", 3992, 4, &[]), // 771
+    s("ControllerRevision", "io.k8s.api.apps.v1.ControllerRevision", 3996, 5, &[]), // 772
+    s("DaemonSet", "io.k8s.api.apps.v1.DaemonSet", 4001, 5, &[]), // 773
+    s("DaemonSetSpec", "io.k8s.api.apps.v1.DaemonSetSpec", 4006, 5, &[]), // 774
+    s("DaemonSetStatus", "io.k8s.api.apps.v1.DaemonSetStatus", 4011, 10, &[]), // 775
+    s("DaemonSetCondition", "io.k8s.api.apps.v1.DaemonSetCondition", 4021, 5, &[]), // 776
+    s("Deployment", "io.k8s.api.apps.v1.Deployment", 4026, 5, &[]), // 777
+    s("DeploymentSpec", "io.k8s.api.apps.v1.DeploymentSpec", 4031, 8, &[]), // 778
+    s("DeploymentStatus", "io.k8s.api.apps.v1.DeploymentStatus", 4039, 9, &[]), // 779
+    s("DeploymentCondition", "io.k8s.api.apps.v1.DeploymentCondition", 4048, 6, &[]), // 780
+    s("ReplicaSet", "io.k8s.api.apps.v1.ReplicaSet", 4054, 5, &[]), // 781
+    s("ReplicaSetSpec", "io.k8s.api.apps.v1.ReplicaSetSpec", 4059, 4, &[]), // 782
+    s("ReplicaSetStatus", "io.k8s.api.apps.v1.ReplicaSetStatus", 4063, 7, &[]), // 783
+    s("ReplicaSetCondition", "io.k8s.api.apps.v1.ReplicaSetCondition", 4070, 5, &[]), // 784
+    s("StatefulSet", "io.k8s.api.apps.v1.StatefulSet", 4075, 5, &[]), // 785
+    s("StatefulSetSpec", "io.k8s.api.apps.v1.StatefulSetSpec", 4080, 11, &[]), // 786
+    s("StatefulSetStatus", "io.k8s.api.apps.v1.StatefulSetStatus", 4091, 10, &[]), // 787
+    s("StatefulSetCondition", "io.k8s.api.apps.v1.StatefulSetCondition", 4101, 5, &[]), // 788
+    s("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest", 4106, 5, &[]), // 789
+    s("TokenRequestSpec", "io.k8s.api.authentication.v1.TokenRequestSpec", 4111, 4, &[]), // 790
+    s("HorizontalPodAutoscaler", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", 4115, 5, &[]), // 791
+    s("HorizontalPodAutoscalerStatus", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", 4120, 6, &[]), // 792
+    s("HorizontalPodAutoscalerCondition", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", 4126, 6, &[]), // 793
+    s("CronJob", "io.k8s.api.batch.v1.CronJob", 4132, 5, &[]), // 794
+    s("CronJobSpec", "io.k8s.api.batch.v1.CronJobSpec", 4137, 8, &[]), // 795
+    s("JobTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec", 4145, 2, &[]), // 796
+    s("JobSpec", "io.k8s.api.batch.v1.JobSpec", 4147, 17, &[]), // 797
+    s("JobSchedulingConfiguration", "io.k8s.api.batch.v1.JobSchedulingConfiguration", 4164, 4, &[]), // 798
+    s("WorkloadPodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy", 4168, 2, &[]), // 799
+    s("WorkloadPodGroupBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy", 4170, 0, &[]), // 800
+    s("WorkloadPodGroupGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy", 4170, 1, &[]), // 801
+    s("WorkloadPodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints", 4171, 1, &[]), // 802
+    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha3.TopologyConstraint", 4172, 1, &[]), // 803
+    s("WorkloadPodGroupDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode", 4173, 2, &[]), // 804
+    s("WorkloadPodGroupSingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSingleDisruptionMode", 4175, 0, &[]), // 805
+    s("WorkloadPodGroupAllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode", 4175, 0, &[]), // 806
+    s("WorkloadPodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim", 4175, 3, &[]), // 807
+    s("Job", "io.k8s.api.batch.v1.Job", 4178, 5, &[]), // 808
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1.ClusterTrustBundle", 4183, 4, &[]), // 809
+    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1.ClusterTrustBundleSpec", 4187, 2, &[]), // 810
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1.PodCertificateRequest", 4189, 5, &[]), // 811
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1.PodCertificateRequestSpec", 4194, 10, &[]), // 812
+    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1.PodCertificateRequestStatus", 4204, 5, &[]), // 813
+    s("FlowSchema", "io.k8s.api.flowcontrol.v1.FlowSchema", 4209, 5, &[]), // 814
+    s("FlowSchemaStatus", "io.k8s.api.flowcontrol.v1.FlowSchemaStatus", 4214, 1, &[]), // 815
+    s("FlowSchemaCondition", "io.k8s.api.flowcontrol.v1.FlowSchemaCondition", 4215, 5, &[]), // 816
+    s("PriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.PriorityLevelConfiguration", 4220, 5, &[]), // 817
+    s("PriorityLevelConfigurationSpec", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", 4225, 3, &[]), // 818
+    s("LimitedPriorityLevelConfiguration", "io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", 4228, 4, &[]), // 819
+    s("PriorityLevelConfigurationStatus", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationStatus", 4232, 1, &[]), // 820
+    s("PriorityLevelConfigurationCondition", "io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationCondition", 4233, 5, &[]), // 821
+    s("DeviceClass", "io.k8s.api.resource.v1.DeviceClass", 4238, 4, &[]), // 822
+    s("DeviceTaintRule", "io.k8s.api.resource.v1.DeviceTaintRule", 4242, 5, &[]), // 823
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1.DeviceTaintRuleSpec", 4247, 2, &[]), // 824
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1.DeviceTaintSelector", 4249, 3, &[]), // 825
+    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1.DeviceTaintRuleStatus", 4252, 1, &[]), // 826
+    s("ResourceClaim", "io.k8s.api.resource.v1.ResourceClaim", 4253, 5, &[]), // 827
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1.ResourceClaimSpec", 4258, 1, &[]), // 828
+    s("DeviceClaim", "io.k8s.api.resource.v1.DeviceClaim", 4259, 3, &[]), // 829
+    s("DeviceRequest", "io.k8s.api.resource.v1.DeviceRequest", 4262, 3, &[]), // 830
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1.ExactDeviceRequest", 4265, 8, &[]), // 831
+    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1.DeviceDerivedAttribute", 4273, 2, &[]), // 832
+    s("DeviceSubRequest", "io.k8s.api.resource.v1.DeviceSubRequest", 4275, 8, &[]), // 833
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1.ResourceClaimStatus", 4283, 3, &[]), // 834
+    s("AllocationResult", "io.k8s.api.resource.v1.AllocationResult", 4286, 3, &[]), // 835
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1.DeviceAllocationResult", 4289, 2, &[]), // 836
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1.DeviceRequestAllocationResult", 4291, 11, &[]), // 837
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1.ResourceClaimTemplate", 4302, 4, &[]), // 838
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec", 4306, 2, &[]), // 839
+    s("ResourceSlice", "io.k8s.api.resource.v1.ResourceSlice", 4308, 4, &[]), // 840
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1.ResourceSliceSpec", 4312, 10, &[]), // 841
+    s("Device", "io.k8s.api.resource.v1.Device", 4322, 13, &[]), // 842
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1.DeviceCounterConsumption", 4335, 3, &[]), // 843
+    s("NodeAllocatableResource", "io.k8s.api.resource.v1.NodeAllocatableResource", 4338, 2, &[]), // 844
+    s("NodeAllocatableMapping", "io.k8s.api.resource.v1.NodeAllocatableMapping", 4340, 3, &[]), // 845
+    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1.NodeAllocatableOverhead", 4343, 2, &[]), // 846
+    s("CSINode", "io.k8s.api.storage.v1.CSINode", 4345, 5, &[]), // 847
+    s("CSINodeStatus", "io.k8s.api.storage.v1.CSINodeStatus", 4350, 1, &[]), // 848
+    s("StorageHealth", "io.k8s.api.storage.v1.StorageHealth", 4351, 2, &[]), // 849
+    s("StorageHealthCondition", "io.k8s.api.storage.v1.StorageHealthCondition", 4353, 6, &[]), // 850
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1.StorageVersionMigration", 4359, 5, &[]), // 851
+    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 4364, 1, &[]), // 852
+    s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 4365, 2, &[]), // 853
+    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 4367, 2, &[]), // 854
 ];
 
 /// The fields of all structs, sorted by name within each.
 #[rustfmt::skip]
-pub(super) static FIELDS: [Field; 4353] = [
+pub(super) static FIELDS: [Field; 4369] = [
     // Binding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -2986,7 +2990,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
     inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY | GATED, 0x021e, 30, "VolumeSource"),
     inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
@@ -4006,7 +4010,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
-    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x09, 6),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY | GATED, 0x09, 6),
     f("unavailableReplicas", 26, OMIT_EMPTY, 0x05, 5),
     f("updatedReplicas", 26, OMIT_EMPTY, 0x03, 2),
     // DeploymentCondition
@@ -4034,7 +4038,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
     f("replicas", 26, REQUIRED, 0x01, 0),
-    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY | GATED, 0x07, 4),
     // ReplicaSetCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
@@ -5085,7 +5089,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("gitRepo", 147, POINTER | OMIT_EMPTY, 0x0205, 5, "VolumeSource"),
     inlined("glusterfs", 153, POINTER | OMIT_EMPTY, 0x0209, 9, "VolumeSource"),
     inlined("hostPath", 88, POINTER | OMIT_EMPTY, 0x0201, 1, "VolumeSource"),
-    inlined("image", 180, POINTER | OMIT_EMPTY, 0x021e, 30, "VolumeSource"),
+    inlined("image", 180, POINTER | OMIT_EMPTY | GATED, 0x021e, 30, "VolumeSource"),
     inlined("iscsi", 152, POINTER | OMIT_EMPTY, 0x0208, 8, "VolumeSource"),
     f("name", 0, REQUIRED, 0x01, 0),
     inlined("nfs", 90, POINTER | OMIT_EMPTY, 0x0207, 7, "VolumeSource"),
@@ -5187,7 +5191,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
     inlined("resources", 770, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
     inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
-    inlined("restartPolicyRules", 775, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
+    inlined("restartPolicyRules", 775, OMIT_EMPTY | GATED, 0x0119, 11, "EphemeralContainerCommon"),
     inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
     inlined("startupProbe", 216, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
     inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
@@ -6121,7 +6125,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 953, OMIT_EMPTY, 0x02, 3),
-    f("status", 473, OMIT_EMPTY, 0x03, 4),
+    f("status", 954, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
@@ -6131,22 +6135,40 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("strategy", 468, OMIT_EMPTY, 0x04, 3),
     f("template", 943, REQUIRED, 0x03, 2),
+    // DeploymentStatus
+    f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
+    f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
+    f("conditions", 472, OMIT_EMPTY, 0x06, 7),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
+    f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
+    f("replicas", 26, OMIT_EMPTY, 0x02, 1),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x09, 6),
+    f("unavailableReplicas", 26, OMIT_EMPTY, 0x05, 5),
+    f("updatedReplicas", 26, OMIT_EMPTY, 0x03, 2),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 955, OMIT_EMPTY, 0x02, 3),
-    f("status", 479, OMIT_EMPTY, 0x03, 4),
+    f("spec", 956, OMIT_EMPTY, 0x02, 3),
+    f("status", 957, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 130, REQUIRED | POINTER, 0x02, 2),
     f("template", 943, OMIT_EMPTY, 0x03, 3),
+    // ReplicaSetStatus
+    f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
+    f("conditions", 478, OMIT_EMPTY, 0x06, 6),
+    f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
+    f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
+    f("replicas", 26, REQUIRED, 0x01, 0),
+    f("terminatingReplicas", 26, POINTER | OMIT_EMPTY, 0x07, 4),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 957, OMIT_EMPTY, 0x02, 3),
+    f("spec", 959, OMIT_EMPTY, 0x02, 3),
     f("status", 493, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
@@ -6164,17 +6186,17 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 961, OMIT_EMPTY, 0x02, 3),
+    f("spec", 963, OMIT_EMPTY, 0x02, 3),
     f("status", 564, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerSpec
-    f("behavior", 960, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("behavior", 962, POINTER | OMIT_EMPTY, 0x05, 4),
     f("maxReplicas", 26, REQUIRED, 0x03, 2),
     f("metrics", 545, OMIT_EMPTY, 0x04, 3),
     f("minReplicas", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("scaleTargetRef", 534, REQUIRED, 0x01, 0),
     // HorizontalPodAutoscalerBehavior
-    f("scaleDown", 959, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("scaleUp", 959, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("scaleDown", 961, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("scaleUp", 961, POINTER | OMIT_EMPTY, 0x01, 0),
     // HPAScalingRules
     f("policies", 549, OMIT_EMPTY, 0x02, 2),
     f("selectPolicy", 546, POINTER | OMIT_EMPTY, 0x01, 1),
@@ -6184,12 +6206,12 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 970, OMIT_EMPTY, 0x02, 3),
+    f("spec", 972, OMIT_EMPTY, 0x02, 3),
     f("status", 585, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
     f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 969, REQUIRED, 0x05, 5),
+    f("jobTemplate", 971, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -6197,7 +6219,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 968, OMIT_EMPTY, 0x02, 1),
+    f("spec", 970, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
@@ -6208,7 +6230,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podFailurePolicy", 969, POINTER | OMIT_EMPTY, 0x0b, 3),
     f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
     f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
@@ -6216,11 +6238,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("template", 943, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // PodFailurePolicy
-    f("rules", 966, REQUIRED, 0x01, 0),
+    f("rules", 968, REQUIRED, 0x01, 0),
     // PodFailurePolicyRule
     f("action", 567, REQUIRED, 0x01, 0),
     f("onExitCodes", 570, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("onPodConditions", 964, OMIT_EMPTY, 0x03, 2),
+    f("onPodConditions", 966, OMIT_EMPTY, 0x03, 2),
     // PodFailurePolicyOnPodConditionsPattern
     f("status", 17, 0, 0x02, 1),
     f("type", 266, REQUIRED, 0x01, 0),
@@ -6228,13 +6250,13 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 968, OMIT_EMPTY, 0x02, 3),
+    f("spec", 970, OMIT_EMPTY, 0x02, 3),
     f("status", 592, OMIT_EMPTY, 0x03, 4),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 973, REQUIRED, 0x02, 3),
+    f("spec", 975, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("devices", 910, OMIT_EMPTY, 0x06, 5),
@@ -6248,7 +6270,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 975, REQUIRED, 0x02, 3),
+    f("spec", 977, REQUIRED, 0x02, 3),
     // CSIDriverSpec
     f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
     f("fsGroupPolicy", 722, POINTER | OMIT_EMPTY, 0x05, 4),
@@ -6265,12 +6287,12 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 921, REQUIRED, 0x02, 3),
-    f("status", 978, OMIT_EMPTY, 0x03, 4),
+    f("status", 980, OMIT_EMPTY, 0x03, 4),
     // VolumeAttachmentStatus
-    f("attachError", 977, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("attachError", 979, POINTER | OMIT_EMPTY, 0x03, 2),
     f("attached", 5, REQUIRED, 0x01, 0),
     f("attachmentMetadata", 4, OMIT_EMPTY, 0x02, 1),
-    f("detachError", 977, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("detachError", 979, POINTER | OMIT_EMPTY, 0x04, 3),
     // VolumeError
     f("errorCode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x02, 1),
@@ -6280,7 +6302,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 58, OMIT_EMPTY, 0x02, 3),
-    f("status", 980, OMIT_EMPTY, 0x03, 4),
+    f("status", 982, OMIT_EMPTY, 0x03, 4),
     // NodeStatus
     f("addresses", 65, OMIT_EMPTY, 0x05, 4),
     f("allocatable", 39, OMIT_EMPTY, 0x02, 1),
@@ -6300,8 +6322,8 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 983, OMIT_EMPTY, 0x02, 3),
-    f("status", 997, OMIT_EMPTY, 0x03, 4),
+    f("spec", 985, OMIT_EMPTY, 0x02, 3),
+    f("status", 999, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
     f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
@@ -6334,7 +6356,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
     f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 982, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("schedulingGroup", 984, POINTER | OMIT_EMPTY, 0x2b, 41),
     f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
@@ -6350,14 +6372,14 @@ pub(super) static FIELDS: [Field; 4353] = [
     // PodStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
     f("conditions", 782, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 993, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 993, OMIT_EMPTY, 0x0d, 14),
+    f("containerStatuses", 995, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 995, OMIT_EMPTY, 0x0d, 14),
     f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY, 0x12, 17),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
     f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 993, OMIT_EMPTY, 0x0a, 11),
+    f("initContainerStatuses", 995, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 996, OMIT_EMPTY, 0x15, 20),
+    f("nodeAllocatableResourceClaimStatuses", 998, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
     f("phase", 281, OMIT_EMPTY, 0x01, 1),
@@ -6371,7 +6393,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
     // ContainerStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x0a, 9),
-    f("allocatedResourcesStatus", 991, OMIT_EMPTY, 0x0e, 13),
+    f("allocatedResourcesStatus", 993, OMIT_EMPTY, 0x0e, 13),
     f("containerID", 0, OMIT_EMPTY, 0x08, 7),
     f("image", 0, REQUIRED, 0x06, 5),
     f("imageID", 0, REQUIRED, 0x07, 6),
@@ -6384,20 +6406,20 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("state", 291, OMIT_EMPTY, 0x02, 1),
     f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x0f, 14),
     f("user", 295, POINTER | OMIT_EMPTY, 0x0d, 12),
-    f("volumeMounts", 987, OMIT_EMPTY, 0x0c, 11),
+    f("volumeMounts", 989, OMIT_EMPTY, 0x0c, 11),
     // VolumeMountStatus
     f("mountPath", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     f("readOnly", 5, OMIT_EMPTY, 0x03, 2),
     f("recursiveReadOnly", 202, POINTER | OMIT_EMPTY, 0x04, 3),
-    f("volumeStatus", 985, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("volumeStatus", 987, POINTER | OMIT_EMPTY, 0x05, 4),
     // VolumeStatus
-    f("image", 984, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("image", 986, POINTER | OMIT_EMPTY, 0x01, 0),
     // ImageVolumeStatus
     f("imageRef", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
     // ResourceStatus
     f("name", 197, REQUIRED, 0x01, 0),
-    f("resources", 989, OMIT_EMPTY, 0x02, 1),
+    f("resources", 991, OMIT_EMPTY, 0x02, 1),
     // ResourceHealth
     f("health", 297, OMIT_EMPTY, 0x02, 1),
     f("message", 0, POINTER | OMIT_EMPTY, 0x06, 2),
@@ -6405,33 +6427,33 @@ pub(super) static FIELDS: [Field; 4353] = [
     // NodeAllocatableResourceClaimStatus
     f("containers", 606, OMIT_EMPTY, 0x02, 1),
     f("resourceClaimName", 0, REQUIRED, 0x01, 0),
-    f("resources", 994, REQUIRED, 0x03, 2),
+    f("resources", 996, REQUIRED, 0x03, 2),
     // PodTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("template", 999, OMIT_EMPTY, 0x02, 3),
+    f("template", 1001, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 983, OMIT_EMPTY, 0x02, 1),
+    f("spec", 985, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1001, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1003, OMIT_EMPTY, 0x02, 3),
     f("status", 321, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 239, OMIT_EMPTY, 0x02, 2),
-    f("template", 999, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("template", 1001, POINTER | OMIT_EMPTY, 0x03, 3),
     // Status
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("code", 26, OMIT_EMPTY, 0x06, 7),
     f("details", 365, POINTER | OMIT_EMPTY, 0x05, 6),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("message", 0, OMIT_EMPTY, 0x03, 4),
-    f("metadata", 1004, OMIT_EMPTY, 0x01, 2),
+    f("metadata", 1006, OMIT_EMPTY, 0x01, 2),
     f("reason", 361, OMIT_EMPTY, 0x04, 5),
     f("status", 0, OMIT_EMPTY, 0x02, 3),
     // ListMeta
@@ -6439,26 +6461,26 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("remainingItemCount", 2, POINTER | OMIT_EMPTY, 0x04, 3),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
     f("selfLink", 0, OMIT_EMPTY, 0x01, 0),
-    f("shardInfo", 1003, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("shardInfo", 1005, POINTER | OMIT_EMPTY, 0x05, 4),
     // ShardInfo
     f("selector", 0, REQUIRED, 0x01, 0),
     // MutatingAdmissionPolicy
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1012, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1014, OMIT_EMPTY, 0x02, 3),
     // MutatingAdmissionPolicySpec
     f("failurePolicy", 374, POINTER | OMIT_EMPTY, 0x05, 4),
     f("matchConditions", 379, OMIT_EMPTY, 0x06, 5),
     f("matchConstraints", 386, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("mutations", 1011, OMIT_EMPTY, 0x04, 3),
+    f("mutations", 1013, OMIT_EMPTY, 0x04, 3),
     f("paramKind", 383, POINTER | OMIT_EMPTY, 0x01, 0),
     f("reinvocationPolicy", 377, OMIT_EMPTY, 0x07, 6),
-    f("variables", 1006, OMIT_EMPTY, 0x03, 2),
+    f("variables", 1008, OMIT_EMPTY, 0x03, 2),
     // Mutation
-    f("applyConfiguration", 1008, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("jsonPatch", 1009, POINTER | OMIT_EMPTY, 0x04, 2),
-    f("patchType", 1007, REQUIRED, 0x02, 0),
+    f("applyConfiguration", 1010, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("jsonPatch", 1011, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("patchType", 1009, REQUIRED, 0x02, 0),
     // ApplyConfiguration
     f("expression", 0, OMIT_EMPTY, 0x01, 0),
     // JSONPatch
@@ -6467,7 +6489,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1014, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1016, OMIT_EMPTY, 0x02, 3),
     // MutatingAdmissionPolicyBindingSpec
     f("matchResources", 386, POINTER | OMIT_EMPTY, 0x03, 2),
     f("paramRef", 401, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -6476,7 +6498,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1016, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 1018, REQUIRED | OMIT_EMPTY, 0x02, 3),
     // ValidatingAdmissionPolicyBindingSpec
     f("matchResources", 386, POINTER | OMIT_EMPTY, 0x03, 2),
     f("paramRef", 401, POINTER | OMIT_EMPTY, 0x02, 1),
@@ -6487,10 +6509,10 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 442, REQUIRED, 0x02, 3),
-    f("status", 1020, OMIT_EMPTY, 0x03, 4),
+    f("status", 1022, OMIT_EMPTY, 0x03, 4),
     // CustomResourceDefinitionStatus
     f("acceptedNames", 409, 0, 0x02, 1),
-    f("conditions", 1019, 0, 0x01, 0),
+    f("conditions", 1021, 0, 0x01, 0),
     f("observedGeneration", 2, OMIT_EMPTY, 0x04, 3),
     f("storedVersions", 70, 0, 0x03, 2),
     // CustomResourceDefinitionCondition
@@ -6504,20 +6526,20 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1022, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1024, OMIT_EMPTY, 0x02, 3),
     f("status", 464, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
     f("selector", 130, REQUIRED | POINTER, 0x01, 0),
-    f("template", 999, REQUIRED, 0x02, 1),
+    f("template", 1001, REQUIRED, 0x02, 1),
     f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
     // Deployment
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1024, OMIT_EMPTY, 0x02, 3),
-    f("status", 473, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1026, OMIT_EMPTY, 0x02, 3),
+    f("status", 954, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
@@ -6526,23 +6548,23 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("strategy", 468, OMIT_EMPTY, 0x04, 3),
-    f("template", 999, REQUIRED, 0x03, 2),
+    f("template", 1001, REQUIRED, 0x03, 2),
     // ReplicaSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1026, OMIT_EMPTY, 0x02, 3),
-    f("status", 479, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1028, OMIT_EMPTY, 0x02, 3),
+    f("status", 957, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 130, REQUIRED | POINTER, 0x02, 2),
-    f("template", 999, OMIT_EMPTY, 0x03, 3),
+    f("template", 1001, OMIT_EMPTY, 0x03, 3),
     // StatefulSet
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1028, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1030, OMIT_EMPTY, 0x02, 3),
     f("status", 493, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
@@ -6553,15 +6575,15 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 999, REQUIRED, 0x03, 2),
+    f("template", 1001, REQUIRED, 0x03, 2),
     f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
     f("volumeClaimTemplates", 811, OMIT_EMPTY, 0x04, 3),
     // TokenRequest
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1030, 0, 0x02, 3),
-    f("status", 1031, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1032, 0, 0x02, 3),
+    f("status", 1033, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
     f("audiences", 70, 0, 0x01, 0),
     f("boundObjectRef", 500, POINTER, 0x03, 2),
@@ -6573,7 +6595,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1033, REQUIRED, 0x02, 3),
+    f("spec", 1035, REQUIRED, 0x02, 3),
     f("status", 505, OMIT_EMPTY, 0x03, 4),
     // TokenReviewSpec
     f("audiences", 70, OMIT_EMPTY, 0x02, 1),
@@ -6588,18 +6610,18 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 961, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 963, REQUIRED | OMIT_EMPTY, 0x02, 3),
     f("status", 564, OMIT_EMPTY, 0x03, 4),
     // CronJob
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1039, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 1041, REQUIRED | OMIT_EMPTY, 0x02, 3),
     f("status", 585, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
     f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 1038, REQUIRED, 0x05, 5),
+    f("jobTemplate", 1040, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -6607,7 +6629,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 1037, OMIT_EMPTY, 0x02, 1),
+    f("spec", 1039, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
@@ -6618,18 +6640,18 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podFailurePolicy", 969, POINTER | OMIT_EMPTY, 0x0b, 3),
     f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
     f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 999, REQUIRED, 0x06, 10),
+    f("template", 1001, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // Job
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1037, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1039, OMIT_EMPTY, 0x02, 3),
     f("status", 592, OMIT_EMPTY, 0x03, 4),
     // EndpointSlice
     f("addressType", 605, REQUIRED, 0x04, 3),
@@ -6648,7 +6670,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 704, OMIT_EMPTY, 0x02, 3),
-    f("status", 1044, OMIT_EMPTY, 0x03, 4),
+    f("status", 1046, OMIT_EMPTY, 0x03, 4),
     // PodDisruptionBudgetStatus
     f("conditions", 353, OMIT_EMPTY, 0x07, 6),
     f("currentHealthy", 26, 0, 0x04, 3),
@@ -6661,7 +6683,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 1046, REQUIRED, 0x03, 4),
+    f("roleRef", 1048, REQUIRED, 0x03, 4),
     f("subjects", 714, OMIT_EMPTY, 0x02, 3),
     // RoleRef
     f("apiGroup", 0, 0, 0x01, 0),
@@ -6671,13 +6693,13 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("roleRef", 1046, REQUIRED, 0x03, 4),
+    f("roleRef", 1048, REQUIRED, 0x03, 4),
     f("subjects", 714, OMIT_EMPTY, 0x02, 3),
     // DeviceClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1049, REQUIRED, 0x02, 3),
+    f("spec", 1051, REQUIRED, 0x02, 3),
     // DeviceClassSpec
     f("config", 857, OMIT_EMPTY, 0x02, 1),
     f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
@@ -6686,17 +6708,17 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1059, REQUIRED, 0x02, 3),
-    f("status", 1066, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1061, REQUIRED, 0x02, 3),
+    f("status", 1068, OMIT_EMPTY, 0x03, 4),
     // ResourceClaimSpec
-    f("devices", 1058, 0, 0x01, 0),
+    f("devices", 1060, 0, 0x01, 0),
     // DeviceClaim
     f("config", 876, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 1057, OMIT_EMPTY, 0x02, 1),
-    f("requests", 1055, 0, 0x01, 0),
+    f("constraints", 1059, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1057, 0, 0x01, 0),
     // DeviceRequest
-    f("exactly", 1051, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 1053, OMIT_EMPTY, 0x03, 2),
+    f("exactly", 1053, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1055, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
@@ -6719,16 +6741,16 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("matchAttribute", 872, POINTER | OMIT_EMPTY, 0x02, 1),
     f("requests", 70, OMIT_EMPTY, 0x01, 0),
     // ResourceClaimStatus
-    f("allocation", 1063, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 1065, OMIT_EMPTY, 0x04, 2),
+    f("allocation", 1065, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1067, OMIT_EMPTY, 0x04, 2),
     f("reservedFor", 887, OMIT_EMPTY, 0x02, 1),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 1062, OMIT_EMPTY, 0x01, 0),
+    f("devices", 1064, OMIT_EMPTY, 0x01, 0),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceAllocationResult
     f("config", 883, OMIT_EMPTY, 0x02, 1),
-    f("results", 1061, OMIT_EMPTY, 0x01, 0),
+    f("results", 1063, OMIT_EMPTY, 0x01, 0),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
@@ -6752,18 +6774,18 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1068, REQUIRED, 0x02, 3),
+    f("spec", 1070, REQUIRED, 0x02, 3),
     // ResourceClaimTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 1059, REQUIRED, 0x02, 1),
+    f("spec", 1061, REQUIRED, 0x02, 1),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1080, REQUIRED, 0x02, 3),
+    f("spec", 1082, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 1079, OMIT_EMPTY, 0x06, 5),
+    f("devices", 1081, OMIT_EMPTY, 0x06, 5),
     f("driver", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -6773,20 +6795,20 @@ pub(super) static FIELDS: [Field; 4353] = [
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 1072, OMIT_EMPTY, 0x02, 1),
+    f("attributes", 1074, OMIT_EMPTY, 0x02, 1),
     f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 1074, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 1076, OMIT_EMPTY, 0x03, 2),
     f("consumesCounters", 906, OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResourceMappings", 1077, OMIT_EMPTY, 0x0d, 12),
+    f("nodeAllocatableResourceMappings", 1079, OMIT_EMPTY, 0x0d, 12),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
     f("taints", 908, OMIT_EMPTY, 0x08, 7),
     // DeviceAttribute
     f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
-    f("bools", 1070, OMIT_EMPTY, 0x07, 5),
+    f("bools", 1072, OMIT_EMPTY, 0x07, 5),
     f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
     f("ints", 240, OMIT_EMPTY, 0x06, 4),
     f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
@@ -6798,7 +6820,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("value", 38, REQUIRED, 0x01, 0),
     // NodeAllocatableResourceMapping
     f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("capacityKey", 1075, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityKey", 1077, POINTER | OMIT_EMPTY, 0x01, 0),
     // PriorityClass
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("description", 0, OMIT_EMPTY, 0x04, 5),
@@ -6811,7 +6833,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1083, REQUIRED, 0x02, 3),
+    f("spec", 1085, REQUIRED, 0x02, 3),
     // CSIDriverSpec
     f("attachRequired", 5, POINTER | OMIT_EMPTY, 0x01, 0),
     f("fsGroupPolicy", 722, POINTER | OMIT_EMPTY, 0x05, 4),
@@ -6828,14 +6850,14 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1086, OMIT_EMPTY, 0x02, 3),
-    f("status", 1088, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1088, OMIT_EMPTY, 0x02, 3),
+    f("status", 1090, OMIT_EMPTY, 0x03, 4),
     // NodeSpec
     f("configSource", 57, POINTER | OMIT_EMPTY, 0x06, 5),
     f("externalID", 0, OMIT_EMPTY, 0x02, 6),
     f("podCIDR", 0, OMIT_EMPTY, 0x01, 0),
     f("podCIDRs", 8, OMIT_EMPTY, 0x07, 1),
-    f("podPreemptionPolicy", 1085, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("podPreemptionPolicy", 1087, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
     f("providerID", 0, OMIT_EMPTY, 0x03, 2),
     f("taints", 55, OMIT_EMPTY, 0x05, 4),
     f("unschedulable", 5, OMIT_EMPTY, 0x04, 3),
@@ -6851,7 +6873,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("declaredFeatures", 70, OMIT_EMPTY, 0x0e, 13),
     f("features", 81, POINTER | OMIT_EMPTY, 0x0d, 12),
     f("images", 72, OMIT_EMPTY, 0x08, 7),
-    f("nodeInfo", 1087, OMIT_EMPTY, 0x07, 6),
+    f("nodeInfo", 1089, OMIT_EMPTY, 0x07, 6),
     f("phase", 59, OMIT_EMPTY, 0x03, 2),
     f("runtimeHandlers", 80, OMIT_EMPTY, 0x0c, 11),
     f("volumesAttached", 76, OMIT_EMPTY, 0x0a, 9),
@@ -6874,7 +6896,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 755, OMIT_EMPTY, 0x02, 3),
-    f("status", 1094, OMIT_EMPTY, 0x03, 4),
+    f("status", 1096, OMIT_EMPTY, 0x03, 4),
     // PersistentVolumeClaimStatus
     f("accessModes", 112, OMIT_EMPTY, 0x02, 1),
     f("allocatedResourceStatuses", 140, OMIT_EMPTY, 0x07, 5),
@@ -6882,32 +6904,32 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("capacity", 39, OMIT_EMPTY, 0x03, 2),
     f("conditions", 138, OMIT_EMPTY, 0x04, 3),
     f("currentVolumeAttributesClassName", 0, POINTER | OMIT_EMPTY, 0x08, 6),
-    f("healthStatus", 1093, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
+    f("healthStatus", 1095, POINTER | OMIT_EMPTY | GATED, 0x0a, 8),
     f("modifyVolumeStatus", 142, POINTER | OMIT_EMPTY, 0x09, 7),
     f("phase", 135, OMIT_EMPTY, 0x01, 0),
     // VolumeHealthStatus
-    f("healthConditions", 1092, OMIT_EMPTY, 0x01, 0),
+    f("healthConditions", 1094, OMIT_EMPTY, 0x01, 0),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x02, 1),
     // VolumeHealthCondition
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 1090, REQUIRED, 0x01, 0),
+    f("status", 1092, REQUIRED, 0x01, 0),
     // Pod
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1130, OMIT_EMPTY, 0x02, 3),
-    f("status", 1139, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1132, OMIT_EMPTY, 0x02, 3),
+    f("status", 1141, OMIT_EMPTY, 0x03, 4),
     // PodSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 6),
     f("affinity", 257, POINTER | OMIT_EMPTY, 0x12, 21),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x15, 11),
-    f("containers", 1125, REQUIRED, 0x02, 2),
+    f("containers", 1127, REQUIRED, 0x02, 2),
     f("dnsConfig", 265, POINTER | OMIT_EMPTY, 0x1a, 27),
     f("dnsPolicy", 238, OMIT_EMPTY, 0x06, 7),
     f("enableServiceLinks", 5, POINTER | OMIT_EMPTY, 0x1e, 30),
-    f("ephemeralContainers", 1127, OMIT_EMPTY, 0x22, 3),
-    f("evictionResponders", 1129, OMIT_EMPTY | GATED, 0x2c, 42),
+    f("ephemeralContainers", 1129, OMIT_EMPTY, 0x22, 3),
+    f("evictionResponders", 1131, OMIT_EMPTY | GATED, 0x2c, 42),
     f("hostAliases", 262, OMIT_EMPTY, 0x17, 24),
     f("hostIPC", 5, OMIT_EMPTY, 0x0d, 15),
     f("hostNetwork", 5, OMIT_EMPTY, 0x0b, 13),
@@ -6916,7 +6938,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("hostname", 0, OMIT_EMPTY, 0x10, 19),
     f("hostnameOverride", 0, POINTER | OMIT_EMPTY, 0x29, 40),
     f("imagePullSecrets", 247, OMIT_EMPTY, 0x0f, 18),
-    f("initContainers", 1125, OMIT_EMPTY, 0x14, 1),
+    f("initContainers", 1127, OMIT_EMPTY, 0x14, 1),
     f("nodeName", 0, OMIT_EMPTY, 0x0a, 12),
     f("nodeSelector", 239, OMIT_EMPTY, 0x07, 8),
     f("os", 275, POINTER | OMIT_EMPTY, 0x24, 35),
@@ -6931,7 +6953,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("runtimeClassName", 0, POINTER | OMIT_EMPTY, 0x1d, 29),
     f("schedulerName", 0, OMIT_EMPTY, 0x13, 22),
     f("schedulingGates", 277, OMIT_EMPTY, 0x26, 37),
-    f("schedulingGroup", 982, POINTER | OMIT_EMPTY, 0x2b, 41),
+    f("schedulingGroup", 984, POINTER | OMIT_EMPTY, 0x2b, 41),
     f("securityContext", 246, POINTER | OMIT_EMPTY, 0x0e, 17),
     f("serviceAccount", 0, OMIT_EMPTY, 0x09, 10),
     f("serviceAccountName", 0, OMIT_EMPTY, 0x08, 9),
@@ -6941,17 +6963,17 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("terminationGracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x04, 5),
     f("tolerations", 260, OMIT_EMPTY, 0x16, 23),
     f("topologySpreadConstraints", 273, OMIT_EMPTY, 0x21, 33),
-    f("volumes", 1114, OMIT_EMPTY, 0x01, 0),
+    f("volumes", 1116, OMIT_EMPTY, 0x01, 0),
     // Volume
     inlined("awsElasticBlockStore", 86, POINTER | OMIT_EMPTY, 0x0204, 4, "VolumeSource"),
     inlined("azureDisk", 104, POINTER | OMIT_EMPTY, 0x0216, 22, "VolumeSource"),
     inlined("azureFile", 164, POINTER | OMIT_EMPTY, 0x0212, 18, "VolumeSource"),
     inlined("cephfs", 158, POINTER | OMIT_EMPTY, 0x020e, 14, "VolumeSource"),
     inlined("cinder", 157, POINTER | OMIT_EMPTY, 0x020d, 13, "VolumeSource"),
-    inlined("configMap", 1103, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
+    inlined("configMap", 1105, POINTER | OMIT_EMPTY, 0x0213, 19, "VolumeSource"),
     inlined("csi", 176, POINTER | OMIT_EMPTY, 0x021c, 28, "VolumeSource"),
-    inlined("downwardAPI", 1102, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
-    inlined("emptyDir", 1096, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
+    inlined("downwardAPI", 1104, POINTER | OMIT_EMPTY, 0x0210, 16, "VolumeSource"),
+    inlined("emptyDir", 1098, POINTER | OMIT_EMPTY, 0x0202, 2, "VolumeSource"),
     inlined("ephemeral", 763, POINTER | OMIT_EMPTY, 0x021d, 29, "VolumeSource"),
     inlined("fc", 96, POINTER | OMIT_EMPTY, 0x0211, 17, "VolumeSource"),
     inlined("flexVolume", 156, POINTER | OMIT_EMPTY, 0x020c, 12, "VolumeSource"),
@@ -6967,11 +6989,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("persistentVolumeClaim", 154, POINTER | OMIT_EMPTY, 0x020a, 10, "VolumeSource"),
     inlined("photonPersistentDisk", 105, POINTER | OMIT_EMPTY, 0x0217, 23, "VolumeSource"),
     inlined("portworxVolume", 106, POINTER | OMIT_EMPTY, 0x0218, 25, "VolumeSource"),
-    inlined("projected", 1112, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
+    inlined("projected", 1114, POINTER | OMIT_EMPTY, 0x021a, 24, "VolumeSource"),
     inlined("quobyte", 101, POINTER | OMIT_EMPTY, 0x0215, 21, "VolumeSource"),
     inlined("rbd", 155, POINTER | OMIT_EMPTY, 0x020b, 11, "VolumeSource"),
     inlined("scaleIO", 174, POINTER | OMIT_EMPTY, 0x0219, 26, "VolumeSource"),
-    inlined("secret", 1099, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
+    inlined("secret", 1101, POINTER | OMIT_EMPTY, 0x0206, 6, "VolumeSource"),
     inlined("storageos", 175, POINTER | OMIT_EMPTY, 0x021b, 27, "VolumeSource"),
     inlined("vsphereVolume", 100, POINTER | OMIT_EMPTY, 0x0214, 20, "VolumeSource"),
     // EmptyDirVolumeSource
@@ -6981,7 +7003,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     // SecretVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 1098, OMIT_EMPTY, 0x02, 1),
+    f("items", 1100, OMIT_EMPTY, 0x02, 1),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     f("secretName", 0, OMIT_EMPTY, 0x01, 0),
     // KeyToPath
@@ -6992,7 +7014,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     // DownwardAPIVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("items", 1101, OMIT_EMPTY, 0x01, 0),
+    f("items", 1103, OMIT_EMPTY, 0x01, 0),
     // DownwardAPIVolumeFile
     f("fieldRef", 159, POINTER | OMIT_EMPTY, 0x02, 1),
     f("mode", 26, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -7002,28 +7024,28 @@ pub(super) static FIELDS: [Field; 4353] = [
     // ConfigMapVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x03, 2),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
-    f("items", 1098, OMIT_EMPTY, 0x02, 1),
+    f("items", 1100, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 3),
     // ProjectedVolumeSource
     f("defaultMode", 26, POINTER | OMIT_EMPTY, 0x02, 1),
     f("defaultUser", 2, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
-    f("sources", 1111, 0, 0x01, 0),
+    f("sources", 1113, 0, 0x01, 0),
     // VolumeProjection
-    f("clusterTrustBundle", 1108, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("configMap", 1106, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("downwardAPI", 1105, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("podCertificate", 1109, POINTER | OMIT_EMPTY, 0x06, 5),
-    f("secret", 1104, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("serviceAccountToken", 1107, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("clusterTrustBundle", 1110, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("configMap", 1108, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("downwardAPI", 1107, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("podCertificate", 1111, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("secret", 1106, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("serviceAccountToken", 1109, POINTER | OMIT_EMPTY, 0x04, 3),
     // SecretProjection
-    f("items", 1098, OMIT_EMPTY, 0x02, 1),
+    f("items", 1100, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // DownwardAPIProjection
-    f("items", 1101, OMIT_EMPTY, 0x01, 0),
+    f("items", 1103, OMIT_EMPTY, 0x01, 0),
     // ConfigMapProjection
-    f("items", 1098, OMIT_EMPTY, 0x02, 1),
+    f("items", 1100, OMIT_EMPTY, 0x02, 1),
     inlined("name", 0, OMIT_EMPTY, 0x0101, 0, "LocalObjectReference"),
     f("optional", 5, POINTER | OMIT_EMPTY, 0x04, 2),
     // ServiceAccountTokenProjection
@@ -7054,24 +7076,24 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("envFrom", 188, OMIT_EMPTY, 0x13, 6),
     f("image", 0, OMIT_EMPTY, 0x02, 1),
     f("imagePullPolicy", 179, OMIT_EMPTY, 0x0e, 20),
-    f("lifecycle", 1123, POINTER | OMIT_EMPTY, 0x0c, 17),
-    f("livenessProbe", 1121, POINTER | OMIT_EMPTY, 0x0a, 14),
+    f("lifecycle", 1125, POINTER | OMIT_EMPTY, 0x0c, 17),
+    f("livenessProbe", 1123, POINTER | OMIT_EMPTY, 0x0a, 14),
     f("name", 0, REQUIRED, 0x01, 0),
     f("ports", 184, OMIT_EMPTY, 0x06, 5),
-    f("readinessProbe", 1121, POINTER | OMIT_EMPTY, 0x0b, 15),
+    f("readinessProbe", 1123, POINTER | OMIT_EMPTY, 0x0b, 15),
     f("resizePolicy", 200, OMIT_EMPTY, 0x17, 9),
     f("resources", 770, OMIT_EMPTY, 0x08, 8),
     f("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x18, 10),
     f("restartPolicyRules", 775, OMIT_EMPTY, 0x19, 11),
     f("securityContext", 232, POINTER | OMIT_EMPTY, 0x0f, 21),
-    f("startupProbe", 1121, POINTER | OMIT_EMPTY, 0x16, 16),
+    f("startupProbe", 1123, POINTER | OMIT_EMPTY, 0x16, 16),
     f("stdin", 5, OMIT_EMPTY, 0x10, 22),
     f("stdinOnce", 5, OMIT_EMPTY, 0x11, 23),
     f("terminationMessagePath", 0, OMIT_EMPTY, 0x0d, 18),
     f("terminationMessagePolicy", 221, OMIT_EMPTY, 0x14, 19),
     f("tty", 5, OMIT_EMPTY, 0x12, 24),
     f("volumeDevices", 207, OMIT_EMPTY, 0x15, 13),
-    f("volumeMounts", 1116, OMIT_EMPTY, 0x09, 12),
+    f("volumeMounts", 1118, OMIT_EMPTY, 0x09, 12),
     f("workingDir", 0, OMIT_EMPTY, 0x05, 4),
     // VolumeMount
     f("bindMountOptions", 606, OMIT_EMPTY | GATED, 0x08, 7),
@@ -7085,8 +7107,8 @@ pub(super) static FIELDS: [Field; 4353] = [
     // Probe
     inlined("exec", 208, POINTER | OMIT_EMPTY, 0x0101, 0, "ProbeHandler"),
     f("failureThreshold", 26, OMIT_EMPTY, 0x06, 8),
-    inlined("grpc", 1120, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
-    inlined("httpGet", 1118, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
+    inlined("grpc", 1122, POINTER | OMIT_EMPTY, 0x0104, 3, "ProbeHandler"),
+    inlined("httpGet", 1120, POINTER | OMIT_EMPTY, 0x0102, 1, "ProbeHandler"),
     f("initialDelaySeconds", 26, OMIT_EMPTY, 0x02, 4),
     f("periodSeconds", 26, OMIT_EMPTY, 0x04, 6),
     f("successThreshold", 26, OMIT_EMPTY, 0x05, 7),
@@ -7098,19 +7120,19 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("httpHeaders", 212, OMIT_EMPTY, 0x05, 4),
     f("path", 0, OMIT_EMPTY, 0x01, 0),
     f("port", 209, REQUIRED, 0x02, 1),
-    f("protocol", 1117, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("protocol", 1119, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
     f("scheme", 210, OMIT_EMPTY, 0x04, 3),
     // GRPCAction
-    f("mode", 1119, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("mode", 1121, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
     f("port", 26, REQUIRED, 0x01, 0),
     f("service", 0, POINTER, 0x02, 1),
     // Lifecycle
-    f("postStart", 1122, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("preStop", 1122, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("postStart", 1124, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preStop", 1124, POINTER | OMIT_EMPTY, 0x02, 1),
     f("stopSignal", 219, POINTER | OMIT_EMPTY, 0x03, 2),
     // LifecycleHandler
     f("exec", 208, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("httpGet", 1118, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("httpGet", 1120, POINTER | OMIT_EMPTY, 0x02, 1),
     f("sleep", 217, POINTER | OMIT_EMPTY, 0x04, 3),
     f("tcpSocket", 214, POINTER | OMIT_EMPTY, 0x03, 2),
     // EphemeralContainer
@@ -7120,17 +7142,17 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("envFrom", 188, OMIT_EMPTY, 0x0113, 6, "EphemeralContainerCommon"),
     inlined("image", 0, OMIT_EMPTY, 0x0102, 1, "EphemeralContainerCommon"),
     inlined("imagePullPolicy", 179, OMIT_EMPTY, 0x010e, 20, "EphemeralContainerCommon"),
-    inlined("lifecycle", 1123, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
-    inlined("livenessProbe", 1121, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
+    inlined("lifecycle", 1125, POINTER | OMIT_EMPTY, 0x010c, 17, "EphemeralContainerCommon"),
+    inlined("livenessProbe", 1123, POINTER | OMIT_EMPTY, 0x010a, 14, "EphemeralContainerCommon"),
     inlined("name", 0, REQUIRED, 0x0101, 0, "EphemeralContainerCommon"),
     inlined("ports", 184, OMIT_EMPTY, 0x0106, 5, "EphemeralContainerCommon"),
-    inlined("readinessProbe", 1121, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
+    inlined("readinessProbe", 1123, POINTER | OMIT_EMPTY, 0x010b, 15, "EphemeralContainerCommon"),
     inlined("resizePolicy", 200, OMIT_EMPTY, 0x0117, 9, "EphemeralContainerCommon"),
     inlined("resources", 770, OMIT_EMPTY, 0x0108, 8, "EphemeralContainerCommon"),
     inlined("restartPolicy", 201, POINTER | OMIT_EMPTY, 0x0118, 10, "EphemeralContainerCommon"),
     inlined("restartPolicyRules", 775, OMIT_EMPTY, 0x0119, 11, "EphemeralContainerCommon"),
     inlined("securityContext", 232, POINTER | OMIT_EMPTY, 0x010f, 21, "EphemeralContainerCommon"),
-    inlined("startupProbe", 1121, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
+    inlined("startupProbe", 1123, POINTER | OMIT_EMPTY, 0x0116, 16, "EphemeralContainerCommon"),
     inlined("stdin", 5, OMIT_EMPTY, 0x0110, 22, "EphemeralContainerCommon"),
     inlined("stdinOnce", 5, OMIT_EMPTY, 0x0111, 23, "EphemeralContainerCommon"),
     f("targetContainerName", 0, OMIT_EMPTY, 0x02, 25),
@@ -7138,7 +7160,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("terminationMessagePolicy", 221, OMIT_EMPTY, 0x0114, 19, "EphemeralContainerCommon"),
     inlined("tty", 5, OMIT_EMPTY, 0x0112, 24, "EphemeralContainerCommon"),
     inlined("volumeDevices", 207, OMIT_EMPTY, 0x0115, 13, "EphemeralContainerCommon"),
-    inlined("volumeMounts", 1116, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
+    inlined("volumeMounts", 1118, OMIT_EMPTY, 0x0109, 12, "EphemeralContainerCommon"),
     inlined("workingDir", 0, OMIT_EMPTY, 0x0105, 4, "EphemeralContainerCommon"),
     // EvictionResponder
     f("name", 0, REQUIRED, 0x01, 0),
@@ -7146,14 +7168,14 @@ pub(super) static FIELDS: [Field; 4353] = [
     // PodStatus
     f("allocatedResources", 39, OMIT_EMPTY, 0x13, 18),
     f("conditions", 782, OMIT_EMPTY, 0x02, 2),
-    f("containerStatuses", 993, OMIT_EMPTY, 0x08, 12),
-    f("ephemeralContainerStatuses", 993, OMIT_EMPTY, 0x0d, 14),
+    f("containerStatuses", 995, OMIT_EMPTY, 0x08, 12),
+    f("ephemeralContainerStatuses", 995, OMIT_EMPTY, 0x0d, 14),
     f("extendedResourceClaimStatus", 787, POINTER | OMIT_EMPTY, 0x12, 17),
     f("hostIP", 0, OMIT_EMPTY, 0x05, 6),
     f("hostIPs", 285, OMIT_EMPTY, 0x10, 7),
-    f("initContainerStatuses", 993, OMIT_EMPTY, 0x0a, 11),
+    f("initContainerStatuses", 995, OMIT_EMPTY, 0x0a, 11),
     f("message", 0, OMIT_EMPTY, 0x03, 3),
-    f("nodeAllocatableResourceClaimStatuses", 1136, OMIT_EMPTY, 0x15, 20),
+    f("nodeAllocatableResourceClaimStatuses", 1138, OMIT_EMPTY, 0x15, 20),
     f("nominatedNodeName", 0, OMIT_EMPTY, 0x0b, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x11, 0),
     f("phase", 281, OMIT_EMPTY, 0x01, 1),
@@ -7165,11 +7187,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("resourceClaimStatuses", 307, OMIT_EMPTY, 0x0f, 16),
     f("resources", 770, POINTER | OMIT_EMPTY, 0x14, 19),
     f("startTime", 3, POINTER | OMIT_EMPTY, 0x07, 10),
-    f("volumeHealth", 1138, OMIT_EMPTY | GATED, 0x16, 21),
+    f("volumeHealth", 1140, OMIT_EMPTY | GATED, 0x16, 21),
     // NodeAllocatableResourceClaimStatus
     f("containers", 606, OMIT_EMPTY, 0x02, 1),
-    f("mapping", 1132, OMIT_EMPTY, 0x04, 2),
-    f("overhead", 1134, OMIT_EMPTY, 0x05, 3),
+    f("mapping", 1134, OMIT_EMPTY, 0x04, 2),
+    f("overhead", 1136, OMIT_EMPTY, 0x05, 3),
     f("resourceClaimName", 0, REQUIRED, 0x01, 0),
     // NodeAllocatableMappedResources
     f("name", 197, REQUIRED, 0x01, 0),
@@ -7179,28 +7201,28 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("perContainer", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     f("perPod", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     // PodVolumeHealth
-    f("healthConditions", 1092, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 1094, OMIT_EMPTY, 0x02, 1),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // PodTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("template", 1141, OMIT_EMPTY, 0x02, 3),
+    f("template", 1143, OMIT_EMPTY, 0x02, 3),
     // PodTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 1130, OMIT_EMPTY, 0x02, 1),
+    f("spec", 1132, OMIT_EMPTY, 0x02, 1),
     // ReplicationController
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1143, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1145, OMIT_EMPTY, 0x02, 3),
     f("status", 321, OMIT_EMPTY, 0x03, 4),
     // ReplicationControllerSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 239, OMIT_EMPTY, 0x02, 2),
-    f("template", 1141, POINTER | OMIT_EMPTY, 0x03, 3),
+    f("template", 1143, POINTER | OMIT_EMPTY, 0x03, 3),
     // ControllerRevision
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     f("data", 455, REQUIRED, 0x02, 3),
@@ -7211,17 +7233,17 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1146, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1149, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1148, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1151, OMIT_EMPTY, 0x03, 4),
     // DaemonSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 3),
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 4),
     f("selector", 130, REQUIRED | POINTER, 0x01, 0),
-    f("template", 1141, REQUIRED, 0x02, 1),
+    f("template", 1143, REQUIRED, 0x02, 1),
     f("updateStrategy", 459, OMIT_EMPTY, 0x03, 2),
     // DaemonSetStatus
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("conditions", 1148, OMIT_EMPTY, 0x0a, 9),
+    f("conditions", 1150, OMIT_EMPTY, 0x0a, 9),
     f("currentNumberScheduled", 26, REQUIRED, 0x01, 0),
     f("desiredNumberScheduled", 26, REQUIRED, 0x03, 2),
     f("numberAvailable", 26, OMIT_EMPTY, 0x07, 6),
@@ -7240,8 +7262,8 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1151, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1154, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1153, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1156, OMIT_EMPTY, 0x03, 4),
     // DeploymentSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x05, 4),
     f("paused", 5, OMIT_EMPTY, 0x07, 6),
@@ -7250,11 +7272,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 5),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("strategy", 468, OMIT_EMPTY, 0x04, 3),
-    f("template", 1141, REQUIRED, 0x03, 2),
+    f("template", 1143, REQUIRED, 0x03, 2),
     // DeploymentStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x04, 4),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x08, 8),
-    f("conditions", 1153, OMIT_EMPTY, 0x06, 7),
+    f("conditions", 1155, OMIT_EMPTY, 0x06, 7),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
     f("readyReplicas", 26, OMIT_EMPTY, 0x07, 3),
     f("replicas", 26, OMIT_EMPTY, 0x02, 1),
@@ -7272,16 +7294,16 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1156, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1159, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1158, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1161, OMIT_EMPTY, 0x03, 4),
     // ReplicaSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x04, 1),
     f("replicas", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     f("selector", 130, REQUIRED | POINTER, 0x02, 2),
-    f("template", 1141, OMIT_EMPTY, 0x03, 3),
+    f("template", 1143, OMIT_EMPTY, 0x03, 3),
     // ReplicaSetStatus
     f("availableReplicas", 26, OMIT_EMPTY, 0x05, 3),
-    f("conditions", 1158, OMIT_EMPTY, 0x06, 6),
+    f("conditions", 1160, OMIT_EMPTY, 0x06, 6),
     f("fullyLabeledReplicas", 26, OMIT_EMPTY, 0x02, 1),
     f("observedGeneration", 2, OMIT_EMPTY, 0x03, 5),
     f("readyReplicas", 26, OMIT_EMPTY, 0x04, 2),
@@ -7297,8 +7319,8 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1162, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1165, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1164, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1167, OMIT_EMPTY, 0x03, 4),
     // StatefulSetSpec
     f("minReadySeconds", 26, OMIT_EMPTY, 0x09, 8),
     f("ordinals", 488, POINTER | OMIT_EMPTY, 0x0b, 10),
@@ -7308,13 +7330,13 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("revisionHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x08, 7),
     f("selector", 130, REQUIRED | POINTER, 0x02, 1),
     f("serviceName", 0, 0, 0x05, 4),
-    f("template", 1141, REQUIRED, 0x03, 2),
+    f("template", 1143, REQUIRED, 0x03, 2),
     f("updateStrategy", 485, OMIT_EMPTY, 0x07, 6),
-    f("volumeClaimTemplates", 1161, OMIT_EMPTY, 0x04, 3),
+    f("volumeClaimTemplates", 1163, OMIT_EMPTY, 0x04, 3),
     // StatefulSetStatus
     f("availableReplicas", 26, 0, 0x0b, 9),
     f("collisionCount", 26, POINTER | OMIT_EMPTY, 0x09, 7),
-    f("conditions", 1164, OMIT_EMPTY, 0x0a, 8),
+    f("conditions", 1166, OMIT_EMPTY, 0x0a, 8),
     f("currentReplicas", 26, OMIT_EMPTY, 0x04, 3),
     f("currentRevision", 0, OMIT_EMPTY, 0x06, 5),
     f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
@@ -7332,10 +7354,10 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1169, 0, 0x02, 3),
-    f("status", 1031, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1171, 0, 0x02, 3),
+    f("status", 1033, OMIT_EMPTY, 0x03, 4),
     // TokenRequestSpec
-    f("attestations", 1168, OMIT_EMPTY, 0x05, 3),
+    f("attestations", 1170, OMIT_EMPTY, 0x05, 3),
     f("audiences", 70, 0, 0x01, 0),
     f("boundObjectRef", 500, POINTER, 0x03, 2),
     f("expirationSeconds", 2, POINTER, 0x04, 1),
@@ -7343,10 +7365,10 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 961, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1173, OMIT_EMPTY, 0x03, 4),
+    f("spec", 963, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1175, OMIT_EMPTY, 0x03, 4),
     // HorizontalPodAutoscalerStatus
-    f("conditions", 1172, OMIT_EMPTY, 0x06, 5),
+    f("conditions", 1174, OMIT_EMPTY, 0x06, 5),
     f("currentMetrics", 560, 0, 0x05, 4),
     f("currentReplicas", 26, OMIT_EMPTY, 0x03, 2),
     f("desiredReplicas", 26, REQUIRED, 0x04, 3),
@@ -7363,12 +7385,12 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1189, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("spec", 1191, REQUIRED | OMIT_EMPTY, 0x02, 3),
     f("status", 585, OMIT_EMPTY, 0x03, 4),
     // CronJobSpec
     f("concurrencyPolicy", 566, OMIT_EMPTY, 0x03, 3),
     f("failedJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x07, 7),
-    f("jobTemplate", 1188, REQUIRED, 0x05, 5),
+    f("jobTemplate", 1190, REQUIRED, 0x05, 5),
     f("schedule", 0, REQUIRED, 0x01, 0),
     f("startingDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x02, 2),
     f("successfulJobsHistoryLimit", 26, POINTER | OMIT_EMPTY, 0x06, 6),
@@ -7376,7 +7398,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("timeZone", 0, POINTER | OMIT_EMPTY, 0x08, 1),
     // JobTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 1187, OMIT_EMPTY, 0x02, 1),
+    f("spec", 1189, OMIT_EMPTY, 0x02, 1),
     // JobSpec
     f("activeDeadlineSeconds", 2, POINTER | OMIT_EMPTY, 0x03, 2),
     f("backoffLimit", 26, POINTER | OMIT_EMPTY, 0x07, 5),
@@ -7387,32 +7409,32 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("manualSelector", 5, POINTER | OMIT_EMPTY, 0x05, 9),
     f("maxFailedIndexes", 26, POINTER | OMIT_EMPTY, 0x0d, 7),
     f("parallelism", 26, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("podFailurePolicy", 967, POINTER | OMIT_EMPTY, 0x0b, 3),
+    f("podFailurePolicy", 969, POINTER | OMIT_EMPTY, 0x0b, 3),
     f("podReplacementPolicy", 580, POINTER | OMIT_EMPTY, 0x0e, 14),
-    f("scheduling", 1186, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
+    f("scheduling", 1188, POINTER | OMIT_EMPTY | GATED, 0x11, 16),
     f("selector", 130, POINTER | OMIT_EMPTY, 0x04, 8),
     f("successPolicy", 578, POINTER | OMIT_EMPTY, 0x10, 4),
     f("suspend", 5, POINTER | OMIT_EMPTY, 0x0a, 13),
-    f("template", 1141, REQUIRED, 0x06, 10),
+    f("template", 1143, REQUIRED, 0x06, 10),
     f("ttlSecondsAfterFinished", 26, POINTER | OMIT_EMPTY, 0x08, 11),
     // JobSchedulingConfiguration
-    f("disruptionMode", 1183, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("resourceClaims", 1185, OMIT_EMPTY, 0x04, 3),
-    f("schedulingConstraints", 1180, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("schedulingPolicy", 1177, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("disruptionMode", 1185, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("resourceClaims", 1187, OMIT_EMPTY, 0x04, 3),
+    f("schedulingConstraints", 1182, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("schedulingPolicy", 1179, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingPolicy
-    f("basic", 1175, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("gang", 1176, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("basic", 1177, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1178, POINTER | OMIT_EMPTY, 0x02, 1),
     // WorkloadPodGroupBasicSchedulingPolicy
     // WorkloadPodGroupGangSchedulingPolicy
     f("minCount", 26, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSchedulingConstraints
-    f("topology", 1179, OMIT_EMPTY, 0x01, 0),
+    f("topology", 1181, OMIT_EMPTY, 0x01, 0),
     // TopologyConstraint
     f("key", 0, REQUIRED, 0x01, 0),
     // WorkloadPodGroupDisruptionMode
-    f("all", 1182, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("single", 1181, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("all", 1184, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1183, POINTER | OMIT_EMPTY, 0x01, 0),
     // WorkloadPodGroupSingleDisruptionMode
     // WorkloadPodGroupAllDisruptionMode
     // WorkloadPodGroupResourceClaim
@@ -7423,13 +7445,13 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1187, OMIT_EMPTY, 0x02, 3),
+    f("spec", 1189, OMIT_EMPTY, 0x02, 3),
     f("status", 592, OMIT_EMPTY, 0x03, 4),
     // ClusterTrustBundle
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1192, REQUIRED, 0x02, 3),
+    f("spec", 1194, REQUIRED, 0x02, 3),
     // ClusterTrustBundleSpec
     f("signerName", 0, OMIT_EMPTY, 0x01, 0),
     f("trustBundle", 0, REQUIRED, 0x02, 1),
@@ -7437,11 +7459,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1195, REQUIRED, 0x02, 3),
-    f("status", 1196, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1197, REQUIRED, 0x02, 3),
+    f("status", 1198, OMIT_EMPTY, 0x03, 4),
     // PodCertificateRequestSpec
     f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
-    f("nodeName", 1194, REQUIRED, 0x06, 5),
+    f("nodeName", 1196, REQUIRED, 0x06, 5),
     f("nodeUID", 1, REQUIRED, 0x07, 6),
     f("podName", 0, REQUIRED, 0x02, 1),
     f("podUID", 1, REQUIRED, 0x03, 2),
@@ -7461,9 +7483,9 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 635, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1200, OMIT_EMPTY, 0x03, 4),
+    f("status", 1202, OMIT_EMPTY, 0x03, 4),
     // FlowSchemaStatus
-    f("conditions", 1199, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 1201, OMIT_EMPTY, 0x01, 0),
     // FlowSchemaCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
@@ -7474,11 +7496,11 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1203, REQUIRED | OMIT_EMPTY, 0x02, 3),
-    f("status", 1206, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1205, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    f("status", 1208, OMIT_EMPTY, 0x03, 4),
     // PriorityLevelConfigurationSpec
     f("exempt", 646, POINTER | OMIT_EMPTY, 0x03, 2),
-    f("limited", 1202, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("limited", 1204, POINTER | OMIT_EMPTY, 0x02, 1),
     f("type", 641, REQUIRED, 0x01, 0),
     // LimitedPriorityLevelConfiguration
     f("borrowingLimitPercent", 26, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -7486,7 +7508,7 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("limitResponse", 644, REQUIRED | OMIT_EMPTY, 0x02, 1),
     f("nominalConcurrencyShares", 26, POINTER, 0x01, 0),
     // PriorityLevelConfigurationStatus
-    f("conditions", 1205, OMIT_EMPTY, 0x01, 0),
+    f("conditions", 1207, OMIT_EMPTY, 0x01, 0),
     // PriorityLevelConfigurationCondition
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x03, 2),
     f("message", 0, OMIT_EMPTY, 0x05, 4),
@@ -7497,15 +7519,15 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1049, 0, 0x02, 3),
+    f("spec", 1051, 0, 0x02, 3),
     // DeviceTaintRule
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1210, REQUIRED, 0x02, 3),
-    f("status", 1211, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1212, REQUIRED, 0x02, 3),
+    f("status", 1213, OMIT_EMPTY, 0x03, 4),
     // DeviceTaintRuleSpec
-    f("deviceSelector", 1209, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("deviceSelector", 1211, POINTER | OMIT_EMPTY, 0x01, 0),
     f("taint", 907, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // DeviceTaintSelector
     f("device", 0, POINTER | OMIT_EMPTY, 0x04, 2),
@@ -7517,24 +7539,24 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1221, 0, 0x02, 3),
-    f("status", 1228, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1223, 0, 0x02, 3),
+    f("status", 1230, OMIT_EMPTY, 0x03, 4),
     // ResourceClaimSpec
-    f("devices", 1220, 0, 0x01, 0),
+    f("devices", 1222, 0, 0x01, 0),
     // DeviceClaim
     f("config", 876, OMIT_EMPTY, 0x03, 2),
-    f("constraints", 1057, OMIT_EMPTY, 0x02, 1),
-    f("requests", 1219, 0, 0x01, 0),
+    f("constraints", 1059, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1221, 0, 0x01, 0),
     // DeviceRequest
-    f("exactly", 1215, POINTER | OMIT_EMPTY, 0x02, 1),
-    f("firstAvailable", 1217, OMIT_EMPTY, 0x03, 2),
+    f("exactly", 1217, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1219, OMIT_EMPTY, 0x03, 2),
     f("name", 0, REQUIRED, 0x01, 0),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("allocationMode", 860, OMIT_EMPTY, 0x03, 2),
     f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x04, 3),
-    f("derivedAttributes", 1214, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 1216, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x01, 0),
     f("selectors", 854, OMIT_EMPTY, 0x02, 1),
     f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
@@ -7545,22 +7567,22 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("allocationMode", 860, OMIT_EMPTY, 0x04, 3),
     f("capacity", 866, POINTER | OMIT_EMPTY, 0x07, 6),
     f("count", 2, OMIT_EMPTY, 0x05, 4),
-    f("derivedAttributes", 1214, OMIT_EMPTY | GATED, 0x08, 7),
+    f("derivedAttributes", 1216, OMIT_EMPTY | GATED, 0x08, 7),
     f("deviceClassName", 0, REQUIRED, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     f("selectors", 854, OMIT_EMPTY, 0x03, 2),
     f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimStatus
-    f("allocation", 1227, POINTER | OMIT_EMPTY, 0x01, 0),
-    f("devices", 1065, OMIT_EMPTY, 0x04, 2),
+    f("allocation", 1229, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1067, OMIT_EMPTY, 0x04, 2),
     f("reservedFor", 887, OMIT_EMPTY, 0x02, 1),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
-    f("devices", 1226, OMIT_EMPTY, 0x01, 0),
+    f("devices", 1228, OMIT_EMPTY, 0x01, 0),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
     // DeviceAllocationResult
     f("config", 883, OMIT_EMPTY, 0x02, 1),
-    f("results", 1225, OMIT_EMPTY, 0x01, 0),
+    f("results", 1227, OMIT_EMPTY, 0x01, 0),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
     f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
@@ -7571,24 +7593,24 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("pool", 0, REQUIRED, 0x03, 2),
     f("request", 0, REQUIRED, 0x01, 0),
     f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("skipNodeOperations", 1223, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("skipNodeOperations", 1225, OMIT_EMPTY | GATED, 0x0b, 10),
     f("tolerations", 864, OMIT_EMPTY, 0x06, 5),
     // ResourceClaimTemplate
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1230, 0, 0x02, 3),
+    f("spec", 1232, 0, 0x02, 3),
     // ResourceClaimTemplateSpec
     f("metadata", 744, OMIT_EMPTY, 0x01, 0),
-    f("spec", 1221, 0, 0x02, 1),
+    f("spec", 1223, 0, 0x02, 1),
     // ResourceSlice
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1240, REQUIRED, 0x02, 3),
+    f("spec", 1242, REQUIRED, 0x02, 3),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
-    f("devices", 1239, OMIT_EMPTY, 0x06, 5),
+    f("devices", 1241, OMIT_EMPTY, 0x06, 5),
     f("driver", 0, REQUIRED, 0x01, 0),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
@@ -7596,18 +7618,18 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("pool", 895, REQUIRED, 0x02, 1),
     f("sharedCounters", 912, OMIT_EMPTY, 0x08, 7),
-    f("skipNodeOperations", 1223, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("skipNodeOperations", 1225, OMIT_EMPTY | GATED, 0x0a, 9),
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
-    f("attributes", 1072, OMIT_EMPTY, 0x02, 1),
+    f("attributes", 1074, OMIT_EMPTY, 0x02, 1),
     f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
     f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
-    f("capacity", 1074, OMIT_EMPTY, 0x03, 2),
-    f("consumesCounters", 1233, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1076, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1235, OMIT_EMPTY, 0x04, 3),
     f("name", 0, REQUIRED, 0x01, 0),
-    f("nodeAllocatableResources", 1237, OMIT_EMPTY | GATED, 0x0e, 12),
+    f("nodeAllocatableResources", 1239, OMIT_EMPTY | GATED, 0x0e, 12),
     f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
     f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
     f("taints", 908, OMIT_EMPTY, 0x08, 7),
@@ -7616,10 +7638,10 @@ pub(super) static FIELDS: [Field; 4353] = [
     f("counterSet", 0, REQUIRED, 0x01, 0),
     f("counters", 904, REQUIRED | OMIT_EMPTY, 0x02, 1),
     // NodeAllocatableResource
-    f("mapping", 1234, POINTER | OMIT_EMPTY, 0x03, 0),
-    f("overhead", 1235, POINTER | OMIT_EMPTY, 0x04, 1),
+    f("mapping", 1236, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("overhead", 1237, POINTER | OMIT_EMPTY, 0x04, 1),
     // NodeAllocatableMapping
-    f("capacityKey", 1075, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityKey", 1077, POINTER | OMIT_EMPTY, 0x01, 0),
     f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
     f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03, 2),
     // NodeAllocatableOverhead
@@ -7630,27 +7652,27 @@ pub(super) static FIELDS: [Field; 4353] = [
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
     f("spec", 730, REQUIRED, 0x02, 3),
-    f("status", 1247, OMIT_EMPTY, 0x03, 4),
+    f("status", 1249, OMIT_EMPTY, 0x03, 4),
     // CSINodeStatus
-    f("storageHealth", 1246, OMIT_EMPTY | GATED, 0x01, 0),
+    f("storageHealth", 1248, OMIT_EMPTY | GATED, 0x01, 0),
     // StorageHealth
-    f("healthConditions", 1244, OMIT_EMPTY, 0x02, 1),
+    f("healthConditions", 1246, OMIT_EMPTY, 0x02, 1),
     f("name", 0, REQUIRED, 0x01, 0),
     // StorageHealthCondition
     f("accessMode", 111, POINTER | OMIT_EMPTY, 0x04, 3),
     f("lastTransitionTime", 3, OMIT_EMPTY, 0x06, 5),
     f("message", 0, OMIT_EMPTY, 0x03, 2),
     f("reason", 0, REQUIRED, 0x02, 1),
-    f("status", 1242, REQUIRED, 0x01, 0),
+    f("status", 1244, REQUIRED, 0x01, 0),
     f("volumeMode", 115, POINTER | OMIT_EMPTY, 0x05, 4),
     // StorageVersionMigration
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
     f("metadata", 744, OMIT_EMPTY, 0x01, 2),
-    f("spec", 1250, OMIT_EMPTY, 0x02, 3),
-    f("status", 1251, OMIT_EMPTY, 0x03, 4),
+    f("spec", 1252, OMIT_EMPTY, 0x02, 3),
+    f("status", 1253, OMIT_EMPTY, 0x03, 4),
     // StorageVersionMigrationSpec
-    f("resource", 1249, REQUIRED, 0x01, 0),
+    f("resource", 1251, REQUIRED, 0x01, 0),
     // GroupResource
     f("group", 0, REQUIRED, 0x01, 0),
     f("resource", 0, REQUIRED, 0x02, 1),
