@@ -94,6 +94,7 @@ def definitions(work, release):
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work,
                     "kubernetes-validate==" + release], check=True)
     wheel = next(work.glob(f"kubernetes_validate-{release}-*.whl"))
+    # A wheel has those of the minor version's first release.
     minor = release.rsplit(".", 1)[0] + ".0"
     path = f"kubernetes_validate/kubernetes-json-schema/v{minor}-local/_definitions.json"
     return json.loads(zipfile.ZipFile(wheel).read(path))["$defs"]
