@@ -206,6 +206,22 @@ async fn p7_expressions_of_the_right_type_are_accepted(#[case] expression: &str)
     policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
 }
 
+/// Each name has a type that is twice that of the one before it.
+#[tokio::test(start_paused = true)]
+async fn p7_types_that_double_are_bounded() {
+    let variable = |at: usize| match at {
+        0 => json!({"name": "v0", "expression": "{1: 1}"}),
+        _ => json!({"name": format!("v{at}"), "expression": format!("{{variables.v{0}: variables.v{0}}}", at - 1)}),
+    };
+    let variables: Vec<Value> = (0..64).map(variable).collect();
+    let nested = (1..40).rev().fold("true".to_owned(), |inner, at| {
+        format!("[{{a{0}: a{0}}}].all(a{at}, {inner})", at - 1)
+    });
+    let validations = json!([{"expression": "true"}, {"expression": format!("[1].all(a0, {nested})")}]);
+    let spec = json!({"validations": validations, "variables": variables});
+    policy(&ApiServer::start(), spec, json!({})).await;
+}
+
 async fn mutating_policy(server: &ApiServer, mutation: Value) {
     let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});

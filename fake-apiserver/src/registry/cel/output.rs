@@ -19,6 +19,10 @@ pub(crate) enum Output {
     Optional(Box<Output>),
 }
 
+/// The largest type that is kept for a name, in the types that it is made of. A map of a name to itself doubles its
+/// type, so that those of a few dozen names in a row would fill the memory.
+const SIZE_MAX: usize = 256;
+
 const BOOL: Option<Output> = Some(Output::Named("bool"));
 const BYTES: Option<Output> = Some(Output::Named("bytes"));
 const DOUBLE: Option<Output> = Some(Output::Named("double"));
@@ -31,6 +35,17 @@ const UINT: Option<Output> = Some(Output::Named("uint"));
 /// Fields of `request` that are texts, and those with fields that are texts.
 const REQUEST_TEXTS: [&str; 5] = ["name", "namespace", "operation", "requestSubResource", "subResource"];
 const REQUEST_KINDS: [&str; 4] = ["kind", "resource", "requestKind", "requestResource"];
+
+impl Output {
+    /// The number of types that it is made of.
+    fn size(&self) -> usize {
+        1 + match self {
+            Self::Named(_) => 0,
+            Self::List(inner) | Self::Optional(inner) => inner.size(),
+            Self::Map(keys, values) => keys.size() + values.size(),
+        }
+    }
+}
 
 /// Names with a type: variables of macros, and the fields of `variables`.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +61,7 @@ impl Names {
 
     /// Adds a name, which hides an earlier one.
     fn push(&mut self, name: &str, kind: Option<Output>) {
+        let kind = kind.filter(|it| it.size() <= SIZE_MAX);
         self.0.push((name.to_owned(), kind));
     }
 
