@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
 
-    /// End when the process that started it has ended, where there are Unix processes
+    /// End when the process that started it ends (Unix)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 }
@@ -108,7 +108,7 @@ pub(crate) async fn run(args: &Args) -> Result<(), String> {
 async fn serve(listener: TcpListener) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // Who is slow is cut; who is gone needs no answer.
+            // A slow client is cut off, and one that is gone needs no answer.
             let _ = timeout(REQUEST_BOUND, answer(stream)).await;
         }
     }

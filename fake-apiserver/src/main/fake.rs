@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     verbose: bool,
 
-    /// End when the process that started the server has ended, where there are Unix processes
+    /// End when the process that started the server ends (Unix)
     #[arg(long)]
     exit_with_parent: bool,
 

@@ -197,8 +197,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
 
-    /// End when the process that started the server has ended, where there are Unix processes: tests that are killed
-    /// leave none behind
+    /// End when the process that started the server ends (Unix), so that tests that are killed leave none behind
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 

@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     pub(crate) options: ServeOptions,
     /// Objects that are there from the start, in place of those of their names.
     pub(crate) objects: Vec<Value>,
-    /// Set if it ends with the process that started it.
+    /// Ends when the process that started it ends.
     pub(crate) exit_with_parent: bool,
 }
 
@@ -99,7 +99,7 @@ fn first_revision() -> u64 {
 }
 
 impl Setup {
-    /// Serves until it is to end; the error is for people.
+    /// Serves until a signal comes or its parent ends; the error is for people.
     pub(crate) async fn serve(self) -> Result<(), String> {
         let interrupted =
             interruption(self.exit_with_parent).map_err(|err| format!("cannot listen for signals: {err}"))?;
