@@ -188,12 +188,12 @@ func TestTokensOfServiceAccountsAreSignedByTheKeyOfTheControlPlane(t *testing.T)
 func TestFlagsOfItsUsersCount(t *testing.T) {
 	environment := &envtest.Environment{}
 	environment.ControlPlane.GetAPIServer().Configure().
-		Set("authorization-mode", "AlwaysAllow").
+		Set("authorization-mode", "RBAC").
 		Set("service-cluster-ip-range", "10.9.8.0/24").
 		Enable("anonymous-auth").
 		Set("event-ttl", "2h")
 	config := start(t, environment)
-	c := newClient(t, rest.AnonymousClientConfig(config))
+	c := newClient(t, config)
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
@@ -203,6 +203,10 @@ func TestFlagsOfItsUsersCount(t *testing.T) {
 	}
 	if !strings.HasPrefix(service.Spec.ClusterIP, "10.9.8.") {
 		t.Errorf("the cluster IP is %s", service.Spec.ClusterIP)
+	}
+	anonymous := newClient(t, rest.AnonymousClientConfig(config))
+	if err := anonymous.Get(context.Background(), client.ObjectKeyFromObject(service), service); !errors.IsForbidden(err) {
+		t.Errorf("system:anonymous may read Services: %v", err)
 	}
 	other := &envtest.Environment{}
 	other.ControlPlane.GetAPIServer().Configure().Set("no-such-flag", "1")
