@@ -8,7 +8,7 @@
 mod flow_control;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
-use crate::builder::{Authorization, Options};
 use crate::entropy::{self, Entropy};
+use crate::options::{Authorization, Options};
 use crate::registry::authorization;
 use crate::registry::kinds::service::ClusterRange;
 use crate::registry::scheme::enablement::Enablement;
@@ -37,10 +37,6 @@ const SERVER: &str = "kube-apiserver";
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// Endpoint of the Service `kubernetes` by default: an address of documentation (RFC 5737), at which nothing answers,
-/// and the default port of kube-apiserver.
-pub(crate) const ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
 /// Options by which boot worlds differ.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,58 +12,16 @@ use jiff::Timestamp;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
-use crate::control::Control;
 use crate::endpoints::audit::{Audit, AuditPolicy};
-use crate::endpoints::journal::JournalBounds;
 use crate::endpoints::metrics::InflightLimits;
 use crate::entropy::{Entropy, time_of_day};
-use crate::registry::LogBounds;
-use crate::registry::admission::AdmissionSetup;
-use crate::registry::authentication::Authentication;
-use crate::registry::kinds::service::ClusterRange;
+use crate::options::{Authorization, Options};
 use crate::registry::scheme::enablement::Enablement;
-use crate::registry::tokens::TokenOptions;
-use crate::server::{ApiServer, Snapshot};
+use crate::server::ApiServer;
+use crate::snapshot::{KeptSnapshots, Snapshot};
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
-use crate::webhooks::Routes;
 use crate::workers::{Kubelet, PodScript, PodSelector, Worker};
-
-/// Default bounds of the logs.
-const LOGS: LogBounds = LogBounds {
-    changes: 16_384,
-    bytes: 32 << 20,
-};
-
-/// Default lifetime of an Event: that of kube-apiserver's `--event-ttl`.
-const EVENT_TTL: Duration = Duration::from_secs(3600);
-
-/// Default time between compactions: that of kube-apiserver's `--etcd-compaction-interval`.
-const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
-
-/// Options that a fork shares with its origin.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) logs: LogBounds,
-    pub(crate) journal: JournalBounds,
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) authorization: Authorization,
-    pub(crate) authentication: Authentication,
-    pub(crate) tokens: TokenOptions,
-    pub(crate) admission: AdmissionSetup,
-    pub(crate) routes: Routes,
-    pub(crate) nodes: usize,
-    pub(crate) kubernetes_service: bool,
-    pub(crate) cluster_range: ClusterRange,
-    pub(crate) kubernetes_endpoint: SocketAddr,
-    pub(crate) event_ttl: Option<Duration>,
-    pub(crate) inflight: InflightLimits,
-    pub(crate) audit: Option<Audit>,
-    pub(crate) version: KubernetesVersion,
-    pub(crate) enablement: Enablement,
-    pub(crate) compaction_interval: Option<Duration>,
-    pub(crate) removal_delay: Duration,
-}
 
 /// Options of an [`ApiServer`]. Everything has a default.
 #[derive(Clone, Debug, Default)]
@@ -75,44 +33,18 @@ pub struct ApiServerBuilder {
     scripts: Vec<(PodSelector, PodScript)>,
     world: Option<Snapshot>,
     revision: u64,
-    control: Option<Arc<Control>>,
+    control: Option<Arc<KeptSnapshots>>,
 }
 
-/// Authorization mode; after the `--authorization-mode` of kube-apiserver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Authorization {
-    /// Every user may do everything. An unknown token is the administrator's.
-    #[default]
-    AlwaysAllow,
-    /// Roles, ClusterRoles and their bindings decide; `system:masters` may do everything. The ClusterRoles that people
-    /// and tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`,
-    /// `system:discovery`.
-    Rbac,
-}
+impl ApiServer {
+    /// A server with all defaults.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            logs: LOGS,
-            journal: JournalBounds::default(),
-            workers: Vec::new(),
-            authorization: Authorization::default(),
-            authentication: Authentication::default(),
-            tokens: TokenOptions::default(),
-            admission: AdmissionSetup::default(),
-            routes: Routes::default(),
-            nodes: 0,
-            kubernetes_service: false,
-            cluster_range: ClusterRange::default(),
-            kubernetes_endpoint: boot::ENDPOINT,
-            event_ttl: Some(EVENT_TTL),
-            inflight: InflightLimits::default(),
-            audit: None,
-            version: KubernetesVersion::default(),
-            enablement: Enablement::default(),
-            compaction_interval: Some(COMPACTION_INTERVAL),
-            removal_delay: Duration::ZERO,
-        }
+    /// A server to be configured.
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder::default()
     }
 }
 

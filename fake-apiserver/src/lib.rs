@@ -83,7 +83,10 @@ mod client_service;
 pub mod bench;
 mod builder;
 mod boot;
+mod connect;
 mod server;
+mod options;
+mod snapshot;
 mod replica;
 mod serve;
 #[cfg(feature = "tls")]
@@ -100,16 +103,18 @@ pub use api::kubernetes_version::{KubernetesVersion, UnknownKubernetesVersion};
 pub use api::request_info::{RequestInfo, Verb};
 pub use api::streams::{ExecOutput, Stdin};
 pub use api::user::{Anonymous, UserInfo};
-pub use builder::{ApiServerBuilder, Authorization};
+pub use builder::ApiServerBuilder;
 pub use client_service::{ClientService, ResponseBody};
 pub use endpoints::audit::{AuditPolicy, AuditPolicyError};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{
     Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
 };
+pub use options::Authorization;
 pub use replica::Replica;
 pub use serve::{ServeOptions, Serving};
-pub use server::{ApiServer, LoadError, Snapshot};
+pub use server::{ApiServer, LoadError};
+pub use snapshot::Snapshot;
 #[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
 pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, UnknownWorker, Worker};

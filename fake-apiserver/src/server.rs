@@ -1,38 +1,34 @@
 //! `ApiServer`: owns one of each layer; what a test asks of it beside HTTP: snapshot, fork, faults, load.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tower::{Service, ServiceExt as _};
+use tower::Service;
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::builder::{ApiServerBuilder, Authorization, Options};
-use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{Journal, JournalBounds};
 use crate::endpoints::metrics::Metrics;
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
+use crate::options::{Authorization, Options};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authorization::Rbac;
 use crate::registry::scheme::codec;
 use crate::registry::{Registry, Setup};
-use crate::serve::{ServeOptions, Serving, serve};
+use crate::snapshot::{KeptSnapshots, Snapshot};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::webhooks::Handler;
@@ -61,15 +57,10 @@ pub struct ApiServer {
     options: Arc<Options>,
     /// The tasks of the workers. They end with the last copy of the server.
     pub(crate) tasks: TaskGroup,
-    /// The control API, if it is on.
-    pub(crate) control: Option<Arc<Control>>,
+    /// The states that the control API keeps, if it is on.
+    pub(crate) control: Option<Arc<KeptSnapshots>>,
     kubelet: Kubelet,
 }
-
-/// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
-/// reference a resource, independent of the number of objects.
-#[derive(Clone, Debug)]
-pub struct Snapshot(pub(crate) World);
 
 /// An object that [`ApiServer::load`] could not store.
 #[derive(Debug, thiserror::Error)]
@@ -88,16 +79,6 @@ impl LoadError {
 }
 
 impl ApiServer {
-    /// A server with all defaults.
-    pub fn start() -> Self {
-        Self::builder().start()
-    }
-
-    /// A server to be configured.
-    pub fn builder() -> ApiServerBuilder {
-        ApiServerBuilder::default()
-    }
-
     pub(crate) fn assemble(
         world: World,
         entropy: Entropy,
@@ -180,7 +161,7 @@ impl ApiServer {
     }
 
     /// Returns the number of Events that have been removed because their time was over; see
-    /// [`event_ttl`](ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
+    /// [`event_ttl`](crate::ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
     pub fn expired_events(&self) -> u64 {
         self.endpoints.registry.writer.event_leases.expired()
     }
@@ -240,7 +221,7 @@ impl ApiServer {
     }
 
     /// Answers calls of webhooks to `host` by a service in this process from now on, as
-    /// [`ApiServerBuilder::webhook`] does from the start.
+    /// [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does from the start.
     pub fn answer_webhooks<S>(&self, host: &str, service: S)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -283,35 +264,6 @@ impl ApiServer {
         fork
     }
 
-    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
-    /// the connection.
-    pub(crate) fn connection(
-        &self,
-    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
-        let tasks = self.tasks.clone();
-        let control = self
-            .control
-            .as_ref()
-            .map(|it| control::router(self.clone(), Arc::clone(it)));
-        tower::service_fn(move |request: Request<Body>| {
-            // A client keeps the workers as it keeps the server.
-            let _ = &tasks;
-            let endpoints = Arc::clone(&endpoints);
-            let control = control.clone().filter(|_| control::is_for(request.uri().path()));
-            async move {
-                match control {
-                    Some(control) => Ok(controlled(&endpoints, control, request).await),
-                    None => endpoints.converse(request).await,
-                }
-            }
-        })
-    }
-
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
     /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
@@ -335,37 +287,6 @@ impl ApiServer {
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
         read_whole(Arc::clone(&self.endpoints).handle(request).await).await
-    }
-
-    /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
-    /// real time. Requests must name loopback or the address in `Host`, and none may come from a page of another
-    /// origin; see [`ServeOptions::accept_hosts`].
-    pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        self.serve_with(addr, &ServeOptions::http()).await
-    }
-
-    /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
-    #[cfg(feature = "tls")]
-    pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        self.serve_with(addr, &ServeOptions::tls()).await
-    }
-
-    /// Listens as `options` say, on a free port if the address names port 0.
-    ///
-    /// ```
-    /// use fake_apiserver::{ApiServer, ServeOptions};
-    ///
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// let options = ServeOptions::http().accept_hosts(["api.test"]);
-    /// let serving = ApiServer::start().serve_with("127.0.0.1:0".parse().unwrap(), &options).await?;
-    /// assert!(serving.url().starts_with("http://127.0.0.1:"));
-    /// serving.shutdown().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn serve_with(&self, addr: SocketAddr, options: &ServeOptions) -> io::Result<Serving> {
-        serve(addr, options, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
@@ -500,26 +421,6 @@ impl Host for Endpoints {
     fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> {
         Box::pin(async move { read_whole(self.handle(request.map(Body::from)).await).await })
     }
-}
-
-/// Answers a request to the control API, which only administrators and its own token may send. Its page has nothing of
-/// the server, and asks for the token.
-async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let is_page = control::is_page(&parts);
-    let admitted = match is_page {
-        true => endpoints.check_arrival(&parts),
-        false => endpoints.admit_master(&parts),
-    };
-    if let Err(status) = admitted {
-        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        return control::refuse(code, &status.message);
-    }
-    if is_page {
-        return control::page(&parts);
-    }
-    let answered = control.oneshot(Request::from_parts(parts, body)).await;
-    answered.unwrap_or_else(|never| match never {})
 }
 
 /// Reads an answer to its end.

@@ -11,7 +11,8 @@ use crate::faults::WatchEventKind;
 use crate::load::{self, Manifest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
-use crate::server::{ApiServer, LoadError, Snapshot};
+use crate::server::{ApiServer, LoadError};
+use crate::snapshot::Snapshot;
 use crate::storage::{self, Key, Range, Stored};
 
 /// The longest value a difference shows; what is longer is cut.

@@ -6,8 +6,8 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Controlled;
 use super::answer::{Answer, Answered, Order, Refusal};
+use super::controlled::Controlled;
 use crate::faults::{FaultRule, RestartLog};
 
 #[derive(Debug, Deserialize)]

@@ -10,8 +10,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTI
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 
-use super::Controlled;
 use super::answer::{Answer, Answered, Refusal, accepts, number};
+use super::controlled::Controlled;
 use crate::endpoints::journal::{Entry, Page, RecordedRequest, stream};
 
 /// Number of entries in one answer; `since` asks for the rest.

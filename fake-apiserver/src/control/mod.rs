@@ -38,8 +38,10 @@ use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
 
 use crate::server::ApiServer;
+use crate::snapshot::KeptSnapshots;
 
 mod answer;
+mod controlled;
 mod faults;
 mod journal;
 mod objects;
@@ -47,9 +49,10 @@ mod page;
 mod watches;
 mod worlds;
 
+use controlled::Controlled;
+
 pub(crate) use answer::refuse;
 pub(crate) use page::{is_page, page};
-pub(crate) use worlds::Control;
 
 /// Path prefix of the control API.
 const PREFIX: &str = "/_fake";
@@ -60,15 +63,8 @@ pub(crate) fn is_for(path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// State shared by the handlers.
-#[derive(Clone, Debug)]
-struct Controlled {
-    server: ApiServer,
-    control: Arc<Control>,
-}
-
 /// The control API of a server.
-pub(crate) fn router(server: ApiServer, control: Arc<Control>) -> Router {
+pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
     let orders = Router::new()
         .route("/", get(answer::help))
         .route("/openapi.json", get(answer::open_api))
@@ -99,5 +95,5 @@ pub(crate) fn router(server: ApiServer, control: Arc<Control>) -> Router {
         // `check_body` holds the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(answer::check_body))
-        .with_state(Controlled { server, control })
+        .with_state(Controlled { server, kept })
 }

@@ -4,8 +4,8 @@ use axum::extract::{Path, State};
 use http::Uri;
 use serde_json::{Value, json};
 
-use super::Controlled;
 use super::answer::{Answer, Answered, Refusal, number};
+use super::controlled::Controlled;
 use crate::workers::meta::Meta;
 use crate::world::StoredObject;
 
@@ -23,7 +23,7 @@ pub(super) async fn read(State(it): State<Controlled>, Path(uid): Path<String>, 
 /// The objects of the state that the query names.
 fn objects(it: &Controlled, uri: &Uri) -> Result<Vec<StoredObject>, Refusal> {
     match number(uri, "snapshot")? {
-        Some(number) => Ok(it.server.of_snapshot(&it.control.kept(number)?).stored_objects()),
+        Some(number) => Ok(it.server.of_snapshot(&it.kept(number)?).stored_objects()),
         None => Ok(it.server.stored_objects()),
     }
 }

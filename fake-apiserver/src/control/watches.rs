@@ -4,8 +4,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Controlled;
 use super::answer::{Answer, Answered, Order, Refusal};
+use super::controlled::Controlled;
 use crate::faults::{Failure, RequestFilter, WatchEventKind, WatchHandle};
 use crate::server::ApiServer;
 

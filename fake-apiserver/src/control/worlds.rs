@@ -1,60 +1,16 @@
 //! Keeps states, puts them back, compares and changes them.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::State;
 use http::{HeaderMap, Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Controlled;
 use super::answer::{Answer, Answered, Order, Refusal, accepts, number};
+use super::controlled::Controlled;
 use super::watches::{Event, kind};
-use crate::server::Snapshot;
+use crate::snapshot::KeptSnapshot;
 use crate::workers::{ScriptOrder, Worker};
-
-/// Number of states that are kept; the oldest are dropped.
-const SNAPSHOTS: usize = 64;
-
-/// The states that the control API keeps.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    /// Guards the states by their numbers, and the last number.
-    snapshots: Mutex<(u64, BTreeMap<u64, Kept>)>,
-}
-
-/// A state that is kept.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    state: Snapshot,
-    /// Time on the server's clock from its start.
-    at: Duration,
-    revision: u64,
-    objects: usize,
-}
-
-impl Control {
-    /// Keeps a state, and returns its number.
-    fn keep(&self, snapshot: Kept) -> u64 {
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshots.0 += 1;
-        let number = snapshots.0;
-        snapshots.1.insert(number, snapshot);
-        while snapshots.1.len() > SNAPSHOTS {
-            snapshots.1.pop_first();
-        }
-        number
-    }
-
-    pub(super) fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
-        let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = snapshots.1.get(&number).map(|it| it.state.clone());
-        kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
-    }
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,18 +20,17 @@ pub(super) struct Restore {
 
 pub(super) async fn snapshot(State(it): State<Controlled>) -> Answer {
     let registry = &it.server.endpoints.registry;
-    let kept = Kept {
+    let kept = KeptSnapshot {
         state: it.server.snapshot(),
         at: registry.reader.entropy.elapsed(),
         revision: it.server.resource_version(),
         objects: registry.reader.store.counts().values().sum(),
     };
-    Answer::Json(json!({"snapshot": it.control.keep(kept)}))
+    Answer::Json(json!({"snapshot": it.kept.keep(kept)}))
 }
 
 pub(super) async fn list(State(it): State<Controlled>) -> Answer {
-    let snapshots = it.control.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-    let snapshots = snapshots.1.iter().map(|(number, it)| {
+    let snapshots = it.kept.all().into_iter().map(|(number, it)| {
         json!({
             "snapshot": number, "atMs": it.at.as_millis() as u64, "resourceVersion": it.revision,
             "objects": it.objects,
@@ -87,15 +42,15 @@ pub(super) async fn list(State(it): State<Controlled>) -> Answer {
 }
 
 pub(super) async fn restore(State(it): State<Controlled>, Order(order): Order<Restore>) -> Answered {
-    it.server.restore(&it.control.kept(order.snapshot)?);
+    it.server.restore(&it.kept(order.snapshot)?);
     Ok(Answer::Json(json!({"resourceVersion": it.server.resource_version()})))
 }
 
 pub(super) async fn diff(State(it): State<Controlled>, headers: HeaderMap, uri: Uri) -> Answered {
     let from = number(&uri, "from")?.ok_or_else(|| Refusal::bad("from=N is missing"))?;
-    let before = it.control.kept(from)?;
+    let before = it.kept(from)?;
     let after = match number(&uri, "to")? {
-        Some(to) => it.control.kept(to)?,
+        Some(to) => it.kept(to)?,
         None => it.server.snapshot(),
     };
     if !accepts(&headers, "application/json") {

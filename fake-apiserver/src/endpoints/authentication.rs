@@ -11,13 +11,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::Endpoints;
-use super::filters::Call;
+use super::call::{Call, selected_name};
 use super::{audit, impersonation, websocket};
 use crate::api::front_proxy::UnknownCertificate;
-use crate::api::options::Query;
 use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
-use crate::api::selector::FieldSelector;
 use crate::api::status::Status;
 use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
@@ -218,13 +216,4 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
         },
         path: "",
     }
-}
-
-/// The name that `fieldSelector=metadata.name=x` asks for.
-pub(super) fn selected_name(query: &Query) -> String {
-    let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
-    let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
-    let name = selector.and_then(|selector| selector.requires_name().map(str::to_owned));
-    name.filter(|name| !name.contains(['/', '%']) && name != "." && name != "..")
-        .unwrap_or_default()
 }

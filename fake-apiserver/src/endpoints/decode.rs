@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::filters::Call;
+use super::call::Call;
 use super::negotiation::{BodyForm, Served, body_form};
 use super::yaml;
 use crate::api::json::syntax_error;

@@ -17,7 +17,7 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::filters::Call;
+use super::call::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{self, CustomSchema, OpenApi};
 use super::{Endpoints, discovery, encode, metrics, yaml};

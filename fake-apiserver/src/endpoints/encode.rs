@@ -12,12 +12,11 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::filters::{Call, KeptAnswer};
+use super::call::{Call, KeptAnswer};
 use super::journal::StoredAnswer;
 use super::list_body::{ItemForm, ListBody};
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
-use super::watch_body::WatchBody;
 use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -340,8 +339,8 @@ pub(crate) fn too_many_text() -> Response<Body> {
 }
 
 /// A watch.
-pub(crate) fn stream(body: WatchBody, form: &negotiation::Answer) -> Response<Body> {
-    respond_with(200, form.encoding.stream_type(), Body::new(body))
+pub(crate) fn stream(body: Body, form: &negotiation::Answer) -> Response<Body> {
+    respond_with(200, form.encoding.stream_type(), body)
 }
 
 /// A value in the encoding the client wants.

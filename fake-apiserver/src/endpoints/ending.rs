@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use super::audit::Record;
 use super::authentication::Refused;
 use super::broken::NoAnswer;
-use super::filters::{Call, KeptAnswer};
+use super::call::{Call, KeptAnswer};
 use super::metrics::Labels;
 use super::websocket::Upgrade;
 use super::{Endpoints, encode};

@@ -8,7 +8,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::filters::Call;
+use super::call::Call;
 use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
 use super::{Endpoints, decode, encode, websocket, yaml};
@@ -101,7 +101,7 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
         form,
         include,
     );
-    let answer = encode::stream(body, &form);
+    let answer = encode::stream(Body::new(body), &form);
     match websocket::is_asked_for(&call.parts.headers) {
         true => websocket::watch(call, answer),
         false => Ok(answer),

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use futures::FutureExt as _;
-use http::request::Parts;
 use http::{Request, Response};
 
 use crate::api::status::Status;
@@ -16,6 +15,7 @@ use crate::faults::{Broken, Faults, Outcome, Struck};
 use crate::registry::Registry;
 use crate::registry::scheme::Row;
 
+pub(crate) mod call;
 pub(crate) mod filters;
 pub(crate) mod authentication;
 pub(crate) mod impersonation;
@@ -48,7 +48,8 @@ pub(crate) mod journal;
 
 use audit::Audit;
 use broken::NoAnswer;
-use filters::Call;
+use call::Call;
+
 use journal::Journal;
 use metrics::Metrics;
 use route::Target;
@@ -90,7 +91,7 @@ impl Endpoints {
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = ending::finish(&self, &mut call, answered).await;
         let is_head = call.parts.method == http::Method::HEAD;
-        let mut response = call.finish(response, &self.journal, self.registry.reader.entropy.elapsed());
+        let mut response = filters::finish(call, response, &self.journal, self.registry.reader.entropy.elapsed());
         if is_head {
             *response.body_mut() = Body::empty();
         }
@@ -99,12 +100,6 @@ impl Endpoints {
             self.faults.downtime.begins().await;
         }
         response
-    }
-
-    /// Decides if a request for the control API may be answered; else 401, 403 or 415.
-    pub(crate) fn admit_master(&self, parts: &Parts) -> Result<(), Status> {
-        filters::check_arrival(parts)?;
-        authentication::admit_master(self, parts)
     }
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {

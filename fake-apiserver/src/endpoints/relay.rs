@@ -11,7 +11,8 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 
 use super::broken::{self, NoAnswer};
-use super::filters::{self, Call, KeptAnswer};
+use super::call::{Call, KeptAnswer};
+use super::filters;
 use super::route::{self, Target};
 use super::{Endpoints, encode};
 use crate::api::request_info::Verb;
@@ -69,7 +70,7 @@ impl Endpoints {
                 (broken::no_answer(Broken::Reset), Some(error))
             }
         };
-        let response = call.finish(response, &self.journal, self.registry.reader.entropy.elapsed());
+        let response = filters::finish(call, response, &self.journal, self.registry.reader.entropy.elapsed());
         match (response.extensions().get::<NoAnswer>(), error) {
             (_, Some(error)) => Err(error),
             (Some(NoAnswer(Broken::Refused)), None) => Err(io::ErrorKind::ConnectionRefused.into()),

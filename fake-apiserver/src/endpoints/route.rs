@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::filters::Call;
+use super::call::Call;
 use crate::api::request_info::{RequestInfo, ResourcePath, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::{Row, Scheme};

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::filters::Call;
+use super::call::Call;
 use crate::api::request_info::{RequestInfo, Verb};
 
 /// The fields that hold times which clients compare with their own clocks.

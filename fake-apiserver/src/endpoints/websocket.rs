@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
-use super::filters::Call;
+use super::call::Call;
 use super::spdy::Session;
 use super::watch_protobuf;
 use crate::api::status::Status;

@@ -7,9 +7,11 @@ use std::sync::Arc;
 mod policy;
 mod event;
 mod record;
+mod requests;
 
 pub use policy::{AuditPolicy, AuditPolicyError};
-pub(crate) use record::{Record, begin, sent, unauthenticated};
+pub(crate) use record::Record;
+pub(crate) use requests::{begin, sent, unauthenticated};
 
 /// A policy, and the receiver of lines.
 #[derive(Clone)]

@@ -7,11 +7,8 @@ use http::{HeaderMap, Method};
 use crate::api::options::Query;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
-use crate::endpoints::authentication::selected_name;
+use crate::endpoints::call::{CONNECTIONS, selected_name};
 use crate::endpoints::discovery;
-
-/// Subresources whose requests are connections.
-pub(crate) const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The labels of a request, in the order of their names but for the code of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ mod labels;
 mod scrape;
 
 pub(crate) use inflight::{InflightLimits, Seat};
-pub(crate) use labels::{CONNECTIONS, Labels};
+pub(crate) use labels::Labels;
 pub(crate) use scrape::answer;
 
 use inflight::Inflight;

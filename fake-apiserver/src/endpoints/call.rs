@@ -1,0 +1,191 @@
+//! `Call`: a request in progress, as the steps from its arrival to its answer see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use super::audit::Record;
+use super::journal::StoredAnswer;
+use super::metrics::Seat;
+use crate::api::options::Query;
+use crate::api::request_info::{ClientName, RequestInfo, ResourcePath};
+use crate::api::selector::FieldSelector;
+use crate::api::user::{SentBy, UserInfo};
+use crate::entropy::Entropy;
+use crate::faults::Seen;
+use crate::registry::request::Remarks;
+
+/// Header that names a request in logs.
+pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Subresources whose requests are connections.
+pub(super) const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// A request in progress.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Method, path, headers.
+    pub(crate) parts: Parts,
+    /// The parameters.
+    pub(crate) query: Query,
+    /// The body, once it has been read.
+    pub(crate) body: Bytes,
+    /// The resource request, once it has been routed.
+    pub(crate) info: Option<RequestInfo>,
+    /// Warning for a deprecated kind (rules O13, U5).
+    pub(crate) deprecation: Option<String>,
+    /// Set if the kind is built in: then a request without a route gets no warning.
+    pub(crate) has_routes: bool,
+    /// User that sent the request.
+    pub(crate) user: Arc<UserInfo>,
+    /// Remarks of its handling: warnings for the client, annotations of its audit event.
+    pub(crate) remarks: Remarks,
+    /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
+    pub(crate) client: Arc<str>,
+    /// The verdicts of the faults that struck it.
+    pub(crate) struck: Vec<String>,
+    /// Set once the user's rights are checked.
+    pub(crate) is_admitted: bool,
+    /// Its place among the requests in progress; none for watches and connections.
+    pub(crate) seat: Option<Seat>,
+    /// Its audit event, if there is one.
+    pub(crate) record: Option<Box<Record>>,
+    /// Time of arrival.
+    pub(crate) started: Duration,
+    /// Set if it lasts for as long as its client wants.
+    pub(crate) is_long_running: bool,
+    pub(super) audit_id: HeaderValue,
+    /// Its number among all requests, counted from 1.
+    number: u64,
+}
+
+impl Call {
+    pub(crate) fn new(parts: Parts, entropy: &Entropy, user: Arc<UserInfo>, number: u64) -> Self {
+        let audit_id = parts.headers.get(AUDIT_ID).cloned();
+        let audit_id = audit_id.or_else(|| HeaderValue::try_from(entropy.uid()).ok());
+        let client = match parts.extensions.get::<ClientName>() {
+            Some(ClientName(name)) => Arc::clone(name),
+            None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
+        };
+        let query = Query::parse(parts.uri.query());
+        Self {
+            is_long_running: is_long_running(&parts.method, parts.uri.path(), &query),
+            client,
+            remarks: Remarks::default(),
+            struck: Vec::new(),
+            is_admitted: false,
+            seat: None,
+            record: None,
+            number,
+            query,
+            body: Bytes::new(),
+            info: None,
+            deprecation: None,
+            has_routes: false,
+            user,
+            audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
+            started: entropy.elapsed(),
+            parts,
+        }
+    }
+
+    /// The number by which logs name it.
+    pub(crate) fn audit_id(&self) -> &str {
+        self.audit_id.to_str().unwrap_or_default()
+    }
+
+    /// A header as text; `None` if it is absent or no text.
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        text(&self.parts.headers, name)
+    }
+
+    /// `Accept`; several headers count as one list.
+    pub(crate) fn accept(&self) -> Option<String> {
+        let mut values = self
+            .parts
+            .headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|it| it.to_str().ok());
+        let first = values.next()?.to_owned();
+        Some(values.fold(first, |list, next| list + "," + next))
+    }
+
+    /// `User-Agent`
+    pub(crate) fn user_agent(&self) -> &str {
+        self.header(&header::USER_AGENT).unwrap_or_default()
+    }
+
+    /// Returns `true` if JSON is to be indented (rule A31).
+    pub(crate) fn wants_pretty(&self) -> bool {
+        let browser = |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it));
+        self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
+    }
+
+    /// Returns `true` if a large answer may be compressed.
+    pub(crate) fn accepts_gzip(&self) -> bool {
+        self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
+            list.split(',')
+                .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
+        })
+    }
+
+    /// Returns `true` if the request is counted with those that write.
+    pub(crate) fn is_mutating(&self) -> bool {
+        !matches!(self.parts.method, Method::GET | Method::HEAD)
+    }
+
+    /// The request as faults see it.
+    pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
+        Seen {
+            number: self.number,
+            at: self.started,
+            info,
+            client: &self.client,
+            user_agent: self.user_agent(),
+            worker: self.parts.extensions.get::<SentBy>().map(|it| it.0),
+            method: &self.parts.method,
+            path: self.parts.uri.path_and_query().map_or("", |it| it.as_str()),
+            body: &self.body,
+        }
+    }
+}
+
+/// Returns `true` for a watch, a log or a connection. After `BasicLongRunningRequestCheck` of k8s.io/apiserver.
+fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
+    ResourcePath::parse(path).is_some_and(|it| {
+        let connection = it
+            .subresource
+            .split_once('/')
+            .map_or(it.subresource, |(first, _)| first);
+        let is_watch = it.legacy_watch || (it.name.is_empty() && query.flag("watch").unwrap_or(false));
+        (is_watch && *method == Method::GET) || CONNECTIONS.contains(&connection)
+    })
+}
+
+/// The name that `fieldSelector=metadata.name=x` asks for.
+pub(super) fn selected_name(query: &Query) -> String {
+    let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
+    let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
+    let name = selector.and_then(|selector| selector.requires_name().map(str::to_owned));
+    name.filter(|name| !name.contains(['/', '%']) && name != "." && name != "..")
+        .unwrap_or_default()
+}
+
+/// The whole of an answer, left beside it for the journal.
+#[derive(Clone, Debug)]
+pub(crate) enum KeptAnswer {
+    /// Its body.
+    Whole(Bytes),
+    /// The stored object it shows.
+    Stored(StoredAnswer),
+}
+
+/// A header as text; `None` if it is absent or no text.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}

@@ -1,0 +1,58 @@
+//! `Snapshot`: the state of a server as a value; and those that the control API keeps.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::storage::World;
+
+/// Number of states that are kept; the oldest are dropped.
+const KEPT_MAX: usize = 64;
+
+/// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
+/// and restoring one costs a reference a resource, independent of the number of objects.
+#[derive(Clone, Debug)]
+pub struct Snapshot(pub(crate) World);
+
+/// The states that the control API keeps, by numbers.
+#[derive(Debug, Default)]
+pub(crate) struct KeptSnapshots {
+    /// Guards the states by their numbers, and the last number.
+    kept: Mutex<(u64, BTreeMap<u64, KeptSnapshot>)>,
+}
+
+/// A state that is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptSnapshot {
+    pub(crate) state: Snapshot,
+    /// Time on the server's clock from its start.
+    pub(crate) at: Duration,
+    pub(crate) revision: u64,
+    pub(crate) objects: usize,
+}
+
+impl KeptSnapshots {
+    /// Keeps a state, and returns its number.
+    pub(crate) fn keep(&self, snapshot: KeptSnapshot) -> u64 {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.0 += 1;
+        let number = kept.0;
+        kept.1.insert(number, snapshot);
+        while kept.1.len() > KEPT_MAX {
+            kept.1.pop_first();
+        }
+        number
+    }
+
+    /// The state of a number, unless it was dropped.
+    pub(crate) fn get(&self, number: u64) -> Option<Snapshot> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.1.get(&number).map(|it| it.state.clone())
+    }
+
+    /// All kept states with their numbers, oldest first.
+    pub(crate) fn all(&self) -> Vec<(u64, KeptSnapshot)> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.1.iter().map(|(number, it)| (*number, it.clone())).collect()
+    }
+}
