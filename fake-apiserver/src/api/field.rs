@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::status::StatusCause;
-
 /// The path of a field, such as `spec.containers[0].name` or `metadata.labels[a.b/c]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldPath(String);
@@ -130,29 +128,6 @@ impl FieldError {
             out.push_str(&self.detail);
         }
         out
-    }
-
-    /// The `details.causes` entry of this error.
-    pub fn cause(&self) -> StatusCause {
-        use FieldErrorKind as Kind;
-        let reason = match self.kind {
-            Kind::Required => "FieldValueRequired",
-            Kind::Invalid => "FieldValueInvalid",
-            Kind::TypeInvalid => "FieldValueTypeInvalid",
-            Kind::NotSupported => "FieldValueNotSupported",
-            Kind::Forbidden => "FieldValueForbidden",
-            Kind::Duplicate => "FieldValueDuplicate",
-            Kind::NotFound => "FieldValueNotFound",
-            Kind::TooLong => "FieldValueTooLong",
-            Kind::TooMany => "FieldValueTooMany",
-            Kind::TooFew => "FieldValueTooFew",
-            Kind::Internal => "InternalError",
-        };
-        StatusCause {
-            reason: reason.to_owned(),
-            message: self.body(),
-            field: self.path.to_string(),
-        }
     }
 }
 

@@ -233,6 +233,26 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// JSON as Go's `json.Marshal` writes it.
+pub(crate) fn marshal(value: &impl serde::Serialize) -> String {
+    escape_html(&compact(&serde_json::to_string(value).unwrap_or_default()))
+}
+
+/// JSON without the space between its parts, which a raw value keeps.
+fn compact(json: &str) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let keep = |c: &char| {
+        if is_text {
+            is_text = is_escaped || *c != '"';
+            is_escaped = !is_escaped && *c == '\\';
+            return true;
+        }
+        is_text = *c == '"';
+        !c.is_ascii_whitespace()
+    };
+    json.chars().filter(keep).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -6,7 +6,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::field::FieldErrors;
+use super::field::{FieldError, FieldErrorKind, FieldErrors};
 use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
 
@@ -360,3 +360,28 @@ impl std::fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+impl FieldError {
+    /// The `details.causes` entry of this error.
+    pub fn cause(&self) -> StatusCause {
+        use FieldErrorKind as Kind;
+        let reason = match self.kind {
+            Kind::Required => "FieldValueRequired",
+            Kind::Invalid => "FieldValueInvalid",
+            Kind::TypeInvalid => "FieldValueTypeInvalid",
+            Kind::NotSupported => "FieldValueNotSupported",
+            Kind::Forbidden => "FieldValueForbidden",
+            Kind::Duplicate => "FieldValueDuplicate",
+            Kind::NotFound => "FieldValueNotFound",
+            Kind::TooLong => "FieldValueTooLong",
+            Kind::TooMany => "FieldValueTooMany",
+            Kind::TooFew => "FieldValueTooFew",
+            Kind::Internal => "InternalError",
+        };
+        StatusCause {
+            reason: reason.to_owned(),
+            message: self.body(),
+            field: self.path.to_string(),
+        }
+    }
+}

@@ -26,6 +26,7 @@ mod downtime;
 mod clocks;
 mod watches;
 mod gate;
+mod watch_events;
 
 pub use described::{Effect, Failure, FaultRule, RuleError};
 pub use downtime::RestartLog;
@@ -33,7 +34,8 @@ pub use filter::{RequestFilter, is_for};
 pub use rule::{Fault, FaultGuard, Seen};
 pub use served::Unserved;
 pub use verdict::{Decision, Held, Verdict, When};
-pub use watches::{HeldEvent, WatchEventKind, WatchHandle};
+pub use watch_events::{HeldEvent, WatchEventKind};
+pub use watches::WatchHandle;
 
 pub(crate) use clocks::Clocks;
 pub(crate) use described::Described;
@@ -41,7 +43,8 @@ pub(crate) use downtime::Downtime;
 pub(crate) use gate::{Sending, Step};
 pub(crate) use outcome::{Broken, Outcome, Struck};
 pub(crate) use rule::Rules;
-pub(crate) use watches::{Injected, OpenWatch, OpenWatches};
+pub(crate) use watch_events::Injected;
+pub(crate) use watches::{OpenWatch, OpenWatches};
 
 use std::time::Duration;
 

@@ -7,75 +7,9 @@ use std::task::Context;
 use serde_json::Value;
 
 use super::gate::{Bookmarks, Flow, Gate, Sending, Step};
+use super::watch_events::{HeldEvent, Injected, WatchEventKind};
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
-
-/// The `type` of an event that is put into a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchEventKind {
-    /// `ADDED`
-    Added,
-    /// `MODIFIED`
-    Modified,
-    /// `DELETED`
-    Deleted,
-    /// `BOOKMARK`
-    Bookmark,
-    /// `ERROR`, whose object is a Status.
-    Error,
-}
-
-impl WatchEventKind {
-    /// As the stream writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-            Self::Bookmark => "BOOKMARK",
-            Self::Error => "ERROR",
-        }
-    }
-
-    /// The reverse of [`WatchEventKind::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Added, Self::Modified, Self::Deleted, Self::Bookmark, Self::Error]
-            .into_iter()
-            .find(|it| it.as_str() == text)
-    }
-}
-
-/// Content that a test injects into a watch.
-#[derive(Clone, Debug)]
-pub(crate) enum Injected {
-    /// An event, true or not.
-    Event(WatchEventKind, Value),
-    /// A bookmark at what was delivered last.
-    Bookmark,
-    /// The bookmark that ends the initial state, if it is withheld.
-    InitialEnd,
-    /// An ERROR event, then the end.
-    Error(Box<Status>),
-    /// An ERROR event 410 Expired, then the end.
-    Expire,
-    /// The end.
-    End,
-    /// The end of the connection.
-    Cut,
-}
-
-/// An event that waits behind a held watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldEvent {
-    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
-    pub kind: &'static str,
-    /// Namespace of the object; empty for objects of the cluster, bookmarks and errors.
-    pub namespace: String,
-    /// Name of the object; empty for bookmarks and errors.
-    pub name: String,
-    /// The event's resourceVersion; 0 for errors.
-    pub revision: u64,
-}
 
 /// The open watches, oldest first.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,7 @@ pub(crate) mod delete;
 pub(crate) mod subresources;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
+mod token_owner;
 pub(crate) mod tokens;
 pub(crate) mod definitions;
 

@@ -1,41 +1,10 @@
 //! `History`: the bounded log of one resource. Watchers read it; lists of the past are made from it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
-
-use bytes::Bytes;
+use std::sync::Arc;
 
 use super::dropped::{Dropped, Part};
-use super::{Revision, Stored};
-
-/// One write to a resource.
-#[derive(Debug)]
-pub(crate) struct Change {
-    /// The write's number; a delete has one of its own.
-    pub(crate) revision: Revision,
-    /// The object before; `None` if the write created it.
-    pub(crate) previous: Option<Arc<Stored>>,
-    /// The object after; `None` if the write removed it.
-    pub(crate) current: Option<Arc<Stored>>,
-    /// The change as a watch event, encoded by the first watcher that delivers it and shared by all others.
-    pub(crate) encoded: OnceLock<Bytes>,
-}
-
-impl Change {
-    /// The object the write was about: as it is now, or as it was last.
-    pub(crate) fn object(&self) -> &Arc<Stored> {
-        self.current
-            .as_ref()
-            .or(self.previous.as_ref())
-            .expect("a change has a state before or after it")
-    }
-
-    /// Returns the most bytes that are kept because of it: the state before, and the encoded watch event.
-    fn size(&self) -> usize {
-        let states = [&self.previous, &self.current].into_iter().flatten();
-        size_of::<Self>() + states.map(|it| it.size()).sum::<usize>()
-    }
-}
+use super::{Change, Revision};
 
 /// The revision asked for lies below the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,15 @@
 pub(crate) mod key;
 pub(crate) mod object;
 pub(crate) mod sorted;
+pub(crate) mod change;
 pub(crate) mod dropped;
 pub(crate) mod history;
 pub(crate) mod snapshot;
 pub(crate) mod store;
 
+pub(crate) use change::Change;
 pub(crate) use dropped::Part;
-pub(crate) use history::{Change, Compacted};
+pub(crate) use history::Compacted;
 pub(crate) use key::{Key, Range};
 pub(crate) use object::{Body, Stored};
 pub(crate) use snapshot::Snapshot;

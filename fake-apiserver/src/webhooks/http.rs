@@ -1,18 +1,18 @@
 //! One request over its own connection.
 
+use http_body_util::{BodyExt as _, Limited};
 use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 
 use axum::body::Body;
-use http::Request;
+use http::{Request, Response, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::routes::reply;
-use crate::registry::webhook::transport::Reply;
+use crate::registry::webhook::transport::{REPLY_BYTES_MAX, Reply};
 
 /// Address to connect to.
 pub(super) struct Place<'a> {
@@ -79,4 +79,25 @@ async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Reque
             answered.await
         }
     }
+}
+
+/// Reads an answer, but not without end.
+pub(super) async fn reply<B>(response: Response<B>) -> Result<Reply, String>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = response.into_parts();
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let body = Limited::new(body, REPLY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok(Reply {
+        code: parts.status.as_u16(),
+        content_type: content_type.to_owned(),
+        body: body.to_bytes(),
+    })
 }

@@ -9,11 +9,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, Uri, header};
-use http_body_util::{BodyExt as _, Limited};
 use tower::{Service, ServiceExt as _};
 
+use super::http::reply;
 use crate::registry::types::endpoint::Endpoint;
-use crate::registry::webhook::transport::{REPLY_BYTES_MAX, Reply, Transport};
+use crate::registry::webhook::transport::{Reply, Transport};
 
 /// The port of a URL that names none.
 const HTTPS_PORT: u16 = 443;
@@ -143,25 +143,4 @@ impl Transport for Routes {
     fn post<'a>(&'a self, endpoint: &'a Endpoint, url: &'a str, body: Bytes) -> BoxFuture<'a, Result<Reply, String>> {
         Box::pin(self.call(endpoint, url, body))
     }
-}
-
-/// Reads an answer, but not without end.
-pub(super) async fn reply<B>(response: Response<B>) -> Result<Reply, String>
-where
-    B: http_body::Body + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let (parts, body) = response.into_parts();
-    let content_type = parts.headers.get(header::CONTENT_TYPE);
-    let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let body = Limited::new(body, REPLY_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(|error| error.to_string())?;
-    Ok(Reply {
-        code: parts.status.as_u16(),
-        content_type: content_type.to_owned(),
-        body: body.to_bytes(),
-    })
 }

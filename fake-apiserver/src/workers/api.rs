@@ -12,7 +12,7 @@ use http::{Method, Request, Response};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::controller::Identity;
+use super::identity::Identity;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::api::status::StatusDetails;

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::api::{Api, Failure, Host, Rows};
+use super::identity::Identity;
 use super::observed::Observed;
 use super::queue::WorkQueue;
-use crate::api::user::UserInfo;
 
 /// A controller of a worker: it observes changes, notes keys, and then syncs each of them. See the [module](super) for
 /// an example.
@@ -58,38 +58,6 @@ pub(crate) enum Follows {
     All,
     /// These, by their names in storage: `pods`, `apps/replicasets`.
     These(&'static [&'static str]),
-}
-
-/// Identity of a controller towards the server.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    /// The name of the worker, by which the journal marks its requests.
-    pub(crate) worker: &'static str,
-    /// The user.
-    pub(crate) user: Arc<UserInfo>,
-    /// `User-Agent`; what comes before its first slash owns the fields that are written.
-    pub(crate) user_agent: String,
-}
-
-impl Identity {
-    /// A controller of kube-controller-manager, which has a service account of its own in `kube-system`.
-    pub(crate) fn controller(name: &'static str) -> Self {
-        let user = UserInfo::service_account("kube-system", name);
-        Self {
-            worker: name,
-            user_agent: format!("kube-controller-manager/v1.36.0 {}", user.name),
-            user: Arc::new(user),
-        }
-    }
-
-    /// Another component, such as `kubelet` as `system:node:node-1` of `system:nodes`.
-    pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
-        Self {
-            worker: name,
-            user_agent: format!("{name}/v1.36.0"),
-            user: Arc::new(UserInfo::new(user, groups.iter().copied())),
-        }
-    }
 }
 
 /// Context of a controller while it syncs a key.

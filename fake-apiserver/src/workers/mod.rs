@@ -56,6 +56,7 @@ mod api;
 mod controller;
 mod expiry;
 mod garbage_collector;
+mod identity;
 pub(crate) mod meta;
 mod namespace;
 mod observed;
@@ -69,8 +70,9 @@ mod worker;
 mod workloads;
 
 pub(crate) use api::{Api, Failure, Host};
-pub(crate) use controller::{Context, Controller, Follows, Identity};
+pub(crate) use controller::{Context, Controller, Follows};
 pub(crate) use expiry::expire_events;
+pub(crate) use identity::Identity;
 pub(crate) use meta::{Meta, OwnerReference};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;

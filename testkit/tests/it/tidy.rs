@@ -2,6 +2,8 @@
 //!
 //! A failure names the file, the line and the rule. CONTRIBUTING.md says why the rules are as they are.
 
+mod circles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::label_parser;
 use super::syntax::{key_error, value_error};
 use crate::api::field::quote;
 
@@ -62,11 +61,6 @@ pub enum LabelOperator {
 }
 
 impl LabelSelector {
-    /// Reads a `labelSelector` parameter. The error is the message of a 400.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        label_parser::parse(text).map(Self::sorted)
-    }
-
     /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector` of a Deployment.
     /// `None` selects nothing; the empty object selects everything.
     pub fn from_object(object: &Value) -> Result<Option<Self>, String> {
@@ -97,7 +91,7 @@ impl LabelSelector {
         Ok(Some(Self::sorted(requirements)))
     }
 
-    fn sorted(mut requirements: Vec<LabelRequirement>) -> Self {
+    pub(super) fn sorted(mut requirements: Vec<LabelRequirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self { requirements }
     }

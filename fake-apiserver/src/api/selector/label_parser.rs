@@ -1,8 +1,15 @@
 //! The grammar of a `labelSelector` parameter, with Go's words for what it does not understand (rule F2).
 
-use super::label::{LabelOperator, LabelRequirement};
+use super::label::{LabelOperator, LabelRequirement, LabelSelector};
 use super::syntax::key_error;
 use crate::api::field::quote;
+
+impl LabelSelector {
+    /// Reads a `labelSelector` parameter. The error is the message of a 400.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        parse(text).map(Self::sorted)
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
@@ -22,7 +29,7 @@ struct Parser<'a> {
     next: (Token, &'a str),
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
+fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
     let mut parser = Parser {
         text,
         at: 0,

@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use super::emitter::Emitter;
 use super::scalar;
 
-/// Text beyond this column is folded at its next space.
-const BEST_WIDTH: usize = 80;
 /// A longer key is written in the form `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
 
@@ -22,16 +21,6 @@ pub(crate) fn to_string(value: &Value) -> String {
     emitter.node(value, None, false);
     emitter.indent(0);
     emitter.out
-}
-
-/// The text so far, and where its end stands.
-pub(super) struct Emitter {
-    pub(super) out: String,
-    pub(super) column: usize,
-    /// Set if the last character was a separating space.
-    pub(super) whitespace: bool,
-    /// Set if the line so far holds nothing but indentation and `-`, `?` and `:`.
-    pub(super) indention: bool,
 }
 
 impl Emitter {
@@ -94,44 +83,6 @@ impl Emitter {
         }
         self.whitespace = false;
         self.indention = false;
-    }
-
-    pub(super) fn push(&mut self, c: char) {
-        self.out.push(c);
-        self.column += 1;
-    }
-
-    pub(super) fn line_break(&mut self) {
-        self.out.push('\n');
-        self.column = 0;
-    }
-
-    pub(super) fn is_beyond_width(&self) -> bool {
-        self.column > BEST_WIDTH
-    }
-
-    /// A sign such as `-`; `separate`: with a space before it where there is none.
-    pub(super) fn indicator(&mut self, sign: &str, separate: bool, is_indention: bool) {
-        if separate && !self.whitespace {
-            self.push(' ');
-        }
-        for c in sign.chars() {
-            self.push(c);
-        }
-        self.whitespace = false;
-        self.indention = self.indention && is_indention;
-    }
-
-    /// Goes to this column, on a new line unless this one holds only indentation up to there.
-    pub(super) fn indent(&mut self, indent: usize) {
-        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
-            self.line_break();
-        }
-        while self.column < indent {
-            self.push(' ');
-        }
-        self.whitespace = true;
-        self.indention = true;
     }
 }
 

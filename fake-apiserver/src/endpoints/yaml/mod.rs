@@ -4,6 +4,7 @@ mod errors;
 mod parse;
 mod resolve;
 mod emit;
+mod emitter;
 mod scalar;
 
 pub(crate) use emit::to_string;

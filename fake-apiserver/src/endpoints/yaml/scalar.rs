@@ -1,6 +1,6 @@
 //! Style in which go-yaml 2 writes one string or number: plain, quoted or as a literal block.
 
-use super::emit::Emitter;
+use super::emitter::Emitter;
 use super::resolve::{Resolved, is_base_60, resolve};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::attributes::Attributes;
 use super::config::Webhook;
-use crate::api::json::escape_html;
+use crate::api::json::marshal;
 
 /// The value of `mutation.webhook.admission.k8s.io`, its fields in the order of Go's struct.
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ type Operation = BTreeMap<String, Box<RawValue>>;
 /// Adds the result of the call of a mutating webhook.
 pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, mutated: bool) {
     attributes.annotate(format!("mutation.webhook.admission.k8s.io/{place}"), || {
-        as_go(&Mutation {
+        marshal(&Mutation {
             configuration: &webhook.configuration,
             webhook: &webhook.name,
             mutated,
@@ -49,7 +49,7 @@ pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str,
     }
     let annotations = &attributes.remarks.annotations;
     annotations.add_of_body(format!("patch.webhook.admission.k8s.io/{place}"), || {
-        as_go(&Patch {
+        marshal(&Patch {
             configuration: &webhook.configuration,
             webhook: &webhook.name,
             patch: &operations,
@@ -62,24 +62,4 @@ pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str,
 pub(super) fn failed_open(attributes: &Attributes<'_>, phase: &str, webhook: &Webhook, place: &str) {
     let key = format!("failed-open.{phase}.webhook.admission.k8s.io/{place}");
     attributes.annotate(key, || webhook.name.clone());
-}
-
-/// JSON as Go writes it.
-pub(super) fn as_go(value: &impl Serialize) -> String {
-    escape_html(&compact(&serde_json::to_string(value).unwrap_or_default()))
-}
-
-/// JSON without the space between its parts, which a raw value keeps.
-fn compact(json: &str) -> String {
-    let (mut is_text, mut is_escaped) = (false, false);
-    let keep = |c: &char| {
-        if is_text {
-            is_text = is_escaped || *c != '"';
-            is_escaped = !is_escaped && *c == '\\';
-            return true;
-        }
-        is_text = *c == '"';
-        !c.is_ascii_whitespace()
-    };
-    json.chars().filter(keep).collect()
 }

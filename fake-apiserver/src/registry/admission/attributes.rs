@@ -12,6 +12,9 @@ use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::Row;
 use crate::registry::types::names;
 
+/// The group of configuration objects, which are exempt from what they configure.
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
+
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Options<'a> {

@@ -1,11 +1,11 @@
 //! The order of admission (rule P1): what changes a request, and what validates it.
 
 use super::Admission;
-use super::attributes::Attributes;
-use super::config::{Configured, GROUP};
+use super::attributes::{Attributes, GROUP};
+use super::config::Configured;
 use super::hooks::Hook;
+use super::reinvocation::Reinvocation;
 use super::result::Owners;
-use super::webhooks::Reinvocation;
 use super::{plugins, result, status};
 use crate::api::admission::Operation;
 use crate::api::object::Object;

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use super::Admission;
+use super::attributes::GROUP;
 use super::matching::Match;
 use super::policies::Policies;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::types::review_version::ReviewVersion;
-
-/// The group of configuration objects, which are exempt from what they configure.
-pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Seconds a webhook has where it does not say.
 const TIMEOUT_SECONDS: i64 = 10;

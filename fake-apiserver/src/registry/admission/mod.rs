@@ -15,6 +15,7 @@ mod config;
 mod matching;
 mod review;
 mod annotations;
+mod reinvocation;
 mod webhooks;
 mod status;
 mod result;

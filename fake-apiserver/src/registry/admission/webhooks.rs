@@ -1,8 +1,6 @@
 //! The webhooks of a request: those that change it one after the other, with reinvocation; those that validate it all
 //! at once.
 
-use std::collections::BTreeSet;
-
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -10,35 +8,13 @@ use super::Admission;
 use super::attributes::{Attributes, kind_of, resource_of};
 use super::config::Webhook;
 use super::matching::Matched;
+use super::reinvocation::Reinvocation;
 use super::review::Answer;
 use super::{annotations, result, review, status};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
-
-/// State of a request's mutation so far (rule P1).
-#[derive(Debug, Default)]
-pub(super) struct Reinvocation {
-    /// Webhooks with reinvocationPolicy IfNeeded that have been called and have not seen a change since.
-    asked: BTreeSet<usize>,
-    /// Those to be asked again.
-    pub(super) again: BTreeSet<usize>,
-    /// Set if the whole chain is to be run a second time.
-    pub(super) is_needed: bool,
-    /// The object as the webhooks left it.
-    left: Option<Object>,
-    /// Set once a patch has been applied, and the result read.
-    is_read_back: bool,
-}
-
-impl Reinvocation {
-    /// A later mutation changed the object: those asked before have to see it.
-    pub(super) fn changed(&mut self) {
-        self.again.append(&mut self.asked);
-        self.is_needed = true;
-    }
-}
 
 impl Admission {
     /// Asks the webhooks that may change the request, in order.

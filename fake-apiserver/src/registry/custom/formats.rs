@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-use super::schema::JsonType;
+use super::json_type::JsonType;
 
 /// A format that is enforced. Others are ignored, with a warning when the CRD is written (rule O21).
 #[derive(Clone, Debug, PartialEq, Eq)]

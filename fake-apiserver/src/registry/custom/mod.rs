@@ -14,6 +14,7 @@ mod embedded;
 #[cfg_attr(not(feature = "cel"), path = "engine/absent.rs")]
 mod engine;
 mod formats;
+mod json_type;
 mod metadata;
 mod number;
 mod path;

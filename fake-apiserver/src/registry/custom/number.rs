@@ -2,7 +2,8 @@
 
 use serde_json::{Number, Value};
 
-use super::schema::{Checks, JsonType};
+use super::json_type::JsonType;
+use super::schema::Checks;
 
 /// Error of a number.
 #[derive(Debug, PartialEq)]

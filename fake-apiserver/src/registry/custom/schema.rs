@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value};
 
 use super::formats::Format;
+use super::json_type::JsonType;
 use super::properties::Properties;
 use super::rules::Rule;
 use crate::registry::types::pattern::Pattern;
@@ -40,17 +41,6 @@ pub(crate) struct Structural {
     pub(super) rules: Vec<Arc<Rule>>,
     /// Parts that walks may skip, as nothing below has them.
     pub(super) below: Below,
-}
-
-/// The `type` of a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JsonType {
-    Array,
-    Boolean,
-    Integer,
-    Number,
-    Object,
-    String,
 }
 
 /// `additionalProperties`.
@@ -105,31 +95,6 @@ pub(super) struct Checks {
     pub(super) any_of: Vec<Structural>,
     pub(super) one_of: Vec<Structural>,
     pub(super) not: Option<Box<Structural>>,
-}
-
-impl JsonType {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "array" => Self::Array,
-            "boolean" => Self::Boolean,
-            "integer" => Self::Integer,
-            "number" => Self::Number,
-            "object" => Self::Object,
-            "string" => Self::String,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Boolean => "boolean",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Object => "object",
-            Self::String => "string",
-        }
-    }
 }
 
 impl Structural {

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Number, Value};
 
+use super::json_type::JsonType;
 use super::number::{Problem, integer, is_whole, problems};
 use super::path::Path;
 use super::properties::FieldsInOrder;
-use super::schema::{Additional, JsonType, ListKind, Structural};
+use super::schema::{Additional, ListKind, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::{Beside, in_order};
 

@@ -12,7 +12,7 @@ use super::device::{
 use super::device_status::{check_share, device_id, validate_device_status};
 use super::plain::restore_metadata;
 use super::pod::validate_node_selector;
-use super::resource_slice::validate_bindings;
+use super::resource_slice::{validate_bindings, validate_pool_name};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::facts::Facts;
@@ -377,21 +377,5 @@ fn validate_allocation(allocation: &Cursor<'_>, claim: &Cursor<'_>, errors: &mut
     );
     if let Some(selector) = allocation.present("nodeSelector") {
         validate_node_selector(&selector, errors);
-    }
-}
-
-/// Go's `validatePoolName`.
-pub(super) fn validate_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
-    if !pool.check_required(errors) {
-        return;
-    }
-    let name = pool.as_text();
-    if name.len() > 253 {
-        errors.too_long(pool, 253);
-    }
-    for part in name.split('/') {
-        for text in names::dns1123_subdomain(part, false) {
-            errors.invalid(pool, part, text);
-        }
     }
 }

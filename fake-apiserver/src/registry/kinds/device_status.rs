@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::device::{check_driver_name, check_raw};
-use super::device_claim::validate_pool_name;
+use super::resource_slice::validate_pool_name;
 use crate::api::field::FieldErrors;
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;

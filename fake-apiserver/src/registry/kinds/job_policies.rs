@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::job_status::count_indexes;
+use super::job_indexes::count_indexes;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;

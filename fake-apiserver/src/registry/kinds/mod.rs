@@ -13,6 +13,7 @@ pub(crate) mod replica_set;
 pub(crate) mod stateful_set;
 pub(crate) mod daemon_set;
 pub(crate) mod job;
+mod job_indexes;
 pub(crate) mod job_policies;
 pub(crate) mod job_status;
 pub(crate) mod cron_job;

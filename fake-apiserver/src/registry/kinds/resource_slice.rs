@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
-use super::device_claim::validate_pool_name;
 use super::pod::validate_node_selector;
 use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
@@ -363,5 +362,21 @@ pub(super) fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.invalid(failed, failed.to_value(), text);
         }
         _ => {}
+    }
+}
+
+/// Go's `validatePoolName`.
+pub(super) fn validate_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !pool.check_required(errors) {
+        return;
+    }
+    let name = pool.as_text();
+    if name.len() > 253 {
+        errors.too_long(pool, 253);
+    }
+    for part in name.split('/') {
+        for text in names::dns1123_subdomain(part, false) {
+            errors.invalid(pool, part, text);
+        }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::strategic::{failed, no_merge_key};
 use crate::api::status::Status;
-use crate::registry::types::go_text::go_type;
+use crate::registry::types::go_text::{go_text, go_type};
 
 /// Identity of an item: its merge key, or the scalar it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,4 +83,15 @@ pub(super) fn merge_ordered(
         let next = if take_left { left.next() } else { right.next() };
         out.extend(next.map(|(item, _)| item));
     }
+}
+
+/// 500 with the library's own words.
+pub(super) fn failed(text: impl Into<String>) -> Status {
+    Status::new(500, "", text)
+}
+
+/// 500: an item of a list lacks the key by which the list is merged.
+pub(super) fn no_merge_key(item: &Map<String, Value>, key: &str) -> Status {
+    let item = go_text(&Value::Object(item.clone()));
+    failed(format!("map: {item} does not contain declared merge key: {key}"))
 }

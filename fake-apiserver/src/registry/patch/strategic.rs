@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
-use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
+use super::ordering::{ItemKey, by_key, failed, is_in, merge_ordered, no_merge_key};
 use super::{Patched, cannot_apply};
 use crate::api::json::type_name;
 use crate::api::nesting;
@@ -53,18 +53,8 @@ fn malformed(what: &str) -> Status {
     Status::bad_request(format!("invalid patch format of {what}"))
 }
 
-/// 500 with the library's own words.
-pub(super) fn failed(text: impl Into<String>) -> Status {
-    Status::new(500, "", text)
-}
-
 fn wrong_type(expected: &str, found: &Value) -> Status {
     failed(format!("expected a {expected}, but received a {}", go_type(found)))
-}
-
-pub(super) fn no_merge_key(item: &Map<String, Value>, key: &str) -> Status {
-    let item = go_text(&Value::Object(item.clone()));
-    failed(format!("map: {item} does not contain declared merge key: {key}"))
 }
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Status {

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{SubresourceRequest, first, log, text_at, value_at};
+use super::containers::{chosen_container, is_running};
+use super::{SubresourceRequest, first, text_at};
 use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::options::{Query, WriteOptions};
@@ -50,7 +51,7 @@ impl Registry {
         let Some(scripted) = self.pod_streams() else {
             return Err(request.unsupported());
         };
-        let runs = || match log::is_running(&pod, container) {
+        let runs = || match is_running(&pod, container) {
             true => Ok(()),
             false => Err(Status::internal(format!("container not found ({})", quote(container)))),
         };
@@ -162,30 +163,5 @@ fn add_streams(object: &mut Map<String, Value>, query: &Query) {
     }
     if let Some(container) = query.get("container").filter(|it| !it.is_empty()) {
         object.insert("container".into(), container.into());
-    }
-}
-
-/// The container a client means, which it has to say where there are several.
-pub(super) fn chosen_container<'a>(pod: &'a Object, wanted: &'a str) -> Result<&'a str, Status> {
-    let named = |field: &str| -> Vec<&'a str> {
-        let list = value_at(pod, &["spec", field]).and_then(|it| it.as_array());
-        let names = list.into_iter().flatten().filter_map(|it| it.get("name")?.as_str());
-        names.collect()
-    };
-    let containers = named("containers");
-    if let ("", [only]) = (wanted, containers.as_slice()) {
-        return Ok(only);
-    }
-    let all = [named("initContainers"), containers, named("ephemeralContainers")].concat();
-    let name = pod.name();
-    match wanted {
-        "" => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {name}, choose one of: [{}]",
-            all.join(" ")
-        ))),
-        wanted if all.contains(&wanted) => Ok(wanted),
-        wanted => Err(Status::bad_request(format!(
-            "container {wanted} is not valid for pod {name}"
-        ))),
     }
 }

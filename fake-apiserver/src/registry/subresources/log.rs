@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::connect::chosen_container;
-use super::{SubresourceRequest, text_at, value_at};
+use super::containers::{chosen_container, status_of};
+use super::{SubresourceRequest, text_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::api::options::Query;
@@ -34,25 +34,6 @@ impl Registry {
         }
         Ok(Written::updated(Answer::Text(tail(&logs, request.query)?)))
     }
-}
-
-/// Returns `true` if a container runs now.
-pub(super) fn is_running(pod: &Object, container: &str) -> bool {
-    status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some())
-}
-
-/// The status of a container.
-fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
-    let lists = [
-        "containerStatuses",
-        "initContainerStatuses",
-        "ephemeralContainerStatuses",
-    ];
-    let mut all = lists
-        .into_iter()
-        .flat_map(|list| value_at(pod, &["status", list]).and_then(Value::as_array))
-        .flatten();
-    all.find(|it| it.get("name").and_then(Value::as_str) == Some(container))
 }
 
 /// Returns `true` if a container runs or has run.

@@ -2,6 +2,7 @@
 
 mod binding;
 mod connect;
+mod containers;
 mod eviction;
 mod log;
 mod review_selectors;

@@ -30,11 +30,6 @@ struct Table {
     labelled: HashMap<(String, String, String), BTreeSet<Key>>,
 }
 
-/// The key of an object in storage.
-pub(crate) fn key_of(object: &Object) -> Key {
-    Key::new(object.namespace(), object.name())
-}
-
 /// The controller that owns an object: kind, name and uid.
 pub(crate) fn controller_of(object: &Object) -> Option<(&str, &str, &str)> {
     let metadata = object.metadata()?;

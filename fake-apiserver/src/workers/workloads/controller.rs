@@ -1,10 +1,10 @@
 //! `WorkloadController`: a controller of workloads as data. Each stands in the file of its worker.
 
-use super::cluster::{Cluster, controller_of, key_of, selects};
+use super::cluster::{Cluster, controller_of, selects};
 use super::kubelet::Nodes;
 use super::plan::Plan;
 use super::pods::spec;
-use super::resource::Resource;
+use super::resource::{Resource, key_of};
 use super::sees::{Sees, selector_of, service_selector};
 use crate::api::object::Object;
 use crate::storage::Key;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::key_of;
 use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::{
@@ -13,7 +12,7 @@ use super::pods::{
     status,
 };
 use super::replica_set::{told_of_creation, told_of_deletion};
-use super::resource::Resource;
+use super::resource::{Resource, key_of};
 use super::revisions;
 use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};

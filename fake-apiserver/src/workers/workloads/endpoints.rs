@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, key_of, selects};
+use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
 use super::mirror;
 use super::plan::{Plan, controller_reference};
 use super::pods::{is_finished, is_ready, label, spec};
-use super::resource::Resource;
+use super::resource::{Resource, key_of};
 use super::sees::{Sees, service_selector};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;

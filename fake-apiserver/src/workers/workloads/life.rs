@@ -9,17 +9,16 @@ use jiff::Timestamp;
 
 use super::Task;
 use super::cluster::Cluster;
-use super::cluster::key_of;
 use super::controller::{Changed, Sender, Sync};
 use super::execute::Executor;
 use super::kubelet::{Kubelet, Nodes};
 use super::plan::{Plan, Write};
 use super::recorder::Recorder;
-use super::resource::Resource;
+use super::resource::{Resource, key_of};
 use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
-use crate::workers::controller::Identity;
+use crate::workers::Identity;
 use crate::workers::{Api, Context, Controller, Failure, Follows, Observed, WorkQueue, Worker};
 
 /// The names in storage of [`Resource::WATCHED`].

@@ -1,6 +1,5 @@
 //! `Resource`: the resources that the small cluster life reads or writes, and how an object of one is named.
 
-use super::cluster::key_of;
 use crate::api::object::Object;
 use crate::storage::Key;
 
@@ -93,4 +92,9 @@ impl Target {
             uid: object.uid().to_owned(),
         }
     }
+}
+
+/// The key of an object in storage.
+pub(crate) fn key_of(object: &Object) -> Key {
+    Key::new(object.namespace(), object.name())
 }

@@ -7,22 +7,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, key_of};
+use super::cluster::Cluster;
 use super::controller::Changed;
 use super::fit::{Load, lacking, requests};
 use super::plan::{Note, Plan, Regarding, Write};
 use super::pods::{annotation, condition, is_finished, spec};
-use super::resource::{Resource, Target};
+use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
+use super::volumes::{SELECTED_NODE, claims};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
 
 /// The node where the test made none. No object of this name is made.
 pub(crate) const DEFAULT_NODE: &str = "node-0";
-
-/// The annotation by which a claim that waits for its first consumer learns the node.
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 const COMPONENT: &str = "default-scheduler";
 
@@ -250,23 +248,6 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
         }
     }
     Ok(bound)
-}
-
-/// The names of the claims a Pod uses.
-pub(crate) fn claims(pod: &Object) -> Vec<String> {
-    let volumes = Cursor::root(pod).maps("spec.volumes");
-    let claim = |volume: &JsonMap| {
-        let claimed = Cursor::root(volume)
-            .map("persistentVolumeClaim")
-            .map(|it| Cursor::root(it).text("claimName").to_owned());
-        let own = || {
-            Cursor::root(volume)
-                .map("ephemeral")
-                .map(|_| format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
-        };
-        claimed.or_else(own)
-    };
-    volumes.filter_map(claim).collect()
 }
 
 /// Says in the Pod's status why it has no node.

@@ -9,6 +9,7 @@ use super::pods::annotation;
 use super::resource::Resource;
 use super::sees::Sees;
 use super::token_secret;
+use super::token_secret::CA_BUNDLE;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
@@ -30,8 +31,6 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 );
 
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// The text in place of a certificate authority's.
-pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 const DESCRIPTION: &str = "kubernetes.io/description";
 
 /// Returns the objects of a Namespace. The ConfigMap's text is no certificate: no authority that Pods could ask signs

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, key_of};
+use super::cluster::Cluster;
 use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Regarding, Told, controller_reference};
 use super::pods::{
     available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec, status,
 };
-use super::resource::Resource;
+use super::resource::{Resource, key_of};
 use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;

@@ -5,15 +5,16 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use super::cluster::key_of;
 use super::controller::WorkloadController;
 use super::plan::{Plan, Write};
 use super::pods::annotation;
-use super::resource::{Resource, Target};
+use super::resource::{Resource, Target, key_of};
 use super::sees::Sees;
-use super::service_account::CA_BUNDLE;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
+
+/// The text in place of a certificate authority's.
+pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 
 /// The second controller of the worker [`service_account`](super::service_account).
 pub(crate) const CONTROLLER: WorkloadController = WorkloadController {

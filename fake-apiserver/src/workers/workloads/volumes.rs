@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, key_of, selects};
+use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Write};
 use super::pods::{annotation, spec, status};
-use super::resource::{Resource, Target};
-use super::scheduler::{SELECTED_NODE, claims};
+use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -17,6 +16,9 @@ use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
+
+/// The annotation by which a claim that waits for its first consumer learns the node.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "volumes",
@@ -381,4 +383,21 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             told: None,
         });
     }
+}
+
+/// The names of the claims a Pod uses.
+pub(crate) fn claims(pod: &Object) -> Vec<String> {
+    let volumes = Cursor::root(pod).maps("spec.volumes");
+    let claim = |volume: &JsonMap| {
+        let claimed = Cursor::root(volume)
+            .map("persistentVolumeClaim")
+            .map(|it| Cursor::root(it).text("claimName").to_owned());
+        let own = || {
+            Cursor::root(volume)
+                .map("ephemeral")
+                .map(|_| format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
+        };
+        claimed.or_else(own)
+    };
+    volumes.filter_map(claim).collect()
 }

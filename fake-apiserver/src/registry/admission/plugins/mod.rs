@@ -108,7 +108,7 @@ pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -
 impl Admission {
     /// After a commit: configuration is read anew, and quotas are counted where that is asked for.
     pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
-        if row.info.group == super::config::GROUP {
+        if row.info.group == super::attributes::GROUP {
             self.invalidate();
         }
         if self.setup.plugins.counts_quota && !key.namespace().is_empty() {

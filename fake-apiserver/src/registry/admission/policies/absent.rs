@@ -4,7 +4,7 @@
 
 use super::Admission;
 use super::attributes::Attributes;
-use super::webhooks::Reinvocation;
+use super::reinvocation::Reinvocation;
 use crate::api::status::Status;
 use crate::registry::reader::Reader;
 

@@ -7,7 +7,7 @@ mod params;
 mod validating;
 mod mutating;
 
-use super::config::GROUP;
+use super::attributes::GROUP;
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;

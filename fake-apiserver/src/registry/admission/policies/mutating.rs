@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::super::Admission;
 use super::super::attributes::{Attributes, kind_of};
 use super::super::matching::{Match, Matched, conditions};
-use super::super::webhooks::Reinvocation;
+use super::super::reinvocation::Reinvocation;
 use super::environment::holds;
 use super::params::{self, ParamKind};
 use super::validating::{binding_match, variables};

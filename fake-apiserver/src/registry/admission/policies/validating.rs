@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::Admission;
-use super::super::annotations;
 use super::super::attributes::Attributes;
 use super::super::matching::{Match, conditions};
 use super::environment::{Environment, OUT_OF_BUDGET, holds};
 use super::params::{self, ParamKind};
 use super::{Policies, bindings_of};
+use crate::api::json::marshal;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::cel::program::Program;
@@ -318,7 +318,7 @@ struct ValidationFailure<'a> {
 fn annotate_failure(policy: &str, binding: &Binding, failed: &Failed, attributes: &Attributes<'_>) {
     let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
     attributes.annotate(key, || {
-        annotations::as_go(&[ValidationFailure {
+        marshal(&[ValidationFailure {
             message: &failed.message,
             policy,
             binding: &binding.name,

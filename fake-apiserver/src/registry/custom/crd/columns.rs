@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::field_path;
 use super::node::Node;
-use super::spec::MAX_SELECTABLE_FIELDS;
 use crate::api::field::{FieldErrors, FieldPath};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -18,6 +17,9 @@ const COLUMN_FORMATS: [&str; 8] = [
     "int64",
     "password",
 ];
+
+/// Most distinct `selectableFields` of a version.
+const MAX_SELECTABLE_FIELDS: usize = 8;
 
 /// Checks one of `additionalPrinterColumns`.
 pub(super) fn validate_column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {

@@ -10,9 +10,6 @@ use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, FieldPath, is_print};
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
-/// Most distinct `selectableFields` of a version.
-pub(super) const MAX_SELECTABLE_FIELDS: usize = 8;
-
 /// Checks `spec`; `old` is the stored spec of an update.
 pub(super) fn validate<'a>(spec: &'a Map<String, Value>, old: Option<&'a Map<String, Value>>) -> FieldErrors {
     let mut errors = FieldErrors::new();

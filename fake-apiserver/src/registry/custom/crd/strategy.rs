@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::definition::condition_is;
 use super::super::formats::Format;
-use super::super::schema::JsonType;
+use super::super::json_type::JsonType;
 use super::{conversion, node, rules, spec, status};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;

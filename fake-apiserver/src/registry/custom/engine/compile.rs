@@ -3,7 +3,8 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
 
-use super::super::schema::{Additional, JsonType, Structural, implied};
+use super::super::json_type::JsonType;
+use super::super::schema::{Additional, Structural, implied};
 use crate::registry::cel::names::{unknown_function, unknown_variable};
 use crate::registry::cel::parse::{escape, parse};
 use crate::registry::cel::program::static_type;

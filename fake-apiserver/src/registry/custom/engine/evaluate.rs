@@ -11,9 +11,10 @@ use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
 use serde_json::{Map, Value};
 
+use super::super::json_type::JsonType;
 use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, Verdict};
-use super::super::schema::{Additional, JsonType, ListKind, Structural, implied};
+use super::super::schema::{Additional, ListKind, Structural, implied};
 use super::super::validate::View;
 use crate::registry::cel::eval::{self, Failure, Meter};
 use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};

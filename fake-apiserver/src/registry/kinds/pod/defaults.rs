@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::image;
-use super::volume_defaults::default_volume;
+use super::volume_defaults::{default_pull_policy, default_references, default_volume};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{
     default_nonzero, default_object, default_text, default_value, ensure_object, items_mut, object_mut,
@@ -85,25 +84,6 @@ fn default_container(container: &mut JsonMap) {
         if let Some(hook) = object_mut(container, hook) {
             default_http_get(hook);
         }
-    }
-}
-
-/// Sets the pull policy, where there is none, by the image.
-pub(super) fn default_pull_policy(owner: &mut JsonMap, policy: &str, image: &str) {
-    let read = Cursor::root(owner);
-    if read.is_empty(policy) {
-        let value = image::default_pull_policy(read.text(image));
-        default_text(owner, policy, value);
-    }
-}
-
-/// Defaults of `fieldRef` and `resourceFieldRef`, in env variables and in downward API volumes.
-pub(super) fn default_references(source: &mut JsonMap) {
-    if let Some(field) = object_mut(source, "fieldRef") {
-        default_text(field, "apiVersion", "v1");
-    }
-    if let Some(resource) = object_mut(source, "resourceFieldRef") {
-        default_value(resource, "divisor", "0");
     }
 }
 

@@ -16,6 +16,7 @@ mod probes;
 pub(crate) mod resources;
 mod volumes;
 mod projected;
+mod volume_files;
 mod volume_claims;
 mod volume_systems;
 mod security;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::mounts::not_reserved;
-use super::volumes::{validate_downward_file, validate_key_paths, validate_mode};
+use super::volume_files::{validate_downward_file, validate_key_paths, validate_mode};
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::labels;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::defaults::{default_pull_policy, default_references};
-use crate::registry::types::cursor::JsonMap;
+use super::image;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
 /// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
@@ -67,5 +67,24 @@ pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
     if let Some(scale_io) = object_mut(volume, "scaleIO") {
         default_text(scale_io, "storageMode", "ThinProvisioned");
         default_text(scale_io, "fsType", "xfs");
+    }
+}
+
+/// Sets the pull policy, where there is none, by the image.
+pub(super) fn default_pull_policy(owner: &mut JsonMap, policy: &str, image: &str) {
+    let read = Cursor::root(owner);
+    if read.is_empty(policy) {
+        let value = image::default_pull_policy(read.text(image));
+        default_text(owner, policy, value);
+    }
+}
+
+/// Defaults of `fieldRef` and `resourceFieldRef`, in env variables and in downward API volumes.
+pub(super) fn default_references(source: &mut JsonMap) {
+    if let Some(field) = object_mut(source, "fieldRef") {
+        default_text(field, "apiVersion", "v1");
+    }
+    if let Some(resource) = object_mut(source, "resourceFieldRef") {
+        default_value(resource, "divisor", "0");
     }
 }

@@ -1,0 +1,175 @@
+//! `TokenOwner`: the user of a ServiceAccount's token, as long as the objects that it is bound to are there.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use super::authentication::Access;
+use super::tokens::LEGACY_ISSUER;
+use crate::api::object::Object;
+use crate::api::user::UserInfo;
+
+/// Time past its end for which a token is still accepted, for clocks that differ; also an object's past its deletion.
+const LEEWAY_SECONDS: i64 = 60;
+
+/// Owner of a token, and its audiences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenOwner {
+    pub(crate) user: UserInfo,
+    /// The audiences of the token that were asked about.
+    pub(crate) audiences: Vec<String>,
+}
+
+impl Access {
+    /// Returns the owner of a token. `Ok(None)`: no token of this server; an error gives the reason for which one is no
+    /// longer valid. `audiences` are those to check for, the server's own if there are none.
+    pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
+        let tokens = &self.tokens;
+        let Some(claims) = tokens.signer.claims(token) else {
+            return Ok(None);
+        };
+        if claims["iss"] == LEGACY_ISSUER {
+            return self.legacy_owner(token, &claims, audiences).map(Some);
+        }
+        if !claims["iss"]
+            .as_str()
+            .is_some_and(|it| tokens.issuers.iter().any(|issuer| issuer == it))
+        {
+            return Ok(None);
+        }
+        self.check_times(&claims)?;
+        let audiences = common_audiences(&claims, audiences, &tokens.audiences)?;
+        let at = |path: &str| claims.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (namespace, name) = (at("/kubernetes.io/namespace"), at("/kubernetes.io/serviceaccount/name"));
+        let uid = at("/kubernetes.io/serviceaccount/uid");
+        let account = self.reader.stored_object("serviceaccounts", namespace, name);
+        let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.uid() != uid {
+            let found = account.uid();
+            return Err(format!("service account UID ({found}) does not match claim ({uid})"));
+        }
+        if self.is_long_gone(&account) {
+            return Err(INVALIDATED.to_owned());
+        }
+        let mut user = UserInfo::service_account(namespace, name);
+        uid.clone_into(&mut user.uid);
+        let credential = format!("JTI={}", at("/jti"));
+        add(&mut user, "credential-id", &credential);
+        for kind in ["node", "pod", "secret"] {
+            let (name, uid) = (
+                at(&format!("/kubernetes.io/{kind}/name")),
+                at(&format!("/kubernetes.io/{kind}/uid")),
+            );
+            if name.is_empty() {
+                continue;
+            }
+            let namespace = if kind == "node" { "" } else { namespace };
+            let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
+            let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
+            // A Pod's token names its node, too; it lives as long as the Pod.
+            let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
+            if is_bound && !is_there {
+                return Err(INVALIDATED.to_owned());
+            }
+            if kind != "secret" {
+                add(&mut user, &format!("{kind}-name"), name);
+                if !uid.is_empty() {
+                    add(&mut user, &format!("{kind}-uid"), uid);
+                }
+            }
+        }
+        Ok(Some(TokenOwner { user, audiences }))
+    }
+
+    /// The same of a token that kube-controller-manager wrote into a Secret. It has no end: it is good while the Secret
+    /// holds it.
+    fn legacy_owner(&self, token: &str, claims: &Value, audiences: &[&str]) -> Result<TokenOwner, String> {
+        let at = |name: &str| {
+            let name = format!("kubernetes.io/serviceaccount/{name}");
+            claims.get(&name).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let (namespace, name, uid) = (at("namespace"), at("service-account.name"), at("service-account.uid"));
+        let (secret, own) = (at("secret.name"), &self.tokens.audiences);
+        let audiences: Vec<String> = match audiences.is_empty() {
+            true => own.clone(),
+            false => own
+                .iter()
+                .filter(|it| audiences.contains(&it.as_str()))
+                .cloned()
+                .collect(),
+        };
+        if audiences.is_empty() {
+            return Err("token is for other audiences".to_owned());
+        }
+        let holds = |secret: Object| {
+            let data = secret.get("data")?.get("token")?.as_str()?;
+            Some(BASE64_STANDARD.decode(data).ok()? == token.as_bytes())
+        };
+        let stored = self.reader.stored_object("secrets", &namespace, &secret);
+        let stored = stored.ok_or("service account token has been invalidated")?;
+        if self.is_long_gone(&stored) || holds(stored) != Some(true) {
+            return Err("service account token does not match server's copy".to_owned());
+        }
+        let account = self.reader.stored_object("serviceaccounts", &namespace, &name);
+        let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.uid() != uid {
+            let found = account.uid();
+            return Err(format!("service account UID ({found}) does not match claim ({uid})"));
+        }
+        let mut user = UserInfo::service_account(&namespace, &name);
+        user.uid = uid;
+        Ok(TokenOwner { user, audiences })
+    }
+
+    fn check_times(&self, claims: &Value) -> Result<(), String> {
+        let now = self.reader.entropy.now().as_second();
+        let time = |name: &str| claims.get(name).and_then(Value::as_i64);
+        if time("exp").is_none_or(|end| now > end.saturating_add(LEEWAY_SECONDS)) {
+            return Err("service account token has expired".to_owned());
+        }
+        if time("nbf").is_some_and(|start| now < start.saturating_sub(LEEWAY_SECONDS)) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        Ok(())
+    }
+
+    fn is_long_gone(&self, object: &Object) -> bool {
+        let time = object.meta_str("deletionTimestamp").parse::<jiff::Timestamp>();
+        time.is_ok_and(|time| self.reader.entropy.now().as_second() > time.as_second().saturating_add(LEEWAY_SECONDS))
+    }
+}
+
+/// Error for a token whose object is gone.
+const INVALIDATED: &str = "service account token has been invalidated";
+
+fn add(user: &mut UserInfo, key: &str, value: &str) {
+    let key = format!("authentication.kubernetes.io/{key}");
+    user.extra.insert(key, vec![value.to_owned()]);
+}
+
+/// The audiences of a token that were asked about; an error if there is none.
+fn common_audiences(claims: &Value, asked: &[&str], own: &[String]) -> Result<Vec<String>, String> {
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let asked = if asked.is_empty() { &own[..] } else { asked };
+    let audiences = claims.get("aud").and_then(Value::as_array);
+    let audiences: Vec<String> = audiences
+        .into_iter()
+        .flatten()
+        .filter_map(|it| Some(it.as_str()?.to_owned()))
+        .collect();
+    let common: Vec<String> = audiences
+        .iter()
+        .filter(|it| asked.contains(&it.as_str()))
+        .cloned()
+        .collect();
+    if common.is_empty() {
+        let asked: Vec<String> = asked.iter().map(|it| (*it).to_owned()).collect();
+        let quoted = crate::api::rbac::quoted;
+        return Err(format!(
+            "token audiences {} is invalid for the target audiences {}",
+            quoted(&audiences),
+            quoted(&asked)
+        ));
+    }
+    Ok(common)
+}

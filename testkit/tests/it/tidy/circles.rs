@@ -1,0 +1,292 @@
+//! No circles: the files of the server name each other in one direction only.
+//!
+//! A file names another by a path, as `crate::storage::Key` names `storage/key.rs` through the `pub use` of
+//! `storage/mod.rs`. A file may also name the head of a folder that it is in, which names it in turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Faults, Source, sources};
+
+/// The circles that there are: files that are one thing in several parts.
+const KNOWN: &[&[&str]] = &[
+    // An expression is evaluated by operators and functions, which evaluate expressions.
+    &[
+        "registry/cel/eval/evaluation.rs",
+        "registry/cel/eval/functions.rs",
+        "registry/cel/eval/operators.rs",
+    ],
+    // Outputs are found by parsing the programs of variables.
+    &["registry/cel/output.rs", "registry/cel/program.rs"],
+    // A schema holds its rules, which are compiled by it and evaluated where values are validated.
+    &[
+        "registry/custom/engine/evaluate.rs",
+        "registry/custom/number.rs",
+        "registry/custom/properties.rs",
+        "registry/custom/rules.rs",
+        "registry/custom/schema.rs",
+        "registry/custom/validate.rs",
+    ],
+    // Text is scanned where values are converted.
+    &["registry/types/decode/convert.rs", "registry/types/decode/scan.rs"],
+    // Tables of data, and the types of their entries.
+    &["registry/types/schema/builtin.rs", "registry/types/schema/table.rs"],
+    &["registry/types/schema/resources.rs", "registry/types/schema/served.rs"],
+];
+
+#[test]
+fn files_of_the_server_name_each_other_in_one_direction() {
+    let mut sources = sources("fake-apiserver/src");
+    // The command is a crate of its own.
+    sources.retain(|it| it.layer() != "main");
+    let names = Names::of(&sources);
+    let mut found: Vec<Vec<&str>> = names.circles();
+    found.sort();
+    let known: Vec<Vec<&str>> = KNOWN.iter().map(|it| it.to_vec()).collect();
+    let mut faults = Faults::default();
+    for circle in found.iter().filter(|it| !known.contains(it)) {
+        let arrows = names.arrows_within(circle);
+        faults.0.push(format!("files that name each other: {arrows}"));
+    }
+    for circle in known.iter().filter(|it| !found.contains(it)) {
+        faults
+            .0
+            .push(format!("no longer a circle, so not to be listed: {circle:?}"));
+    }
+    faults.assert_none();
+}
+
+/// A path of modules, from the root of the crate.
+type Path = Vec<String>;
+
+/// The files of a crate, and which of them name which.
+struct Names<'a> {
+    /// Each file within `src`, and the files that it names.
+    named: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(sources: &'a [Source]) -> Self {
+        let file = |it: &'a Source| it.path.split_once("/src/").map_or("", |(_, file)| file);
+        let modules: BTreeMap<Path, &str> = sources.iter().map(|it| (module_of(file(it)), file(it))).collect();
+        let mut exports: BTreeMap<Path, Path> = BTreeMap::new();
+        for source in sources {
+            let module = module_of(file(source));
+            for path in paths(&source.code.join("\n")).into_iter().filter(|it| it.is_exported) {
+                let named = absolute(&path.steps, &module, &modules, &BTreeMap::new());
+                if let (Some(named), Some(name)) = (named, path.steps.last()) {
+                    let export = [module.as_slice(), std::slice::from_ref(name)].concat();
+                    if named != export {
+                        exports.insert(export, named);
+                    }
+                }
+            }
+        }
+        let mut named = BTreeMap::new();
+        for source in sources {
+            let module = module_of(file(source));
+            let paths = paths(&source.code.join("\n"));
+            let mut imports = BTreeMap::new();
+            for path in &paths {
+                let full = absolute(&path.steps, &module, &modules, &BTreeMap::new());
+                if let (Some(full), Some(name)) = (full, path.steps.last())
+                    && modules.contains_key(&full)
+                {
+                    imports.insert(name.clone(), full);
+                }
+            }
+            let files = paths.iter().filter(|it| !it.is_exported).filter_map(|path| {
+                let full = absolute(&path.steps, &module, &modules, &imports)?;
+                // An imported module is named where something in it is.
+                let full = Some(full).filter(|it| !modules.contains_key(it))?;
+                let head = home(full, &modules, &exports)?;
+                (!module.starts_with(&head)).then(|| modules[&head])
+            });
+            named.insert(file(source), files.collect());
+        }
+        Self { named }
+    }
+
+    /// Groups of files each of which leads to every other.
+    fn circles(&self) -> Vec<Vec<&'a str>> {
+        let reached: BTreeMap<&str, BTreeSet<&str>> = self.named.keys().map(|it| (*it, self.reached(it))).collect();
+        let mut circles: BTreeSet<Vec<&str>> = BTreeSet::new();
+        for (file, below) in &reached {
+            let circle: Vec<&str> = below.iter().copied().filter(|it| reached[it].contains(file)).collect();
+            if circle.len() > 1 {
+                circles.insert(circle);
+            }
+        }
+        circles.into_iter().collect()
+    }
+
+    fn reached(&self, file: &str) -> BTreeSet<&'a str> {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<&str> = self.named[file].iter().copied().collect();
+        while let Some(file) = next.pop() {
+            if reached.insert(file) {
+                next.extend(&self.named[file]);
+            }
+        }
+        reached
+    }
+
+    fn arrows_within(&self, circle: &[&str]) -> String {
+        let arrows = circle.iter().flat_map(|from| {
+            let to = self.named[from].iter().filter(|it| circle.contains(it));
+            to.map(move |to| format!("{from} -> {to}"))
+        });
+        arrows.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The module of a file: `storage/mod.rs` is `storage`, `lib.rs` the root.
+fn module_of(file: &str) -> Path {
+    let mut module: Path = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    if module.last().is_some_and(|it| it == "mod" || it == "lib") {
+        module.pop();
+    }
+    module
+}
+
+/// The module that an item is defined in, behind the exports of other modules; `None` outside of the crate.
+fn home(path: Path, modules: &BTreeMap<Path, &str>, exports: &BTreeMap<Path, Path>) -> Option<Path> {
+    let mut path = path;
+    // More exports of one item would be a circle of their own.
+    for _ in 0..8 {
+        let exported = (1..=path.len()).find_map(|end| {
+            let to = exports.get(&path[..end])?;
+            Some([to.as_slice(), &path[end..]].concat())
+        });
+        match exported {
+            Some(next) => path = next,
+            None => break,
+        }
+    }
+    (0..=path.len())
+        .rev()
+        .map(|end| path[..end].to_vec())
+        .find(|it| modules.contains_key(it))
+}
+
+/// A path in a file as one from the root of the crate; `None` if it begins with the name of another crate or an item.
+fn absolute(
+    steps: &[String],
+    module: &Path,
+    modules: &BTreeMap<Path, &str>,
+    imports: &BTreeMap<String, Path>,
+) -> Option<Path> {
+    let first = steps.first()?.as_str();
+    let up = steps.iter().take_while(|it| *it == "super").count();
+    let child = || [module.as_slice(), &steps[..1]].concat();
+    let (base, rest) = match first {
+        "crate" => (Path::new(), &steps[1..]),
+        "self" => (module.clone(), &steps[1..]),
+        "super" => (module[..module.len().checked_sub(up)?].to_vec(), &steps[up..]),
+        name if imports.contains_key(name) => (imports[name].clone(), &steps[1..]),
+        _ if modules.contains_key(&child()) => (module.clone(), steps),
+        _ => return None,
+    };
+    Some([base.as_slice(), rest].concat())
+}
+
+/// A path that a file names.
+#[derive(Debug, PartialEq)]
+struct Named {
+    steps: Path,
+    /// Set if it stands in a `pub use`.
+    is_exported: bool,
+}
+
+/// All paths of a text without comments and strings: those with `::`, each path of a group on its own.
+fn paths(code: &str) -> Vec<Named> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = code[at..].find(is_start) {
+        let start = at + offset;
+        let (steps, end) = tree(code, start);
+        let before = code[..start].trim_end();
+        let is_exported = before.strip_suffix("use").is_some_and(|it| {
+            let it = it.trim_end();
+            it.ends_with("pub") || it.ends_with(')')
+        });
+        let of_path = steps.into_iter().filter(|it| it.len() > 1);
+        found.extend(of_path.map(|steps| Named { steps, is_exported }));
+        at = end.max(start + 1);
+    }
+    found
+}
+
+fn is_start(letter: char) -> bool {
+    letter.is_ascii_alphabetic() || letter == '_'
+}
+
+/// The paths of a tree such as `a::{b, c::d}` that begins at an offset, and the offset behind it.
+fn tree(code: &str, start: usize) -> (Vec<Path>, usize) {
+    let skip = |at: usize| at + (code[at..].len() - code[at..].trim_start().len());
+    let mut steps = Path::new();
+    let mut at = start;
+    loop {
+        at = skip(at);
+        if code[at..].starts_with('{') && !steps.is_empty() {
+            let mut all = Vec::new();
+            at = skip(at + 1);
+            while code[at..].starts_with(|it| is_start(it) || it == '*') {
+                let (below, end) = tree(code, at);
+                all.extend(below.into_iter().map(|it| [steps.as_slice(), &it].concat()));
+                let end = code[end..].find([',', '}']).map_or(code.len(), |it| end + it);
+                at = if code[end..].starts_with(',') {
+                    skip(end + 1)
+                } else {
+                    end
+                };
+            }
+            return (all, (at + 1).min(code.len()));
+        }
+        let length = code[at..]
+            .find(|it: char| !(it.is_alphanumeric() || it == '_'))
+            .unwrap_or(code.len() - at);
+        if length == 0 {
+            return (vec![steps], at.max(start + 1));
+        }
+        steps.push(code[at..at + length].to_owned());
+        at += length;
+        match code[skip(at)..].strip_prefix("::") {
+            Some(_) => at = skip(at) + 2,
+            None => return (vec![steps], at),
+        }
+    }
+}
+
+mod reader {
+    use super::*;
+
+    #[test]
+    fn paths_of_groups_stand_alone() {
+        let found = paths("pub(crate) use a::{b, c::{self, d}}; let x = crate::e::F::<u8>::new(y);");
+        let text: Vec<String> = found.iter().map(|it| it.steps.join("::")).collect();
+        assert_eq!(text, ["a::b", "a::c::self", "a::c::d", "crate::e::F"]);
+        assert_eq!(found.iter().filter(|it| it.is_exported).count(), 3);
+    }
+
+    #[test]
+    fn files_that_name_each_other_are_a_circle() {
+        let source = |path: &str, code: &str| Source {
+            path: format!("x/src/{path}"),
+            text: String::new(),
+            code: vec![code.to_owned()],
+        };
+        let sources = [
+            source("lib.rs", "mod a; mod b;"),
+            source("a/mod.rs", "pub(crate) use c::C; struct A; fn f() { d::g() }"),
+            source("a/c.rs", "use super::A; use crate::b::B;"),
+            source("a/d.rs", "use super::A;"),
+            source("b.rs", "use crate::a::C;"),
+        ];
+        let names = Names::of(&sources);
+        assert_eq!(names.circles(), [["a/c.rs", "b.rs"]]);
+        assert_eq!(
+            names.arrows_within(&["a/c.rs", "b.rs"]),
+            "a/c.rs -> b.rs, b.rs -> a/c.rs"
+        );
+    }
+}
