@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::conversion::Conversion;
-use super::schema::{Structural, strings};
+use super::schema::Structural;
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::no_version::NoVersion;
 
 /// Definition of a custom resource, from a CRD. Made once when the CRD is written; requests share it.
@@ -94,8 +95,6 @@ pub(crate) struct CustomVersion {
 pub(crate) struct SelectableField {
     /// The label in a field selector: the path without its leading dot.
     pub(crate) label: String,
-    /// The steps of the path.
-    pub(crate) steps: Vec<String>,
 }
 
 /// Paths of the fields of `/scale` in the object, as the CRD writes them.
@@ -124,50 +123,40 @@ const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list
 const VERBS_OF_SUBRESOURCES: [&str; 3] = ["get", "patch", "update"];
 
 fn generation_of(crd: &Object) -> i64 {
-    crd.metadata()
-        .and_then(|meta| meta.get("generation"))
-        .and_then(Value::as_i64)
-        .unwrap_or(0)
+    Cursor::root(crd).integer("metadata.generation").unwrap_or(0)
 }
 
 impl CustomResource {
     /// Reads a valid CRD; `None` where it lacks what validation demands. Serves nothing unless it is Established.
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
-        let spec = crd.get("spec")?.as_object()?;
-        let status = crd.get("status").and_then(Value::as_object);
+        let root = Cursor::root(crd);
+        let spec = root.at("spec");
         let established = Self::is_established(crd);
         let terminating = crd.is_terminating();
-        let names = status
-            .and_then(|status| status.get("acceptedNames"))
-            .filter(|names| {
-                names
-                    .get("kind")
-                    .and_then(Value::as_str)
-                    .is_some_and(|kind| !kind.is_empty())
-            })
-            .or_else(|| spec.get("names"))?
-            .as_object()?;
+        let accepted = root.at("status.acceptedNames");
         let reader = Reader {
-            group: spec.get("group")?.as_str()?,
-            names,
-            scope: match spec.get("scope")?.as_str()? {
+            group: demanded(&spec, "group")?,
+            names: match accepted.is_empty("kind") {
+                true => spec.present("names")?,
+                false => accepted,
+            },
+            scope: match demanded(&spec, "scope")? {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Namespaced,
             },
             // What a version that is no longer preferred is replaced by in deprecation warnings.
-            preferred: preferred_version(spec),
+            preferred: preferred_version(&spec),
             terminating,
         };
         let (mut served, mut versions) = (Vec::new(), Vec::new());
         let mut storage = None;
-        for version in spec.get("versions")?.as_array()? {
-            versions.extend(version.get("name").and_then(Value::as_str).map(str::to_owned));
-            let is_served = version.get("served") == Some(&Value::Bool(true));
-            let is_storage = version.get("storage") == Some(&Value::Bool(true));
+        for version in spec.items("versions") {
+            versions.push(version.text("name").to_owned());
+            let (is_served, is_storage) = (version.is_true("served"), version.is_true("storage"));
             if !is_served && !is_storage {
                 continue;
             }
-            let parsed = Arc::new(reader.version(version)?);
+            let parsed = Arc::new(reader.version(&version)?);
             if is_storage {
                 storage = Some(Arc::clone(&parsed));
             }
@@ -180,7 +169,7 @@ impl CustomResource {
             versions,
             storage: storage?,
             accepts_creates: !terminating,
-            conversion: Conversion::parse(spec),
+            conversion: Conversion::parse(spec.map_or_empty("")),
             definition: Self::identity(crd),
             has_changed: generation_of(crd) > 1,
         })
@@ -188,7 +177,7 @@ impl CustomResource {
 
     /// Returns `true` if a CRD is served.
     pub(crate) fn is_established(crd: &Object) -> bool {
-        condition_is(crd.get("status").and_then(Value::as_object), "Established", "True")
+        condition_is(crd, "Established", "True")
     }
 
     /// A CRD's uid, generation and stage of life. Two with the same define the same.
@@ -217,10 +206,15 @@ impl CustomResource {
     }
 }
 
+/// A string that validation demands.
+fn demanded<'a>(value: &Cursor<'a>, way: &str) -> Option<&'a str> {
+    value.get(way)?.as_str()
+}
+
 /// Shared context of all versions of a CRD while they are read.
 struct Reader<'a> {
     group: &'a str,
-    names: &'a Map<String, Value>,
+    names: Cursor<'a>,
     scope: Scope,
     preferred: Option<&'a str>,
     terminating: bool,
@@ -228,37 +222,32 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn name(&self, key: &str) -> Text {
-        let name = self.names.get(key).and_then(Value::as_str).unwrap_or_default();
-        name.to_owned().into()
+        self.names.text(key).to_owned().into()
     }
 
     fn name_list(&self, key: &str) -> Vec<Text> {
-        strings(self.names.get(key)).into_iter().map(Text::from).collect()
+        self.names.texts(key).map(|it| it.to_owned().into()).collect()
     }
 
-    fn version(&self, version: &Value) -> Option<CustomVersion> {
-        let name = version.get("name")?.as_str()?;
-        let open_api = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
+    fn version(&self, version: &Cursor<'_>) -> Option<CustomVersion> {
+        let name = demanded(version, "name")?;
+        let open_api = version.at("schema.openAPIV3Schema").to_value();
         let open_api: Arc<str> = open_api.to_string().into();
         let text = Arc::clone(&open_api);
-        let schema = move || Structural::parse_root(&serde_json::from_str(&text).unwrap_or_default());
-        let subresources = version.get("subresources");
-        let has_status = subresources
-            .and_then(|it| it.get("status"))
-            .is_some_and(Value::is_object);
-        let scale = subresources.and_then(|it| it.get("scale")).and_then(ScalePaths::parse);
-        let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
-        let selectable = version
-            .get("selectableFields")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let schema = move || {
+            let schema: Value = serde_json::from_str(&text).unwrap_or_default();
+            Structural::parse_root(&Cursor::document(&schema))
+        };
+        let has_status = version.is_set("subresources.status");
+        let scale = version.present("subresources.scale");
+        let scale = scale.and_then(|it| ScalePaths::parse(&it));
+        let selectable = version.items("selectableFields");
         Some(CustomVersion {
             row: self.row(name, has_status, scale.is_some()),
             schema: LazyLock::new(Box::new(schema)),
             open_api: OpenApiSchema::new(open_api),
-            columns: columns.cloned().unwrap_or_default(),
-            selectable: selectable.filter_map(SelectableField::parse).collect(),
+            columns: version.list("additionalPrinterColumns").to_vec(),
+            selectable: selectable.filter_map(|it| SelectableField::parse(&it)).collect(),
             has_status,
             scale,
             deprecation: self.deprecation(name, version),
@@ -292,11 +281,11 @@ impl Reader<'_> {
         }
     }
 
-    fn deprecation(&self, name: &str, version: &Value) -> Option<String> {
-        if version.get("deprecated") != Some(&Value::Bool(true)) {
+    fn deprecation(&self, name: &str, version: &Cursor<'_>) -> Option<String> {
+        if !version.is_true("deprecated") {
             return None;
         }
-        if let Some(text) = version.get("deprecationWarning").and_then(Value::as_str) {
+        if let Some(text) = demanded(version, "deprecationWarning") {
             return Some(text.to_owned());
         }
         let (group, kind) = (self.group, self.name("kind"));
@@ -310,21 +299,17 @@ impl Reader<'_> {
 }
 
 impl SelectableField {
-    fn parse(field: &Value) -> Option<Self> {
-        let path = field.get("jsonPath")?.as_str()?;
-        let label = path.strip_prefix('.').unwrap_or(path);
+    fn parse(field: &Cursor<'_>) -> Option<Self> {
+        let path = demanded(field, "jsonPath")?;
         Some(Self {
-            label: label.to_owned(),
-            steps: label.split('.').map(str::to_owned).collect(),
+            label: path.strip_prefix('.').unwrap_or(path).to_owned(),
         })
     }
 
     /// The field's value in an object as selectors compare it; absent is the empty string (rule F9).
-    pub(crate) fn value(&self, object: &Map<String, Value>) -> String {
-        let mut steps = self.steps.iter();
-        let first = steps.next().and_then(|step| object.get(step));
-        match steps.fold(first, |value, step| value?.get(step)) {
-            None | Some(Value::Null) => String::new(),
+    pub(crate) fn value(&self, object: &JsonMap) -> String {
+        match Cursor::root(object).get(&self.label) {
+            None => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         }
@@ -332,36 +317,32 @@ impl SelectableField {
 }
 
 impl ScalePaths {
-    fn parse(scale: &Value) -> Option<Self> {
-        let path = |key: &str| scale.get(key).and_then(Value::as_str).map(str::to_owned);
+    fn parse(scale: &Cursor<'_>) -> Option<Self> {
         Some(Self {
-            spec_replicas: path("specReplicasPath")?,
-            status_replicas: path("statusReplicasPath")?,
-            label_selector: path("labelSelectorPath").filter(|it| !it.is_empty()),
+            spec_replicas: demanded(scale, "specReplicasPath")?.to_owned(),
+            status_replicas: demanded(scale, "statusReplicasPath")?.to_owned(),
+            label_selector: Some(scale.text("labelSelectorPath").to_owned()).filter(|it| !it.is_empty()),
         })
     }
 }
 
-/// Returns `true` if `status.conditions` has this condition with this status.
-pub(super) fn condition_is(status: Option<&Map<String, Value>>, kind: &str, wanted: &str) -> bool {
-    let conditions = status
-        .and_then(|status| status.get("conditions"))
-        .and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|it| {
-        let text = |key: &str| it.get(key).and_then(Value::as_str);
-        text("type") == Some(kind) && text("status") == Some(wanted)
-    })
+/// Returns `true` if a CRD has this condition with this status.
+pub(super) fn condition_is(crd: &Object, kind: &str, wanted: &str) -> bool {
+    condition(crd, kind).is_some_and(|it| Cursor::root(it).text("status") == wanted)
+}
+
+/// The condition of a type in a CRD's status.
+pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a JsonMap> {
+    let mut conditions = Cursor::root(crd).maps("status.conditions");
+    conditions.find(|it| Cursor::root(it).text("type") == kind)
 }
 
 /// The newest served version that is not deprecated, in the order of Kubernetes' version priority.
-fn preferred_version(spec: &Map<String, Value>) -> Option<&str> {
-    let versions = spec.get("versions").and_then(Value::as_array)?;
-    let usable = versions.iter().filter(|it| {
-        let flag = |key: &str| it.get(key) == Some(&Value::Bool(true));
-        flag("served") && !flag("deprecated")
-    });
+fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
+    let versions = spec.maps("versions").map(Cursor::root);
+    let usable = versions.filter(|it| it.is_true("served") && !it.is_true("deprecated"));
     usable
-        .filter_map(|it| it.get("name").and_then(Value::as_str))
+        .map(|it| it.text("name"))
         .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
 }
 

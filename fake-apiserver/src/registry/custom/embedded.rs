@@ -9,6 +9,7 @@ use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::metadata as rules;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 /// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
@@ -79,50 +80,39 @@ fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut 
     }
 }
 
-/// Checks all embedded objects in a custom resource.
-pub(super) fn validate_object(object: &Map<String, Value>, schema: &Structural, errors: &mut FieldErrors) {
-    if schema.below.embedded {
-        validate_map(object, schema, &FieldPath::root(), errors);
-    }
-}
-
-/// Checks all embedded objects in `value`, which lies at `path`.
-pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks all embedded objects in the value under a cursor.
+pub(super) fn validate(value: &Cursor<'_>, node: &Structural, errors: &mut FieldErrors) {
     if !node.below.embedded {
         return;
     }
-    match value {
-        Value::Object(map) => {
-            if node.is_embedded {
-                validate_embedded(map, path, errors);
-            }
-            validate_map(map, node, path, errors);
-        }
-        Value::Array(list) => {
-            if let Some(items) = &node.items {
-                for (index, item) in list.iter().enumerate() {
-                    validate(item, items, &path.index(index), errors);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    if node.is_embedded && value.map("").is_some() {
+        validate_embedded(value, errors);
     }
+    if let Some(items) = &node.items {
+        value.items("").for_each(|item| validate(&item, items, errors));
+    }
+    validate_fields(value, node, errors);
 }
 
-fn validate_map(map: &Map<String, Value>, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks all embedded objects in the fields of a value.
+pub(super) fn validate_fields(value: &Cursor<'_>, node: &Structural, errors: &mut FieldErrors) {
+    if !node.below.embedded {
+        return;
+    }
     let mut fields = FieldsInOrder::of(node);
-    for (name, value) in map {
+    for (name, field) in value.fields() {
         match (fields.declared(name), &node.additional) {
-            (Some(child), _) => validate(value, child, &path.child(name), errors),
-            (None, Additional::Schema(child)) => validate(value, child, &path.key(name), errors),
+            (Some(child), _) => validate(&field, child, errors),
+            (None, Additional::Schema(child)) => validate(&field.as_entry(), child, errors),
             (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }
 }
 
-fn validate_embedded(map: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_embedded(value: &Cursor<'_>, errors: &mut FieldErrors) {
+    let map = value.map_or_empty("");
     for name in ["apiVersion", "kind"] {
-        let path = path.child(name);
+        let path = value.at(name);
         match map.get(name) {
             None => errors.required(path, ""),
             Some(Value::String(text)) if text.is_empty() => errors.invalid(path, "", "must not be empty"),
@@ -154,7 +144,7 @@ fn validate_embedded(map: &Map<String, Value>, path: &FieldPath, errors: &mut Fi
         rules::validate_object(&object, namespaced, &mut found);
         for error in found.iter() {
             let mut error = error.clone();
-            error.path = path.child(&error.path.to_string());
+            error.path = value.path().child(&error.path.to_string());
             errors.push(error);
         }
     }

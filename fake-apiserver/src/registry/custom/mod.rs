@@ -15,6 +15,7 @@ mod embedded;
 mod engine;
 mod formats;
 mod json_type;
+mod keywords;
 mod metadata;
 mod number;
 mod path;

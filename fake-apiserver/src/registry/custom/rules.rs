@@ -13,6 +13,7 @@ use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use super::validate::{View, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::registry::types::cursor::Cursor;
 
 /// One rule of a schema.
 #[derive(Debug)]
@@ -48,8 +49,8 @@ pub(super) enum Verdict {
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {
-    pub(super) fn parse(rule: &Value) -> Self {
-        let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    pub(super) fn parse(rule: &Cursor<'_>) -> Self {
+        let text = |key: &str| rule.text(key).to_owned();
         Self {
             message: text("message").trim().to_owned(),
             message_expression: text("messageExpression"),
@@ -60,7 +61,7 @@ impl Rule {
                 _ => FieldErrorKind::Invalid,
             },
             field_path: text("fieldPath"),
-            has_optional_old: rule.get("optionalOldSelf") == Some(&Value::Bool(true)),
+            has_optional_old: rule.is_true("optionalOldSelf"),
             text: text("rule"),
             compiled: Compiled::default(),
         }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::formats::Format;
 use super::json_type::JsonType;
 use super::properties::Properties;
 use super::rules::Rule;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 use crate::registry::types::schema::builtin::object_meta;
 use crate::registry::types::schema::{CustomSchema, Form, ListKeys, ListType, SchemaRef};
@@ -99,14 +100,14 @@ pub(super) struct Checks {
 
 impl Structural {
     /// The schema of a whole custom resource.
-    pub(super) fn parse_root(schema: &Value) -> Self {
+    pub(super) fn parse_root(schema: &Cursor<'_>) -> Self {
         let mut root = Parser::default().node(schema);
         root.is_resource = true;
         root
     }
 
     /// The schema of a value inside a custom resource.
-    pub(super) fn parse(schema: &Value) -> Self {
+    pub(super) fn parse(schema: &Cursor<'_>) -> Self {
         Parser::default().node(schema)
     }
 
@@ -187,8 +188,9 @@ pub(super) fn is_meta_field(name: &str) -> bool {
 /// Returns the implied schema of a resource, as rules see it; declarations of these fields are ignored.
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {
-        let text = serde_json::json!({"type": "string"});
-        Structural::parse(&serde_json::json!({"type": "object", "properties": {"name": text, "generateName": text}}))
+        let text = json!({"type": "string"});
+        let schema = json!({"type": "object", "properties": {"name": text, "generateName": text}});
+        Structural::parse(&Cursor::document(&schema))
     });
     match name {
         "metadata" => Some(&METADATA),
@@ -206,76 +208,59 @@ struct Parser {
 }
 
 impl Parser {
-    fn node(&mut self, schema: &Value) -> Structural {
-        let empty = Map::new();
-        let schema = schema.as_object().unwrap_or(&empty);
-        let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
-        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+    fn node(&mut self, schema: &Cursor<'_>) -> Structural {
         let mut node = Structural {
-            kind: text("type").and_then(JsonType::parse),
-            nullable: flag("nullable"),
-            int_or_string: flag("x-kubernetes-int-or-string"),
-            has_format: text("format").is_some_and(|it| !matches!(it, "" | "byte")),
-            preserves_unknown: flag("x-kubernetes-preserve-unknown-fields"),
-            is_resource: flag("x-kubernetes-embedded-resource"),
-            is_embedded: flag("x-kubernetes-embedded-resource"),
-            default: schema.get("default").filter(|it| !it.is_null()).cloned(),
-            is_atomic_map: text("x-kubernetes-map-type") == Some("atomic"),
-            list: match text("x-kubernetes-list-type") {
-                Some("set") => ListKind::Set,
-                Some("map") => ListKind::Map(strings(schema.get("x-kubernetes-list-map-keys"))),
+            kind: JsonType::parse(schema.text("type")),
+            nullable: schema.is_true("nullable"),
+            int_or_string: schema.is_true("x-kubernetes-int-or-string"),
+            has_format: !matches!(schema.text("format"), "" | "byte"),
+            preserves_unknown: schema.is_true("x-kubernetes-preserve-unknown-fields"),
+            is_resource: schema.is_true("x-kubernetes-embedded-resource"),
+            is_embedded: schema.is_true("x-kubernetes-embedded-resource"),
+            default: schema.get("default").cloned(),
+            is_atomic_map: schema.text("x-kubernetes-map-type") == "atomic",
+            list: match schema.text("x-kubernetes-list-type") {
+                "set" => ListKind::Set,
+                "map" => ListKind::Map(strings(schema, "x-kubernetes-list-map-keys")),
                 _ => ListKind::Atomic,
             },
-            keeps_unknown: self.keeps_unknown || flag("x-kubernetes-preserve-unknown-fields"),
+            keeps_unknown: self.keeps_unknown || schema.is_true("x-kubernetes-preserve-unknown-fields"),
             ..Structural::default()
         };
         let outside = std::mem::replace(&mut self.keeps_unknown, node.keeps_unknown);
-        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-            let parsed = properties.iter().map(|(name, it)| (name.clone(), self.node(it)));
-            node.properties = parsed.collect();
-        }
-        node.additional = match schema.get("additionalProperties") {
-            Some(Value::Bool(allowed)) => Additional::Bool(*allowed),
-            Some(it @ Value::Object(_)) => Additional::Schema(Box::new(self.node(it))),
-            _ => Additional::Unset,
+        let properties = schema.entries("properties");
+        node.properties = properties.map(|(name, it)| (name.to_owned(), self.node(&it))).collect();
+        node.additional = match (
+            schema.flag("additionalProperties"),
+            schema.schema("additionalProperties"),
+        ) {
+            (Some(allowed), _) => Additional::Bool(allowed),
+            (None, Some(it)) => Additional::Schema(Box::new(self.node(&it))),
+            (None, None) => Additional::Unset,
         };
-        node.items = schema
-            .get("items")
-            .filter(|it| it.is_object())
-            .map(|it| Box::new(self.node(it)));
+        node.items = schema.schema("items").map(|it| Box::new(self.node(&it)));
         self.keeps_unknown = outside;
         node.checks = self.checks(schema, &node);
-        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
-        node.rules = rules
-            .into_iter()
-            .flatten()
-            .map(|it| Arc::new(Rule::parse(it)))
-            .collect();
+        let rules = schema.items("x-kubernetes-validations");
+        node.rules = rules.map(|it| Arc::new(Rule::parse(&it))).collect();
         node.below = Below::of(&node);
         node
     }
 
-    fn checks(&mut self, schema: &Map<String, Value>, node: &Structural) -> Checks {
-        let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+    fn checks(&mut self, schema: &Cursor<'_>, node: &Structural) -> Checks {
         let number = |key: &str| schema.get(key).and_then(Value::as_f64);
         let count = |key: &str| schema.get(key).and_then(Value::as_u64);
-        let pattern = schema
-            .get("pattern")
-            .and_then(Value::as_str)
-            .filter(|it| !it.is_empty());
+        let format = schema.get("format").and_then(Value::as_str);
         Checks {
-            format: schema
-                .get("format")
-                .and_then(Value::as_str)
-                .and_then(|name| Format::parse(name, node.kind.filter(|_| !node.int_or_string))),
+            format: format.and_then(|name| Format::parse(name, node.kind.filter(|_| !node.int_or_string))),
             maximum: number("maximum"),
-            exclusive_maximum: flag("exclusiveMaximum"),
+            exclusive_maximum: schema.is_true("exclusiveMaximum"),
             minimum: number("minimum"),
-            exclusive_minimum: flag("exclusiveMinimum"),
+            exclusive_minimum: schema.is_true("exclusiveMinimum"),
             multiple_of: number("multipleOf"),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            pattern: pattern.map(|text| {
+            pattern: Some(schema.text("pattern")).filter(|it| !it.is_empty()).map(|text| {
                 let shared = self.patterns.entry(text.to_owned());
                 Arc::clone(shared.or_insert_with(|| Arc::new(Pattern::new(text))))
             }),
@@ -283,25 +268,17 @@ impl Parser {
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
             min_properties: count("minProperties"),
-            required: strings(schema.get("required")),
-            allowed: schema
-                .get("enum")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
-            all_of: self.nodes(schema.get("allOf")),
-            any_of: self.nodes(schema.get("anyOf")),
-            one_of: self.nodes(schema.get("oneOf")),
-            not: schema
-                .get("not")
-                .filter(|it| it.is_object())
-                .map(|it| Box::new(self.node(it))),
+            required: strings(schema, "required"),
+            allowed: schema.list("enum").to_vec(),
+            all_of: self.nodes(schema, "allOf"),
+            any_of: self.nodes(schema, "anyOf"),
+            one_of: self.nodes(schema, "oneOf"),
+            not: schema.schema("not").map(|it| Box::new(self.node(&it))),
         }
     }
 
-    fn nodes(&mut self, list: Option<&Value>) -> Vec<Structural> {
-        let list = list.and_then(Value::as_array).into_iter().flatten();
-        list.map(|it| self.node(it)).collect()
+    fn nodes(&mut self, schema: &Cursor<'_>, junctor: &str) -> Vec<Structural> {
+        schema.items(junctor).map(|it| self.node(&it)).collect()
     }
 }
 
@@ -333,8 +310,7 @@ impl Below {
     }
 }
 
-/// The strings of a list.
-pub(super) fn strings(list: Option<&Value>) -> Vec<String> {
-    let list = list.and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(Value::as_str).map(str::to_owned).collect()
+/// The strings of a list field.
+pub(super) fn strings(value: &Cursor<'_>, way: &str) -> Vec<String> {
+    value.texts(way).map(str::to_owned).collect()
 }

@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 
 use super::definition::CustomVersion;
 use super::{default, embedded, rules, scale, unique, validate};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::resource::Text;
 use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::metadata::finalizer_warnings;
 use crate::registry::kinds::strategy::{Context, Strategy};
+use crate::registry::types::cursor::Cursor;
 
 /// The strategy of custom resources in one version. Objects are handled in the version of the request, not of storage.
 #[derive(Clone, Debug)]
@@ -106,19 +107,14 @@ impl CustomStrategy {
     }
 
     fn validate_fields(&self, object: &Object, errors: &mut FieldErrors) {
-        embedded::validate_object(&object.0, &self.version.schema, errors);
+        embedded::validate_fields(&Cursor::root(&object.0), &self.version.schema, errors);
     }
 
     fn validate_status(&self, object: &Object, old: &Object, errors: &mut FieldErrors) {
         let schema = self.version.schema.properties.get("status");
-        if let (Some(schema), Some(status)) = (schema, object.get("status")) {
-            let old_status = old.get("status");
-            errors.extend(validate::validate(
-                schema,
-                status,
-                old_status,
-                &FieldPath::new("status"),
-            ));
+        if let Some(schema) = schema.filter(|_| object.contains_key("status")) {
+            let status = Cursor::root(&object.0);
+            errors.extend(validate::validate(schema, &status.at("status"), old.get("status")));
         }
         if let Some(paths) = &self.version.scale {
             scale::validate(object, paths, false, errors);

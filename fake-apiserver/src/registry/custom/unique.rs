@@ -2,57 +2,53 @@
 
 use serde_json::{Map, Value};
 
-use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 /// Finds items of sets, and keys of map-lists, that come twice. Each is reported at its second occurrence.
 pub(super) fn validate(object: &Map<String, Value>, schema: &Structural) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    check_map(object, schema, &Path::Root, &mut errors);
+    check_fields(&Cursor::root(object), schema, &mut errors);
     errors
 }
 
-fn check_map(map: &Map<String, Value>, node: &Structural, path: &Path<'_>, errors: &mut FieldErrors) {
+fn check_fields(value: &Cursor<'_>, node: &Structural, errors: &mut FieldErrors) {
     if !node.below.unique_lists {
         return;
     }
     let mut fields = FieldsInOrder::of(node);
-    for (name, value) in map {
+    for (name, field) in value.fields() {
         match (fields.declared(name), &node.additional) {
-            (Some(child), _) => check(value, child, &path.field(name), errors),
-            (None, Additional::Schema(child)) => check(value, child, &path.key(name), errors),
+            (Some(child), _) => check(&field, child, errors),
+            (None, Additional::Schema(child)) => check(&field.as_entry(), child, errors),
             (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }
 }
 
-fn check(value: &Value, node: &Structural, path: &Path<'_>, errors: &mut FieldErrors) {
-    match value {
-        _ if !node.below.unique_lists => {}
-        Value::Object(map) => check_map(map, node, path, errors),
-        Value::Array(list) => {
-            match &node.list {
-                ListKind::Atomic => {}
-                ListKind::Set => report_twice(list, path, errors),
-                ListKind::Map(keys) => check_map_list(list, keys, path, errors),
-            }
-            if let Some(items) = &node.items {
-                for (index, item) in list.iter().enumerate() {
-                    check(item, items, &path.index(index), errors);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+fn check(value: &Cursor<'_>, node: &Structural, errors: &mut FieldErrors) {
+    if !node.below.unique_lists {
+        return;
     }
+    match &node.list {
+        ListKind::Atomic => {}
+        ListKind::Set => report_twice(value.list(""), value, errors),
+        ListKind::Map(keys) => check_map_list(value, keys, errors),
+    }
+    if let Some(items) = &node.items {
+        value.items("").for_each(|item| check(&item, items, errors));
+    }
+    check_fields(value, node, errors);
 }
 
-fn check_map_list(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut FieldErrors) {
+fn check_map_list(value: &Cursor<'_>, keys: &[String], errors: &mut FieldErrors) {
+    let list = value.list("");
     let is_item = |item: &Value| item.is_object() || item.is_null();
     if let Some((index, item)) = list.iter().enumerate().find(|(_, item)| !is_item(item)) {
         let text = "must be an object for an array of list-type map";
-        return errors.invalid(FieldPath::new(&path.index(index).text()), item.clone(), text);
+        return errors.invalid(value.path().index(index), item.clone(), text);
     }
     let keys_of = |item: &Value| {
         let present = keys
@@ -61,10 +57,10 @@ fn check_map_list(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut
         Value::Object(present.collect())
     };
     let all: Vec<Value> = list.iter().map(keys_of).collect();
-    report_twice(&all, path, errors);
+    report_twice(&all, value, errors);
 }
 
-fn report_twice(list: &[Value], path: &Path<'_>, errors: &mut FieldErrors) {
+fn report_twice(list: &[Value], at: &Cursor<'_>, errors: &mut FieldErrors) {
     if list.len() < 2 {
         return;
     }
@@ -77,6 +73,6 @@ fn report_twice(list: &[Value], path: &Path<'_>, errors: &mut FieldErrors) {
         .collect();
     second.sort_unstable();
     for index in second {
-        errors.duplicate(FieldPath::new(&path.index(index).text()), list[index].clone());
+        errors.duplicate(at.path().index(index), list[index].clone());
     }
 }

@@ -9,15 +9,17 @@ use super::number::{Problem, integer, is_whole, problems};
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
-use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
 use crate::api::object::{Beside, in_order};
+use crate::registry::types::cursor::Cursor;
 
-/// Checks `value`, which lies at `base`, against `schema`. Of an update, `old` is the stored value: what was wrong
-/// already and has not changed is let through.
-pub(super) fn validate(schema: &Structural, value: &Value, old: Option<&Value>, base: &FieldPath) -> FieldErrors {
+/// Checks the value under a cursor against `schema`. Of an update, `old` is the stored value: what was wrong already
+/// and has not changed is let through.
+pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Value>) -> FieldErrors {
     let mut outcome = Outcome::default();
-    check(schema, value.into(), old.map(View::from), &Path::Root, &mut outcome);
-    outcome.into_errors(base)
+    let view = value.get("").map_or(View::Null, View::from);
+    check(schema, view, old.map(View::from), &Path::Root, &mut outcome);
+    outcome.into_errors(value)
 }
 
 /// Checks a whole object.
@@ -34,7 +36,7 @@ pub(super) fn validate_object(
         &Path::Root,
         &mut outcome,
     );
-    outcome.into_errors(&FieldPath::root())
+    outcome.into_errors(&Cursor::root(object))
 }
 
 /// A value looked at; a whole object is none of `serde_json`'s values.
@@ -99,10 +101,10 @@ struct Finding {
 }
 
 impl Finding {
-    fn field_error(&self, base: &FieldPath) -> FieldError {
+    fn field_error(&self, base: &Cursor<'_>) -> FieldError {
         let path = match self.path.as_deref() {
-            None | Some("") => base.clone(),
-            Some(path) => base.child(path),
+            None | Some("") => base.path(),
+            Some(path) => base.path().child(path),
         };
         let detail = match self.kind {
             FieldErrorKind::Required => String::new(),
@@ -129,7 +131,7 @@ impl Finding {
 }
 
 impl Outcome {
-    fn into_errors(self, base: &FieldPath) -> FieldErrors {
+    fn into_errors(self, base: &Cursor<'_>) -> FieldErrors {
         let mut errors = FieldErrors::new();
         // Equal texts are one error, for any values.
         let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -523,8 +525,8 @@ mod tests {
     use super::*;
 
     fn errors(schema: Value, value: Value) -> Vec<String> {
-        let schema = Structural::parse_root(&schema);
-        let found = validate(&schema, &value, None, &FieldPath::root());
+        let schema = Structural::parse_root(&Cursor::document(&schema));
+        let found = validate(&schema, &Cursor::document(&value), None);
         found.iter().map(ToString::to_string).collect()
     }
 
@@ -609,9 +611,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "a": {"type": "integer", "minimum": 5}, "c": {"type": "string"},
         }, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}}});
-        let schema = Structural::parse_root(&schema);
+        let schema = Structural::parse_root(&Cursor::document(&schema));
         let check = |old: Value, new: Value| {
-            let found = validate(&schema, &new, Some(&old), &FieldPath::root());
+            let found = validate(&schema, &Cursor::document(&new), Some(&old));
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let old = json!({"spec": {"a": 1}});

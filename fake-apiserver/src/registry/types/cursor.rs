@@ -57,6 +57,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A cursor at a value that is a whole object; its path prints as `<nil>`.
+    pub(crate) fn document(value: &'a Value) -> Self {
+        Self {
+            node: Node::of(Some(value)),
+            step: Step::Root,
+        }
+    }
+
     /// A cursor at an object whose path is known.
     pub(crate) fn map_at(map: &'a Map<String, Value>, path: &'a FieldPath) -> Self {
         Self {
@@ -98,9 +106,14 @@ impl<'a> Cursor<'a> {
 
     /// The entry of this map at a key, which may hold dots.
     pub(crate) fn entry(&'a self, key: &'a str) -> Cursor<'a> {
+        self.entry_of("", key)
+    }
+
+    /// The entry of a map field at a key, which may hold dots.
+    pub(crate) fn entry_of(&'a self, way: &'a str, key: &'a str) -> Cursor<'a> {
         Cursor {
-            node: Node::of(self.map("").and_then(|map| map.get(key))),
-            step: Step::Entry(self, "", key),
+            node: Node::of(self.map(way).and_then(|map| map.get(key))),
+            step: Step::Entry(self, way, key),
         }
     }
 
@@ -127,6 +140,29 @@ impl<'a> Cursor<'a> {
             };
             (key.as_str(), entry)
         })
+    }
+
+    /// The fields of this object, each at its name, which may hold dots.
+    pub(crate) fn fields(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
+        self.map("").into_iter().flatten().map(move |(name, value)| {
+            let field = Cursor {
+                node: Node::of(Some(value)),
+                step: Step::Field(self, name),
+            };
+            (name.as_str(), field)
+        })
+    }
+
+    /// The same value as an entry of the map whose field it is.
+    #[must_use]
+    pub(crate) fn as_entry(self) -> Self {
+        match self.step {
+            Step::Field(parent, name) => Self {
+                step: Step::Entry(parent, "", name),
+                ..self
+            },
+            Step::Root | Step::Path(_) | Step::Item(..) | Step::Entry(..) => self,
+        }
     }
 
     /// The value at a dotted way; `None` where it is absent or null. An empty `way` means this value.
@@ -173,6 +209,11 @@ impl<'a> Cursor<'a> {
     /// The boolean at a dotted way.
     pub(crate) fn flag(&self, way: &str) -> Option<bool> {
         self.get(way).and_then(Value::as_bool)
+    }
+
+    /// Returns `true` if the boolean at a dotted way is there and `true`.
+    pub(crate) fn is_true(&self, way: &str) -> bool {
+        self.flag(way) == Some(true)
     }
 
     /// The list at a dotted way, empty where there is none.

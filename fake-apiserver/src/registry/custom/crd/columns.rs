@@ -1,10 +1,8 @@
 //! Validation of the paths a CRD names: printer columns, scale and selectable fields (rule O4).
 
-use serde_json::{Map, Value};
-
 use super::field_path;
-use super::node::Node;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = [
@@ -22,55 +20,52 @@ const COLUMN_FORMATS: [&str; 8] = [
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 /// Checks one of `additionalPrinterColumns`.
-pub(super) fn validate_column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let empty = Map::new();
-    let column = Node(column.as_object().unwrap_or(&empty));
-    if column.text("name").is_empty() {
-        errors.required(path.child("name"), "");
-    }
+pub(super) fn validate_column(column: &Cursor<'_>, errors: &mut FieldErrors) {
+    column.at("name").check_required(errors);
     let types = format!("must be one of {}", COLUMN_TYPES.join(","));
     match column.text("type") {
-        "" => errors.required(path.child("type"), types),
+        "" => errors.required(column.at("type"), types),
         known if COLUMN_TYPES.contains(&known) => {}
-        other => errors.invalid(path.child("type"), other, types),
+        other => errors.invalid(column.at("type"), other, types),
     }
     let format = column.text("format");
     if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
         let text = format!("must be one of {}", COLUMN_FORMATS.join(","));
-        errors.invalid(path.child("format"), format, text);
+        errors.invalid(column.at("format"), format, text);
     }
-    match column.text("jsonPath") {
-        "" => errors.required(path.child("JSONPath"), ""),
-        json_path => {
-            check_simple(json_path, &path.child("JSONPath"), errors);
-        }
+    let json_path = column.at("JSONPath");
+    let json_path = json_path.in_other(column.get("jsonPath"));
+    if json_path.check_required(errors) {
+        check_simple(&json_path, errors);
     }
 }
 
 /// Checks that a path starts with a dot, which is all that makes it simple.
-fn check_simple(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    let is_simple = json_path.starts_with('.');
+fn check_simple(json_path: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
+    let is_simple = json_path.as_text().starts_with('.');
     if !is_simple {
-        errors.invalid(path.clone(), json_path, "must be a simple json path starting with .");
+        errors.invalid(
+            json_path,
+            json_path.as_text(),
+            "must be a simple json path starting with .",
+        );
     }
     is_simple
 }
 
-/// Checks `subresources.scale`; `path` is that of `subresources`.
-pub(super) fn validate_scale(scale: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("scale");
-    for (key, prefix) in [("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")] {
-        let path = path.child(key);
-        match scale.text(key) {
-            "" => errors.required(path, ""),
-            it if !check_simple(it, &path, errors) || it.starts_with(&format!("{prefix}.")) => {}
-            it => errors.invalid(path, it, format!("should be a json path under {prefix}")),
+/// Checks `subresources.scale`.
+pub(super) fn validate_scale(scale: &Cursor<'_>, errors: &mut FieldErrors) {
+    for (key, prefix) in [("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")] {
+        let path = scale.at(key);
+        if path.check_required(errors) && check_simple(&path, errors) && !path.as_text().starts_with(prefix) {
+            let prefix = prefix.trim_end_matches('.');
+            errors.invalid(path, path.as_text(), format!("should be a json path under {prefix}"));
         }
     }
-    let path = path.child("labelSelectorPath");
-    let selector = scale.text("labelSelectorPath");
+    let path = scale.at("labelSelectorPath");
+    let selector = path.as_text();
     if !selector.is_empty()
-        && check_simple(selector, &path, errors)
+        && check_simple(&path, errors)
         && !selector.starts_with(".spec.")
         && !selector.starts_with(".status.")
     {
@@ -80,10 +75,9 @@ pub(super) fn validate_scale(scale: Node<'_>, path: &FieldPath, errors: &mut Fie
 
 /// Checks `selectableFields` of a version, or of all of them, against the schema.
 pub(super) fn validate_selectable(
-    version: Node<'_>,
-    schema: Option<&Map<String, Value>>,
+    fields: &Cursor<'_>,
+    schema: Option<&JsonMap>,
     is_shared: bool,
-    path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     let Some(schema) = schema else {
@@ -91,30 +85,29 @@ pub(super) fn validate_selectable(
             true => "may only be set when validations.schema is included",
             false => "may only be set when `version.schema.openAPIV3Schema` is not included",
         };
-        return errors.invalid(path.clone(), "", text);
+        return errors.invalid(fields, "", text);
     };
     let mut seen: Vec<&str> = Vec::new();
-    for (index, field) in version.list("selectableFields").iter().enumerate() {
-        let path = path.index(index).child("jsonPath");
-        let json_path = field.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
-        if json_path.is_empty() {
-            errors.required(path, "");
+    for field in fields.items("") {
+        let path = field.at("jsonPath");
+        if !path.check_required(errors) {
             continue;
         }
-        let (first, kind) = match field_path::find(json_path, Node(schema), false) {
-            Ok((first, field)) => (first, field.text("type")),
+        let json_path = field.text("jsonPath");
+        let (first, kind) = match field_path::find(json_path, &Cursor::root(schema), false) {
+            Ok(found) => found,
             Err(why) => {
                 errors.invalid(path, json_path, format!("is an invalid path: {why}"));
                 continue;
             }
         };
         if first == "metadata" {
-            errors.invalid(path.clone(), json_path, "must not point to fields in metadata");
+            errors.invalid(path, json_path, "must not point to fields in metadata");
         }
-        if !matches!(kind, "string" | "boolean" | "integer") {
+        if !matches!(kind.as_str(), "string" | "boolean" | "integer") {
             let text = "must point to a field of type string, boolean or integer. Enum string fields and strings \
                         with formats are allowed.";
-            errors.invalid(path.clone(), json_path, text);
+            errors.invalid(path, json_path, text);
         }
         if seen.contains(&json_path) {
             errors.duplicate(path, json_path);
@@ -123,6 +116,6 @@ pub(super) fn validate_selectable(
         }
     }
     if seen.len() > MAX_SELECTABLE_FIELDS {
-        errors.too_many(path.clone(), seen.len(), MAX_SELECTABLE_FIELDS);
+        errors.too_many(fields, seen.len(), MAX_SELECTABLE_FIELDS);
     }
 }

@@ -1,6 +1,6 @@
 //! Defaults must be valid under their own schema (rule O4).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::embedded;
 use super::super::engine::problem_of_rule;
@@ -8,65 +8,59 @@ use super::super::prune::prune_value;
 use super::super::rules::of_type;
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
-use super::node::Node;
-use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
+use crate::registry::types::cursor::Cursor;
 
 /// Checks all defaults of a structural root schema.
-pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldErrors {
+pub(super) fn validate(schema: &Cursor<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let root = Structural::parse_root(&Value::Object(schema.clone()));
+    let root = Structural::parse_root(schema);
     if root.below.defaults {
-        walk(&root, Node(schema), path, false, &mut errors);
+        walk(&root, schema, false, &mut errors);
     }
     errors
 }
 
-fn walk(node: &Structural, raw: Node<'_>, path: &FieldPath, in_metadata: bool, errors: &mut FieldErrors) {
+fn walk(node: &Structural, raw: &Cursor<'_>, in_metadata: bool, errors: &mut FieldErrors) {
     let in_metadata = in_metadata && !node.is_embedded;
     if let Some(default) = &node.default {
-        check(node, raw, default, &path.child("default"), in_metadata, errors);
+        check(node, raw, default, in_metadata, errors);
     }
     if let (Some(items), Some(raw)) = (&node.items, raw.schema("items")) {
-        walk(items, raw, &path.child("items"), in_metadata, errors);
+        walk(items, &raw, in_metadata, errors);
     }
     for (name, property) in node.properties.iter() {
         let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
         if let Some(raw) = raw.property(name) {
-            walk(property, raw, &path.child("properties").key(name), in_metadata, errors);
+            walk(property, &raw, in_metadata, errors);
         }
     }
 }
 
-fn check(
-    node: &Structural,
-    raw: Node<'_>,
-    default: &Value,
-    path: &FieldPath,
-    in_metadata: bool,
-    errors: &mut FieldErrors,
-) {
+fn check(node: &Structural, raw: &Cursor<'_>, default: &Value, in_metadata: bool, errors: &mut FieldErrors) {
+    let at = raw.at("default");
     if !in_metadata && !prune_value(&mut default.clone(), node).is_empty() {
-        errors.invalid(path.clone(), default.clone(), "must not have unknown fields");
+        errors.invalid(at, default.clone(), "must not have unknown fields");
     }
-    let kind = raw.text("type");
-    if !kind.is_empty() && node.kind.is_none() {
-        return check_unknown_type(kind, raw.text("format"), default, path, errors);
+    if !raw.text("type").is_empty() && node.kind.is_none() {
+        return check_unknown_type(raw, default, errors);
     }
     let mut found = FieldErrors::new();
     if !in_metadata {
-        embedded::validate(default, node, path, &mut found);
+        embedded::validate(&at, node, &mut found);
     }
     if found.is_empty() {
-        found = validate::validate(node, default, None, path);
+        found = validate::validate(node, &at, None);
     }
     if found.is_empty() {
-        check_rules(node, path, &mut found);
+        check_rules(node, &at, &mut found);
     }
     errors.extend(found);
 }
 
 /// No default is of a type that there is none of; Go compares formats first (`typeValidator` of `kube-openapi`).
-fn check_unknown_type(kind: &str, format: &str, default: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
+    let (kind, format) = (raw.text("type"), raw.text("format"));
     let (found, found_format) = match default {
         Value::Null => return,
         Value::Bool(_) => ("boolean", ""),
@@ -83,7 +77,7 @@ fn check_unknown_type(kind: &str, format: &str, default: &Value, path: &FieldPat
         _ => (kind, found),
     };
     errors.push(FieldError {
-        path: path.clone(),
+        path: raw.at("default").path(),
         kind: FieldErrorKind::TypeInvalid,
         value: Some(found.into()),
         detail: format!(" in body must be of type {wanted}: {}", quote(found)),
@@ -91,10 +85,10 @@ fn check_unknown_type(kind: &str, format: &str, default: &Value, path: &FieldPat
 }
 
 /// A default is held to the rules of its schema, which cannot be if one of them has no meaning.
-fn check_rules(node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_rules(node: &Structural, at: &Cursor<'_>, errors: &mut FieldErrors) {
     for rule in &node.rules {
         if let Some(problem) = problem_of_rule(&rule.text, node) {
-            errors.push(of_type(path.clone(), node, format!("rule compile error: {problem}")));
+            errors.push(of_type(at.path(), node, format!("rule compile error: {problem}")));
         }
     }
 }

@@ -1,39 +1,51 @@
 //! Paths such as `.spec.name` and `.spec['a.b']` that lead through a schema (`ValidFieldPath` of
 //! `apiextensions-apiserver/pkg/apiserver/schema/cel`).
 
-use super::node::Node;
+use crate::registry::types::cursor::Cursor;
 
 const NO_FIELD: &str = "does not refer to a valid field";
 const END: &str = "unexpected end of JSON path";
 
-/// The field that a path leads to: the first step to it and its schema.
-pub(super) fn find<'a>(path: &str, schema: Node<'a>, allows_brackets: bool) -> Result<(String, Node<'a>), String> {
-    let (mut node, mut first) = (schema, None);
-    let mut tokens = Tokens(path);
-    while let Some(token) = tokens.next() {
-        let name = match token {
-            "[" if !allows_brackets => return Err("array notation is not allowed".to_owned()),
-            "[" => {
-                let quoted = tokens.next().ok_or(END)?;
-                let name = unquoted(quoted).ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
-                match tokens.next() {
-                    Some("]") => name.replace("\\'", "'"),
-                    Some(other) => return Err(format!("expected ] but got {other}")),
-                    None => return Err(END.to_owned()),
-                }
+/// The field that a path leads to: the first step to it, and its type.
+pub(super) fn find(path: &str, schema: &Cursor<'_>, allows_brackets: bool) -> Result<(String, String), String> {
+    let (first, kind) = follow(&mut Tokens(path), schema, allows_brackets)?;
+    Ok((first.unwrap_or_default(), kind))
+}
+
+/// The next step and the type at the end.
+fn follow(
+    tokens: &mut Tokens<'_>,
+    node: &Cursor<'_>,
+    allows_brackets: bool,
+) -> Result<(Option<String>, String), String> {
+    let Some(name) = next_name(tokens, allows_brackets)? else {
+        return Ok((None, node.text("type").to_owned()));
+    };
+    let has_properties = node.properties().next().is_some();
+    let next = match has_properties {
+        true => node.property(&name),
+        false => node.schema("additionalProperties"),
+    };
+    let (_, kind) = follow(tokens, &next.ok_or(NO_FIELD)?, allows_brackets)?;
+    Ok((Some(name), kind))
+}
+
+fn next_name(tokens: &mut Tokens<'_>, allows_brackets: bool) -> Result<Option<String>, String> {
+    Ok(Some(match tokens.next() {
+        None => return Ok(None),
+        Some("[") if !allows_brackets => return Err("array notation is not allowed".to_owned()),
+        Some("[") => {
+            let quoted = tokens.next().ok_or(END)?;
+            let name = unquoted(quoted).ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
+            match tokens.next() {
+                Some("]") => name.replace("\\'", "'"),
+                Some(other) => return Err(format!("expected ] but got {other}")),
+                None => return Err(END.to_owned()),
             }
-            "." => tokens.next().ok_or(END)?.to_owned(),
-            other => return Err(format!("expected [ or . but got: {other}")),
-        };
-        let has_properties = node.properties().next().is_some();
-        let next = match has_properties {
-            true => node.property(&name),
-            false => node.schema("additionalProperties"),
-        };
-        node = next.ok_or(NO_FIELD)?;
-        first.get_or_insert(name);
-    }
-    Ok((first.unwrap_or_default(), node))
+        }
+        Some(".") => tokens.next().ok_or(END)?.to_owned(),
+        Some(other) => return Err(format!("expected [ or . but got: {other}")),
+    }))
 }
 
 fn unquoted(token: &str) -> Option<&str> {
@@ -86,7 +98,7 @@ mod tests {
             "spec": {"properties": {"name": {"type": "string"}}},
             "map": {"additionalProperties": {"type": "string"}},
         }});
-        let found = find(path, Node(schema.as_object().expect("an object")), brackets);
+        let found = find(path, &Cursor::document(&schema), brackets);
         let found = found.as_ref().map(|(first, _)| first.as_str()).map_err(String::as_str);
         assert_eq!(found, expected);
     }

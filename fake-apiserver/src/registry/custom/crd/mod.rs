@@ -6,7 +6,6 @@ mod columns;
 mod conversion;
 mod defaults;
 mod field_path;
-mod node;
 mod open_api;
 mod rules;
 mod spec;

@@ -6,11 +6,11 @@ use super::super::engine::{is_about_change, problem_of_message, problem_of_rule}
 use super::super::schema::Structural;
 use super::budget::{Costs, Scope};
 use super::field_path;
-use super::node::Node;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::json::escape_html;
 use crate::registry::cel;
 use crate::registry::kinds::metadata::invalid_printed;
+use crate::registry::types::cursor::Cursor;
 
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
@@ -20,47 +20,43 @@ const REASONS: [&str; 4] = [
 ];
 
 /// Checks the rules of one schema.
-pub(super) fn validate(node: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
-        let Some(rule) = rule.as_object().map(Node) else {
-            continue;
-        };
-        let path = path.child("x-kubernetes-validations").index(index);
-        check(rule, &path, errors);
-        let field_path = rule.text("fieldPath");
-        if !field_path.is_empty() && field_path::find(field_path, node, true).is_err() {
-            errors.invalid(path.child("fieldPath"), field_path, "must be a valid path");
+pub(super) fn validate(node: &Cursor<'_>, errors: &mut FieldErrors) {
+    for rule in node.items("x-kubernetes-validations") {
+        check(&rule, errors);
+        let field_path = rule.at("fieldPath");
+        if !field_path.is_empty("") && field_path::find(field_path.as_text(), node, true).is_err() {
+            errors.invalid(field_path, field_path.as_text(), "must be a valid path");
         }
     }
 }
 
-fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     let is_blank = |text: &str| !text.is_empty() && text.trim().is_empty();
     let has_break = |text: &str| text.contains(['\n', '\r']);
     let (expression, message) = (rule.text("rule"), rule.text("message"));
     if expression.trim().is_empty() {
-        errors.required(path.child("rule"), "rule is not specified");
+        errors.required(rule.at("rule"), "rule is not specified");
     } else if is_blank(message) {
-        errors.invalid(path.child("message"), message, "must be non-empty if specified");
+        errors.invalid(rule.at("message"), message, "must be non-empty if specified");
     } else if has_break(message.trim()) {
-        errors.invalid(path.child("message"), message, "must not contain line breaks");
+        errors.invalid(rule.at("message"), message, "must not contain line breaks");
     } else if has_break(expression.trim()) && message.trim().is_empty() {
         let text = "message must be specified if rule contains line breaks";
-        errors.required(path.child("message"), text);
+        errors.required(rule.at("message"), text);
     }
     if is_blank(rule.text("messageExpression")) {
         let text = "messageExpression must be non-empty if specified";
-        errors.required(path.child("messageExpression"), text);
+        errors.required(rule.at("messageExpression"), text);
     }
-    if rule.has("reason") && !REASONS.contains(&rule.text("reason")) {
-        errors.not_supported(path.child("reason"), rule.text("reason"), &REASONS);
+    if rule.is_set("reason") && !REASONS.contains(&rule.text("reason")) {
+        errors.not_supported(rule.at("reason"), rule.text("reason"), &REASONS);
     }
     let field_path = rule.text("fieldPath");
     if is_blank(field_path) {
-        errors.invalid(path.child("fieldPath"), field_path, "must be non-empty if specified");
+        errors.invalid(rule.at("fieldPath"), field_path, "must be non-empty if specified");
     }
     if has_break(field_path) {
-        errors.invalid(path.child("fieldPath"), field_path, "must not contain line breaks");
+        errors.invalid(rule.at("fieldPath"), field_path, "must not contain line breaks");
     }
 }
 
@@ -68,7 +64,7 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
 #[derive(Clone)]
 struct Around<'a> {
     /// The schema above within which values cannot be correlated over time.
-    lost: Option<&'a FieldPath>,
+    lost: Option<&'a Cursor<'a>>,
     is_root: bool,
     scope: Scope,
 }
@@ -76,68 +72,47 @@ struct Around<'a> {
 /// Validates the rules of a schema that is otherwise valid: rules that cannot be parsed or evaluated are refused, as is
 /// `oldSelf` where a value cannot be correlated over time, and rules that cost too much. In a schema that is stored
 /// already the cost of single rules is unlimited.
-pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool, errors: &mut FieldErrors) {
+pub(super) fn validate_meaning(node: &Cursor<'_>, is_stored: bool, errors: &mut FieldErrors) {
     let mut costs = Costs::new(is_stored);
     let around = Around {
         lost: None,
         is_root: true,
         scope: Scope::root(),
     };
-    walk(node, path, around, &mut costs, errors);
-    costs.finish(path, errors);
+    walk(node, &around, &mut costs, errors);
+    costs.finish(node, errors);
 }
 
-fn walk(node: Node<'_>, path: &FieldPath, around: Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
+fn walk(node: &Cursor<'_>, around: &Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
     let around = Around {
-        scope: around.scope.with_types(node),
-        ..around
+        scope: around.scope.clone().with_types(node),
+        ..*around
     };
     if let Some(additional) = node.schema("additionalProperties") {
-        let path = path.child("additionalProperties");
-        walk(
-            additional,
-            &path,
-            around.element(node, additional, around.lost),
-            costs,
-            errors,
-        );
+        let around = around.element(node, &additional, around.lost);
+        walk(&additional, &around, costs, errors);
     }
     let is_atomic = node.text("x-kubernetes-map-type") == "atomic";
-    let lost = around.lost.or(Some(path).filter(|_| is_atomic));
+    let lost = around.lost.or(Some(node).filter(|_| is_atomic));
     for (name, property) in node.properties() {
-        let path = path.child("properties").key(name);
-        walk(
-            property,
-            &path,
-            around.property(node, name, property, lost),
-            costs,
-            errors,
-        );
+        let around = around.property(node, name, &property, lost);
+        walk(&property, &around, costs, errors);
     }
     if let Some(items) = node.schema("items") {
         let is_list = node.text("x-kubernetes-list-type") != "map";
-        let lost = around.lost.or(Some(path).filter(|_| is_list));
-        walk(
-            items,
-            &path.child("items"),
-            around.element(node, items, lost),
-            costs,
-            errors,
-        );
+        let lost = around.lost.or(Some(node).filter(|_| is_list));
+        let around = around.element(node, &items, lost);
+        walk(&items, &around, costs, errors);
     }
     let problems = Problems::of(node, around.is_root);
-    for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
-        if let Some(rule) = rule.as_object() {
-            let path = path.child("x-kubernetes-validations").index(index);
-            check_meaning(Node(rule), &problems, &path, &around, costs, errors);
-        }
+    for rule in node.items("x-kubernetes-validations") {
+        check_meaning(&rule, &problems, &around, costs, errors);
     }
 }
 
 fn check_meaning(
-    rule: Node<'_>,
+    rule: &Cursor<'_>,
     problems: &Problems<'_>,
-    path: &FieldPath,
     around: &Around<'_>,
     costs: &mut Costs,
     errors: &mut FieldErrors,
@@ -146,28 +121,29 @@ fn check_meaning(
     let problem = problems.of_rule(text);
     let is_about_change = problem.is_none() && is_about_change(text);
     if let Some(problem) = problem {
-        invalid_printed(path.child("rule"), &print(rule), &problem, errors);
+        invalid_printed(rule.at("rule"), &print(rule), &problem, errors);
     } else {
-        costs.add_rule(rule, &around.scope, path, errors);
-        let message = rule.text("messageExpression");
-        match problems.of_message(message).filter(|_| !message.is_empty()) {
-            Some(problem) => invalid_printed(path.child("messageExpression"), &print(rule), &problem, errors),
-            None => costs.add_message(rule, &around.scope, path, errors),
+        costs.add_rule(rule, &around.scope, errors);
+        let message = rule.at("messageExpression");
+        match problems.of_message(message.as_text()).filter(|_| !message.is_empty("")) {
+            Some(problem) => invalid_printed(message, &print(rule), &problem, errors),
+            None => costs.add_message(rule, &around.scope, errors),
         }
     }
     if let Some(lost) = around.lost.filter(|_| is_about_change) {
+        let lost = lost.path();
         let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
-        errors.invalid(path.child("rule"), text, detail);
+        errors.invalid(rule.at("rule"), text, detail);
     }
-    let optional = rule.0.get("optionalOldSelf").filter(|it| !it.is_null());
-    if let Some(value) = optional.filter(|_| cel::IS_EVALUATED && !is_about_change) {
+    let optional = rule.at("optionalOldSelf");
+    if optional.is_set("") && cel::IS_EVALUATED && !is_about_change {
         let text = "may not be set if oldSelf is not used in rule";
-        errors.invalid(path.child("optionalOldSelf"), value.clone(), text);
+        errors.invalid(optional, optional.to_value(), text);
     }
 }
 
 impl<'a> Around<'a> {
-    fn property(&self, node: Node<'_>, name: &str, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
+    fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>, lost: Option<&'a Cursor<'a>>) -> Self {
         Self {
             lost,
             is_root: false,
@@ -175,7 +151,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    fn element(&self, node: Node<'_>, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
+    fn element(&self, node: &Cursor<'_>, child: &Cursor<'_>, lost: Option<&'a Cursor<'a>>) -> Self {
         Self {
             lost,
             is_root: false,
@@ -186,24 +162,21 @@ impl<'a> Around<'a> {
 
 /// Errors of the rules of one schema, which is read once for all of them.
 struct Problems<'a> {
-    node: Node<'a>,
+    node: &'a Cursor<'a>,
     is_root: bool,
     schema: std::cell::OnceCell<Structural>,
 }
 
 impl<'a> Problems<'a> {
-    fn of(node: Node<'a>, is_root: bool) -> Self {
+    fn of(node: &'a Cursor<'a>, is_root: bool) -> Self {
         let schema = std::cell::OnceCell::new();
         Self { node, is_root, schema }
     }
 
     fn schema(&self) -> &Structural {
-        self.schema.get_or_init(|| {
-            let schema = Value::Object(self.node.0.clone());
-            match self.is_root {
-                true => Structural::parse_root(&schema),
-                false => Structural::parse(&schema),
-            }
+        self.schema.get_or_init(|| match self.is_root {
+            true => Structural::parse_root(self.node),
+            false => Structural::parse(self.node),
         })
     }
 
@@ -217,9 +190,12 @@ impl<'a> Problems<'a> {
 }
 
 /// A rule as Go prints its internal form.
-fn print(rule: Node<'_>) -> String {
+fn print(rule: &Cursor<'_>) -> String {
     let json = |key: &str, absent: &str| {
-        let text = rule.0.get(key).map_or_else(|| absent.to_owned(), Value::to_string);
+        let text = rule
+            .map_or_empty("")
+            .get(key)
+            .map_or_else(|| absent.to_owned(), Value::to_string);
         escape_html(&text)
     };
     format!(
@@ -233,13 +209,10 @@ fn print(rule: Node<'_>) -> String {
     )
 }
 
-/// The rules of a schema and all below.
-pub(super) fn all<'a>(schema: &'a Value, out: &mut Vec<&'a str>) {
-    let Some(node) = schema.as_object().map(Node) else {
-        return;
-    };
-    node.visit(&mut |node| {
-        let rules = node.list("x-kubernetes-validations").iter();
-        out.extend(rules.filter_map(|rule| rule.get("rule")?.as_str()));
+/// Calls `visit` on the expressions of the rules of a schema and all below.
+pub(super) fn visit(schema: &Cursor<'_>, visit: &mut dyn FnMut(&str)) {
+    schema.visit(&mut |node| {
+        let rules = node.items("x-kubernetes-validations");
+        rules.for_each(|rule| visit(rule.text("rule")));
     });
 }

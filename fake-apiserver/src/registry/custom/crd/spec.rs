@@ -3,97 +3,80 @@
 //! The real server checks an internal form in which what all versions share stands at the top; its errors name
 //! `spec.validation…` then, and `spec.versions[i]…` only where versions differ.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::node::Node;
 use super::{columns, conversion, open_api};
-use crate::api::field::{FieldErrors, FieldPath, is_print};
+use crate::api::field::{FieldErrors, is_print};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
+/// The schema of a version.
+const SCHEMA: &str = "schema.openAPIV3Schema";
+
 /// Checks `spec`; `old` is the stored spec of an update.
-pub(super) fn validate<'a>(spec: &'a Map<String, Value>, old: Option<&'a Map<String, Value>>) -> FieldErrors {
+pub(super) fn validate(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let path = FieldPath::new("spec");
-    let node = Node(spec);
-    check_group(node.text("group"), path.child("group"), &mut errors);
-    match node.text("scope") {
-        "" => errors.required(path.child("scope"), ""),
-        "Cluster" | "Namespaced" => {}
-        other => errors.not_supported(path.child("scope"), other, &["Cluster", "Namespaced"]),
+    check_group(&spec.at("group"), &mut errors);
+    spec.at("scope")
+        .check_required_one_of(&["Cluster", "Namespaced"], &mut errors);
+    let versions = Versions::of(spec, old);
+    versions.require_schemas(&mut errors);
+    let preserves = spec.at("preserveUnknownFields");
+    if preserves.is_true("") && versions.has_defaults() {
+        errors.invalid(preserves, true, "must be false in order to use defaults in the schema");
     }
-    let versions = Versions::of(node, old);
-    versions.require_schemas(&path, &mut errors);
-    if node.flag("preserveUnknownFields") && versions.has_defaults() {
-        let text = "must be false in order to use defaults in the schema";
-        errors.invalid(path.child("preserveUnknownFields"), true, text);
-    }
-    versions.validate_each(&path.child("versions"), &mut errors);
-    versions.validate_together(&path.child("versions"), &mut errors);
-    let names = spec.get("names").and_then(Value::as_object);
+    versions.validate_each(&mut errors);
+    versions.validate_together(&spec.at("versions"), &mut errors);
+    let names = spec.at("names");
     for key in ["plural", "singular", "kind", "listKind"] {
-        if names.is_none_or(|names| Node(names).text(key).is_empty()) {
-            errors.required(path.child("names").child(key), "");
-        }
+        names.at(key).check_required(&mut errors);
     }
-    validate_names(spec.get("names"), &path.child("names"), &mut errors);
-    versions.validate_shared(&path, &mut errors);
-    let strategy = node.schema("conversion").map_or("", |it| it.text("strategy"));
-    if node.flag("preserveUnknownFields") && node.schema("conversion").is_some() && strategy != "None" {
+    validate_names(&names, &mut errors);
+    versions.validate_shared(&mut errors);
+    let conversion = spec.at("conversion");
+    let strategy = conversion.at("strategy");
+    if preserves.is_true("") && conversion.is_set("") && strategy.as_text() != "None" {
         let text = "must be None if spec.preserveUnknownFields is true";
-        errors.invalid(path.child("conversion").child("strategy"), strategy, text);
+        errors.invalid(strategy, strategy.as_text(), text);
     }
-    conversion::validate(spec.get("conversion"), &path.child("conversion"), &mut errors);
+    conversion::validate(&conversion, &mut errors);
     errors
 }
 
 /// Checks what may never change, or not once the names are accepted.
-pub(super) fn validate_immutable(
-    spec: &Map<String, Value>,
-    old: &Map<String, Value>,
-    is_established: bool,
-    errors: &mut FieldErrors,
-) {
-    let at = |spec: &Map<String, Value>, keys: &str| {
-        let mut keys = keys.split('.');
-        let first = keys.next().and_then(|key| spec.get(key));
-        keys.fold(first, |value, key| value?.get(key))
-            .cloned()
-            .unwrap_or_default()
-    };
+pub(super) fn validate_immutable(spec: &Cursor<'_>, old: &Cursor<'_>, is_established: bool, errors: &mut FieldErrors) {
     let fields: &[&str] = match is_established {
         true => &["scope", "names.kind", "group", "names.plural"],
         false => &["group", "names.plural"],
     };
     for field in fields {
-        let value = at(spec, field);
-        if value != at(old, field) {
-            errors.invalid(FieldPath::new("spec").child(field), value, "field is immutable");
-        }
+        spec.at(field).check_unchanged(&old.at(field), errors);
     }
 }
 
-fn check_group(group: &str, path: FieldPath, errors: &mut FieldErrors) {
-    let problems = dns1123_subdomain(group, false);
-    if group.is_empty() {
-        errors.required(path, "");
-    } else if !problems.is_empty() {
-        errors.invalid(path, group, problems.join(","));
-    } else if !group.contains('.') {
-        errors.invalid(path, group, "should be a domain with at least one dot");
+fn check_group(group: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !group.check_required(errors) {
+        return;
+    }
+    let name = group.as_text();
+    let problems = dns1123_subdomain(name, false);
+    if !problems.is_empty() {
+        errors.invalid(group, name, problems.join(","));
+    } else if !name.contains('.') {
+        errors.invalid(group, name, "should be a domain with at least one dot");
     }
 }
 
 /// Checks the forms of `names`, of the spec or accepted ones of the status.
-pub(super) fn validate_names(names: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(names) = names.and_then(Value::as_object).map(Node) else {
-        return;
-    };
-    for key in ["plural", "singular"] {
-        let name = names.text(key);
-        let problems = dns1035_label(name, false);
-        if !name.is_empty() && !problems.is_empty() {
-            errors.invalid(path.child(key), name, problems.join(","));
+pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
+    let check = |name: &Cursor<'_>, errors: &mut FieldErrors| {
+        let problems = dns1035_label(name.as_text(), false);
+        if !problems.is_empty() {
+            errors.invalid(name, name.as_text(), problems.join(","));
         }
+    };
+    for key in ["plural", "singular"].into_iter().filter(|key| !names.is_empty(key)) {
+        check(&names.at(key), errors);
     }
     for key in ["kind", "listKind"] {
         let name = names.text(key);
@@ -101,141 +84,118 @@ pub(super) fn validate_names(names: Option<&Value>, path: &FieldPath, errors: &m
         if !name.is_empty() && !problems.is_empty() {
             let rule = problems.join(",");
             let text = format!("may have mixed case, but should otherwise match: {rule}");
-            errors.invalid(path.child(key), name, text);
+            errors.invalid(names.at(key), name, text);
         }
     }
-    let check_list = |key: &str, errors: &mut FieldErrors| {
-        for (index, name) in names.list(key).iter().filter_map(Value::as_str).enumerate() {
-            let problems = dns1035_label(name, false);
-            if !problems.is_empty() {
-                errors.invalid(path.child(key).index(index), name, problems.join(","));
-            }
-        }
-    };
-    check_list("shortNames", errors);
+    names.items("shortNames").for_each(|name| check(&name, errors));
     let kind = names.text("kind");
     if !kind.is_empty() && kind == names.text("listKind") {
-        errors.invalid(path.child("listKind"), kind, "kind and listKind may not be the same");
+        errors.invalid(names.at("listKind"), kind, "kind and listKind may not be the same");
     }
-    check_list("categories", errors);
+    names.items("categories").for_each(|name| check(&name, errors));
 }
 
 /// `spec.versions`, and which of their fields all of them share.
 struct Versions<'a> {
-    list: Vec<Node<'a>>,
+    spec: &'a Cursor<'a>,
+    list: Vec<Cursor<'a>>,
     /// Those that are stored.
-    old: Vec<Node<'a>>,
+    old: Vec<Cursor<'a>>,
 }
 
 impl<'a> Versions<'a> {
-    fn of(spec: Node<'a>, old: Option<&'a Map<String, Value>>) -> Self {
-        let versions = |spec: Node<'a>| spec.list("versions").iter().filter_map(Value::as_object).map(Node);
+    fn of(spec: &'a Cursor<'a>, old: Option<&'a Cursor<'a>>) -> Self {
         Self {
-            list: versions(spec).collect(),
-            old: old.into_iter().flat_map(|old| versions(Node(old))).collect(),
+            spec,
+            list: spec.items("versions").collect(),
+            old: old.into_iter().flat_map(|old| old.items("versions")).collect(),
         }
     }
 
     /// Returns `true` if a version is stored with the schema it has.
-    fn has_stored_schema(&self, version: Node<'a>) -> bool {
+    fn has_stored_schema(&self, version: &Cursor<'_>) -> bool {
         let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
-        old.is_some_and(|old| Self::schema(*old) == Self::schema(version))
+        old.is_some_and(|old| old.same(version, SCHEMA))
     }
 
     /// Returns `true` if all versions have the same value for `key`, which then stands at the top of the internal form.
     fn share(&self, key: &str) -> bool {
-        let value = |it: &Node<'a>| it.0.get(key).filter(|it| !is_nothing(it));
+        let value = |it: &Cursor<'a>| it.get(key).filter(|it| !it.as_array().is_some_and(Vec::is_empty));
         self.list
             .iter()
             .all(|it| value(it) == self.list.first().and_then(value))
     }
 
-    fn schema(version: Node<'a>) -> Option<&'a Map<String, Value>> {
-        version.schema("schema")?.schema("openAPIV3Schema").map(|it| it.0)
-    }
-
-    fn require_schemas(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        for (index, version) in self.list.iter().enumerate() {
-            if Self::schema(*version).is_none() {
-                let path = path.child("versions").index(index).child("schema");
-                errors.required(path.child("openAPIV3Schema"), "");
-            }
+    fn require_schemas(&self, errors: &mut FieldErrors) {
+        for version in self.list.iter().filter(|it| !it.is_set(SCHEMA)) {
+            errors.required(version.at(SCHEMA), "");
         }
     }
 
     fn has_defaults(&self) -> bool {
         let mut found = false;
-        for schema in self.list.iter().filter_map(|it| Self::schema(*it)) {
-            Node(schema).visit(&mut |node| found |= node.has("default"));
+        for version in &self.list {
+            version.at(SCHEMA).visit(&mut |node| found |= node.is_set("default"));
         }
         found
     }
 
-    fn validate_each(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        for (index, version) in self.list.iter().enumerate() {
-            let path = path.index(index);
-            let name = version.text("name");
-            let problems = dns1035_label(name, false);
+    fn validate_each(&self, errors: &mut FieldErrors) {
+        for version in &self.list {
+            let name = version.at("name");
+            let problems = dns1035_label(name.as_text(), false);
             if !problems.is_empty() {
-                errors.invalid(path.child("name"), name, problems.join(","));
+                errors.invalid(name, name.as_text(), problems.join(","));
             }
-            check_deprecation(*version, &path.child("deprecationWarning"), errors);
-            if !self.share("schema")
-                && let Some(schema) = Self::schema(*version)
-            {
-                let path = path.child("schema").child("openAPIV3Schema");
-                let is_stored = self.has_stored_schema(*version);
-                errors.extend(open_api::validate(schema, has_status(*version), is_stored, &path));
+            check_deprecation(version, errors);
+            if !self.share("schema") && version.is_set(SCHEMA) {
+                let is_stored = self.has_stored_schema(version);
+                let schema = version.at(SCHEMA);
+                errors.extend(open_api::validate(&schema, has_status(version), is_stored));
             }
-            self.validate_rest(*version, false, &path, errors);
+            self.validate_rest(version, false, errors);
         }
     }
 
     /// Validates the parts that all versions share, once.
-    fn validate_shared(&self, path: &FieldPath, errors: &mut FieldErrors) {
+    fn validate_shared(&self, errors: &mut FieldErrors) {
         let Some(first) = self.list.first() else { return };
-        if self.share("schema")
-            && let Some(schema) = Self::schema(*first)
-        {
-            let has_status = self.list.iter().any(|it| has_status(*it));
-            let path = path.child("validation").child("openAPIV3Schema");
-            let is_stored = self.has_stored_schema(*first);
-            errors.extend(open_api::validate(schema, has_status, is_stored, &path));
+        if self.share("schema") && first.is_set(SCHEMA) {
+            let has_status = self.list.iter().any(has_status);
+            let is_stored = self.has_stored_schema(first);
+            let schema = self.spec.at("validation.openAPIV3Schema");
+            let schema = schema.in_other(first.get(SCHEMA));
+            errors.extend(open_api::validate(&schema, has_status, is_stored));
         }
-        self.validate_rest(*first, true, path, errors);
+        self.validate_rest(&self.spec.in_other(first.get("")), true, errors);
     }
 
     /// Subresources, columns and selectable fields, of those that are shared or of those that are not.
-    fn validate_rest(&self, version: Node<'a>, shared: bool, path: &FieldPath, errors: &mut FieldErrors) {
-        if self.share("subresources") == shared
-            && let Some(scale) = version.schema("subresources").and_then(|it| it.schema("scale"))
-        {
-            columns::validate_scale(scale, &path.child("subresources"), errors);
+    fn validate_rest(&self, version: &Cursor<'_>, shared: bool, errors: &mut FieldErrors) {
+        if self.share("subresources") == shared && version.is_set("subresources.scale") {
+            columns::validate_scale(&version.at("subresources.scale"), errors);
         }
         if self.share("additionalPrinterColumns") == shared {
-            for (index, column) in version.list("additionalPrinterColumns").iter().enumerate() {
-                let path = path.child("additionalPrinterColumns").index(index);
-                columns::validate_column(column, &path, errors);
-            }
+            let columns = version.items("additionalPrinterColumns");
+            columns.for_each(|column| columns::validate_column(&column, errors));
         }
-        if self.share("selectableFields") == shared && !version.list("selectableFields").is_empty() {
-            let path = path.child("selectableFields");
-            columns::validate_selectable(version, Self::schema(version), shared, &path, errors);
+        if self.share("selectableFields") == shared && !version.is_empty("selectableFields") {
+            columns::validate_selectable(&version.at("selectableFields"), version.map(SCHEMA), shared, errors);
         }
     }
 
-    fn validate_together(&self, path: &FieldPath, errors: &mut FieldErrors) {
+    fn validate_together(&self, path: &Cursor<'_>, errors: &mut FieldErrors) {
         let names: Vec<&str> = self.list.iter().map(|it| it.text("name")).collect();
         if names
             .iter()
             .enumerate()
             .any(|(index, name)| names[..index].contains(name))
         {
-            errors.invalid(path.clone(), self.internal(), "must contain unique version names");
+            errors.invalid(path, self.internal(), "must contain unique version names");
         }
-        if self.list.iter().filter(|it| it.flag("storage")).count() != 1 {
+        if self.list.iter().filter(|it| it.is_true("storage")).count() != 1 {
             let text = "must have exactly one version marked as storage version";
-            errors.invalid(path.clone(), self.internal(), text);
+            errors.invalid(path, self.internal(), text);
         }
     }
 
@@ -244,17 +204,17 @@ impl<'a> Versions<'a> {
         if self.list.is_empty() {
             return Value::Null;
         }
-        let or_null = |version: &Node<'a>, key: &str| match self.share(key) {
+        let or_null = |version: &Cursor<'a>, key: &str| match self.share(key) {
             true => Value::Null,
-            false => version.0.get(key).cloned().unwrap_or_default(),
+            false => version.get(key).cloned().unwrap_or_default(),
         };
-        let print = |it: &Node<'a>| {
+        let print = |it: &Cursor<'a>| {
             json!({
                 "Name": it.text("name"),
-                "Served": it.flag("served"),
-                "Storage": it.flag("storage"),
-                "Deprecated": it.flag("deprecated"),
-                "DeprecationWarning": it.0.get("deprecationWarning").cloned().unwrap_or_default(),
+                "Served": it.is_true("served"),
+                "Storage": it.is_true("storage"),
+                "Deprecated": it.is_true("deprecated"),
+                "DeprecationWarning": it.get("deprecationWarning").cloned().unwrap_or_default(),
                 "Schema": or_null(it, "schema"),
                 "Subresources": or_null(it, "subresources"),
                 "AdditionalPrinterColumns": or_null(it, "additionalPrinterColumns"),
@@ -265,20 +225,17 @@ impl<'a> Versions<'a> {
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+fn has_status(version: &Cursor<'_>) -> bool {
+    version.is_set("subresources.status")
 }
 
-fn has_status(version: Node<'_>) -> bool {
-    version.schema("subresources").is_some_and(|it| it.has("status"))
-}
-
-fn check_deprecation(version: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(warning) = version.0.get("deprecationWarning").and_then(Value::as_str) else {
+fn check_deprecation(version: &Cursor<'_>, errors: &mut FieldErrors) {
+    let Some(at) = version.present("deprecationWarning") else {
         return;
     };
-    let mut add = |text: String| errors.invalid(path.clone(), warning, text);
-    if !version.flag("deprecated") {
+    let warning = at.as_text();
+    let mut add = |text: String| errors.invalid(at, warning, text);
+    if !version.is_true("deprecated") {
         return add("can only be set for deprecated versions".into());
     }
     if warning.len() > 256 {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::super::definition::condition_is;
+use super::super::definition::{condition, condition_is};
 use super::super::schema::strings;
 use crate::api::field::quote;
 use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
 
 /// The finalizer that keeps a deleted CRD until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -23,14 +24,13 @@ pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Obj
 
 /// Returns `true` if [`reconcile`] would leave a CRD unchanged, under any names of others.
 pub(crate) fn is_settled(crd: &Object) -> bool {
-    let wanted = Names::of(spec_of(crd).and_then(|it| it.get("names")));
-    is_condition(crd, "Established", "True") && wanted == Names::accepted(crd)
+    let wanted = Names::wanted(crd);
+    condition_is(crd, "Established", "True") && wanted == Names::accepted(crd)
 }
 
 /// `spec.group`
 pub(crate) fn group(crd: &Object) -> &str {
-    let group = spec_of(crd).and_then(|it| it.get("group")?.as_str());
-    group.unwrap_or_default()
+    Cursor::root(crd).text("spec.group")
 }
 
 /// The next state of a CRD that is being deleted: first the condition that says so; then, when `instances_left` is
@@ -39,10 +39,9 @@ pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;
     }
-    let terminating = find_condition(crd, "Terminating");
-    let in_progress = json!("InstanceDeletionInProgress");
+    let terminating = condition(crd, "Terminating");
     let mut next = crd.clone();
-    if terminating.and_then(|it| it.get("reason")) != Some(&in_progress) {
+    if terminating.is_none_or(|it| Cursor::root(it).text("reason") != "InstanceDeletionInProgress") {
         let message = "CustomResource deletion is in progress";
         set_condition(
             &mut next,
@@ -54,7 +53,7 @@ pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<
         );
         return Some(next);
     }
-    let established = is_condition(crd, "Established", "True");
+    let established = condition_is(crd, "Established", "True");
     if established && instances_left {
         return None;
     }
@@ -83,7 +82,7 @@ pub(super) fn begin_deletion(crd: &mut Object) {
             list.push(CLEANUP_FINALIZER.into());
         }
     }
-    if find_condition(crd, "Terminating").is_none() {
+    if condition(crd, "Terminating").is_none() {
         let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         set_condition(crd, "Terminating", "True", "InstanceDeletionPending", message, &now);
     }
@@ -103,7 +102,12 @@ pub(crate) struct Names {
 impl Names {
     /// The names in a CRD's status.
     pub(crate) fn accepted(crd: &Object) -> Self {
-        Self::of(crd.get("status").and_then(|it| it.get("acceptedNames")))
+        Self::of(&Cursor::root(crd).at("status.acceptedNames"))
+    }
+
+    /// The names in a CRD's spec.
+    fn wanted(crd: &Object) -> Self {
+        Self::of(&Cursor::root(crd).at("spec.names"))
     }
 
     /// Those of resources.
@@ -116,21 +120,14 @@ impl Names {
         [&self.kind, &self.list_kind].into_iter()
     }
 
-    fn of(names: Option<&Value>) -> Self {
-        let text = |key: &str| {
-            names
-                .and_then(|it| it.get(key))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let list = |key: &str| strings(names.and_then(|it| it.get(key)));
+    fn of(names: &Cursor<'_>) -> Self {
         Self {
-            plural: text("plural").to_owned(),
-            singular: text("singular").to_owned(),
-            short_names: list("shortNames"),
-            kind: text("kind").to_owned(),
-            list_kind: text("listKind").to_owned(),
-            categories: list("categories"),
+            plural: names.text("plural").to_owned(),
+            singular: names.text("singular").to_owned(),
+            short_names: strings(names, "shortNames"),
+            kind: names.text("kind").to_owned(),
+            list_kind: names.text("listKind").to_owned(),
+            categories: strings(names, "categories"),
         }
     }
 
@@ -152,13 +149,8 @@ impl Names {
     }
 }
 
-fn spec_of(crd: &Object) -> Option<&Map<String, Value>> {
-    crd.get("spec")?.as_object()
-}
-
 fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
-    let spec = spec_of(crd)?;
-    let wanted = Names::of(spec.get("names"));
+    let wanted = Names::wanted(crd);
     let had = Names::accepted(crd);
     if wanted == had {
         return None;
@@ -168,17 +160,17 @@ fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
         None => ("True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => ("False", *reason, message.as_str()),
     };
-    let same = find_condition(crd, "NamesAccepted").is_some_and(|it| {
-        let is = |key: &str, text: &str| it.get(key).and_then(Value::as_str) == Some(text);
-        is("status", status) && is("reason", reason) && is("message", message)
+    let same = condition(crd, "NamesAccepted").is_some_and(|it| {
+        let it = Cursor::root(it);
+        it.text("status") == status && it.text("reason") == reason && it.text("message") == message
     });
     if names == had && same {
         return None;
     }
     let mut next = crd.clone();
     set_condition(&mut next, "NamesAccepted", status, reason, message, now);
-    let established = find_condition(crd, "Established");
-    if !is_condition(crd, "Established", "True") {
+    let established = condition(crd, "Established");
+    if !condition_is(crd, "Established", "True") {
         if conflict.is_none() {
             let message = "the initial names have been accepted";
             set_condition(&mut next, "Established", "False", "Installing", message, now);
@@ -278,24 +270,13 @@ fn in_use(name: &str) -> String {
 }
 
 fn establish(crd: &Object, now: &str) -> Option<Object> {
-    if !is_condition(crd, "NamesAccepted", "True") || is_condition(crd, "Established", "True") {
+    if !condition_is(crd, "NamesAccepted", "True") || condition_is(crd, "Established", "True") {
         return None;
     }
     let mut next = crd.clone();
     let message = "the initial names have been accepted";
     set_condition(&mut next, "Established", "True", "InitialNamesAccepted", message, now);
     Some(next)
-}
-
-fn is_condition(crd: &Object, kind: &str, status: &str) -> bool {
-    condition_is(crd.get("status").and_then(Value::as_object), kind, status)
-}
-
-fn find_condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Value> {
-    let conditions = crd.get("status")?.get("conditions")?.as_array()?;
-    conditions
-        .iter()
-        .find(|it| it.get("type").and_then(Value::as_str) == Some(kind))
 }
 
 fn status_mut(crd: &mut Object) -> Option<&mut Map<String, Value>> {

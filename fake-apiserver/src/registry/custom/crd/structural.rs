@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::node::Node;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 
 /// Checks a root schema; the errors are sorted by their text.
-pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldErrors {
+pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
     let mut errors = Found::default();
-    let node = Node(schema);
-    invariants(node, Level::Root, path, &mut errors);
-    completeness(node, Some(node), path, path, &mut errors);
+    invariants(node, Level::Root, &mut errors);
+    completeness(node, node, &mut errors);
     let mut sorted: Vec<_> = errors.iter().map(|error| (error.to_string(), error.clone())).collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut errors = FieldErrors::new();
@@ -62,46 +61,44 @@ enum Level {
     Field,
 }
 
-fn invariants(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
+fn invariants(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let kind = node.text("type");
     match node.schema("items") {
-        Some(items) => invariants(items, Level::Item, &path.child("items"), errors),
-        None if kind == "array" => errors.required(path.child("items"), "must be specified"),
+        Some(items) => invariants(&items, Level::Item, errors),
+        None if kind == "array" => errors.required(node.at("items"), "must be specified"),
         None => {}
     }
-    for (name, property) in node.properties() {
-        invariants(property, Level::Field, &path.child("properties").key(name), errors);
+    for (_, property) in node.properties() {
+        invariants(&property, Level::Field, errors);
     }
-    if node.has_additional() {
-        let additional = path.child("additionalProperties");
-        if level == Level::Root {
-            errors.forbidden(additional.clone(), "must not be used at the root");
-        }
-        if let Some(schema) = node.schema("additionalProperties") {
-            invariants(schema, Level::Field, &additional, errors);
-        }
+    let additional = node.at("additionalProperties");
+    if additional.is_set("") && level == Level::Root {
+        errors.forbidden(additional, "must not be used at the root");
     }
-    extensions(node, path, errors);
+    if let Some(schema) = node.schema("additionalProperties") {
+        invariants(&schema, Level::Field, errors);
+    }
+    extensions(node, errors);
     let int_or_string = |list: &[Value]| list == int_or_string_branches();
     let skips_any_of = int_or_string(node.list("anyOf"));
-    let first_all_of = node.list("allOf").first().and_then(Value::as_object).map(Node);
+    let first_all_of = node.items("allOf").next();
     let skips_first = first_all_of.is_some_and(|it| int_or_string(it.list("anyOf")));
-    value_validation(node, skips_any_of, skips_first, path, errors);
-    let embedded = node.flag("x-kubernetes-embedded-resource");
-    check_type(node, level, path, errors);
-    if embedded && node.has_additional() {
+    value_validation(node, skips_any_of, skips_first, errors);
+    let embedded = node.is_true("x-kubernetes-embedded-resource");
+    check_type(node, level, errors);
+    if embedded && additional.is_set("") {
         let text = "must not be used if x-kubernetes-embedded-resource is set";
-        errors.forbidden(path.child("additionalProperties"), text);
+        errors.forbidden(additional, text);
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
-        errors.invalid(path.child("type"), kind, "must be object at the root");
+        errors.invalid(node.at("type"), kind, "must be object at the root");
     }
-    check_metadata(node, level, path, errors);
-    let preserves = node.flag("x-kubernetes-preserve-unknown-fields");
+    check_metadata(node, level, errors);
+    let preserves = node.is_true("x-kubernetes-preserve-unknown-fields");
     if embedded && !preserves && node.properties().next().is_none() {
         let text = "must not be empty if x-kubernetes-embedded-resource is true without \
                     x-kubernetes-preserve-unknown-fields";
-        errors.required(path.child("properties"), text);
+        errors.required(node.at("properties"), text);
     }
 }
 
@@ -109,10 +106,10 @@ fn int_or_string_branches() -> [Value; 2] {
     [json!({"type": "integer"}), json!({"type": "string"})]
 }
 
-fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
+fn check_type(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let kind = node.text("type");
-    let path = path.child("type");
-    if node.flag("x-kubernetes-embedded-resource") && kind != "object" {
+    let path = node.at("type");
+    if node.is_true("x-kubernetes-embedded-resource") && kind != "object" {
         let text = "must be object if x-kubernetes-embedded-resource is true";
         if kind.is_empty() {
             errors.required(path, text);
@@ -120,8 +117,8 @@ fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found
             errors.invalid(path, kind, text);
         }
     } else if kind.is_empty()
-        && !node.flag("x-kubernetes-int-or-string")
-        && !node.flag("x-kubernetes-preserve-unknown-fields")
+        && !node.is_true("x-kubernetes-int-or-string")
+        && !node.is_true("x-kubernetes-preserve-unknown-fields")
     {
         let text = match level {
             Level::Root => "must not be empty at the root",
@@ -133,24 +130,21 @@ fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found
 }
 
 /// `kind`, `apiVersion` and `metadata` of a whole object are implied; little may be said about them.
-fn check_metadata(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
-    let is_object = level == Level::Root || node.flag("x-kubernetes-embedded-resource");
-    let properties = path.child("properties");
+fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
+    let is_object = level == Level::Root || node.is_true("x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
-        if let Some(kind) = node.property(name).map(|it| it.text("type"))
-            && is_object
-            && kind != "string"
+        if let Some(property) = node.property(name).filter(|_| is_object)
+            && property.text("type") != "string"
         {
-            errors.invalid(properties.key(name).child("type"), kind, "must be string");
+            errors.invalid(property.at("type"), property.text("type"), "must be string");
         }
     }
     let Some(metadata) = node.property("metadata") else {
         return;
     };
-    let path = properties.key("metadata");
     let kind = metadata.text("type");
     if is_object && kind != "object" {
-        errors.invalid(path.child("type"), kind, "must be object");
+        errors.invalid(metadata.at("type"), kind, "must be object");
     }
     let is_allowed = |(key, value): (&String, &Value)| match key.as_str() {
         "type" | "default" => true,
@@ -159,9 +153,9 @@ fn check_metadata(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut F
             .all(|(name, _)| matches!(name, "name" | "generateName")),
         _ => is_zero(value),
     };
-    if level == Level::Root && !metadata.0.iter().all(is_allowed) {
+    if level == Level::Root && !metadata.map_or_empty("").iter().all(is_allowed) {
         let text = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.forbidden(path, text);
+        errors.forbidden(metadata, text);
     }
 }
 
@@ -175,11 +169,11 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn extensions(node: Node<'_>, path: &FieldPath, errors: &mut Found) {
+fn extensions(node: &Cursor<'_>, errors: &mut Found) {
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
-        if node.flag("x-kubernetes-int-or-string") && node.flag(key) {
+        if node.is_true("x-kubernetes-int-or-string") && node.is_true(key) {
             errors.invalid(
-                path.child(key),
+                node.at(key),
                 true,
                 "must be false if x-kubernetes-int-or-string is true",
             );
@@ -187,22 +181,12 @@ fn extensions(node: Node<'_>, path: &FieldPath, errors: &mut Found) {
     }
 }
 
-fn value_validation(
-    node: Node<'_>,
-    skips_any_of: bool,
-    skips_first_all_of: bool,
-    path: &FieldPath,
-    errors: &mut Found,
-) {
+fn value_validation(node: &Cursor<'_>, skips_any_of: bool, skips_first_all_of: bool, errors: &mut Found) {
     for (junctor, index, branch) in node.branches() {
-        let path = match index {
-            Some(index) => path.child(junctor).index(index),
-            None => path.child(junctor),
-        };
         match junctor {
             "anyOf" if skips_any_of => {}
-            "allOf" => nested(branch, skips_first_all_of && index == Some(0), &path, errors),
-            _ => nested(branch, false, &path, errors),
+            "allOf" => nested(&branch, skips_first_all_of && index == Some(0), errors),
+            _ => nested(&branch, false, errors),
         }
     }
     let pattern = node.text("pattern");
@@ -210,18 +194,18 @@ fn value_validation(
         && let Some(error) = errors.pattern_error(pattern)
     {
         let text = format!("must be a valid regular expression, but isn't: {error}");
-        errors.invalid(path.child("pattern"), pattern, text);
+        errors.invalid(node.at("pattern"), pattern, text);
     }
 }
 
 /// Checks a schema inside a junctor: values are restricted there, not declared.
-fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut Found) {
-    value_validation(node, skips_any_of, false, path, errors);
+fn nested(node: &Cursor<'_>, skips_any_of: bool, errors: &mut Found) {
+    value_validation(node, skips_any_of, false, errors);
     if let Some(items) = node.schema("items") {
-        nested(items, false, &path.child("items"), errors);
+        nested(&items, false, errors);
     }
-    for (name, property) in node.properties() {
-        nested(property, false, &path.child("properties").key(name), errors);
+    for (_, property) in node.properties() {
+        nested(&property, false, errors);
     }
     const FORBIDDEN: [(&str, &str); 13] = [
         ("type", "must be empty to be structural"),
@@ -240,55 +224,31 @@ fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut Fou
     ];
     for (key, text) in FORBIDDEN {
         let counts_when_set = matches!(key, "default" | "additionalProperties");
-        if node
-            .0
-            .get(key)
-            .is_some_and(|it| !it.is_null() && (counts_when_set || !is_zero(it)))
-        {
-            errors.forbidden(path.child(key), text);
+        if node.get(key).is_some_and(|it| counts_when_set || !is_zero(it)) {
+            errors.forbidden(node.at(key), text);
         }
     }
-    if node.property("metadata").is_some() {
-        let text = "must not be specified in a nested context";
-        errors.forbidden(path.child("properties").key("metadata"), text);
+    if let Some(metadata) = node.property("metadata") {
+        errors.forbidden(metadata, "must not be specified in a nested context");
     }
 }
 
 /// Checks that every value restricted by a junctor is declared outside of it.
-fn completeness(
-    node: Node<'_>,
-    declared: Option<Node<'_>>,
-    declared_path: &FieldPath,
-    path: &FieldPath,
-    errors: &mut Found,
-) {
-    for (junctor, index, branch) in node.branches() {
-        let path = match index {
-            Some(index) => path.child(junctor).index(index),
-            None => path.child(junctor),
-        };
-        nested_completeness(branch, declared, declared_path, &path, errors);
+fn completeness(node: &Cursor<'_>, declared: &Cursor<'_>, errors: &mut Found) {
+    for (_, _, branch) in node.branches() {
+        nested_completeness(&branch, declared, errors);
     }
 }
 
-fn nested_completeness(
-    node: Node<'_>,
-    declared: Option<Node<'_>>,
-    declared_path: &FieldPath,
-    path: &FieldPath,
-    errors: &mut Found,
-) {
-    let Some(declared) = declared else {
-        return errors.required(declared_path.clone(), format!("because it is defined in {path}"));
-    };
-    completeness(node, Some(declared), declared_path, path, errors);
+fn nested_completeness(node: &Cursor<'_>, declared: &Cursor<'_>, errors: &mut Found) {
+    if declared.map("").is_none() {
+        return errors.required(declared, format!("because it is defined in {}", node.path()));
+    }
+    completeness(node, declared, errors);
     if let Some(items) = node.schema("items") {
-        let (there, here) = (declared_path.child("items"), path.child("items"));
-        nested_completeness(items, declared.schema("items"), &there, &here, errors);
+        nested_completeness(&items, &declared.at("items"), errors);
     }
     for (name, property) in node.properties() {
-        let there = declared_path.child("properties").key(name);
-        let here = path.child("properties").key(name);
-        nested_completeness(property, declared.property(name), &there, &here, errors);
+        nested_completeness(&property, &declared.entry_of("properties", name), errors);
     }
 }

@@ -6,6 +6,7 @@ use super::super::rules::validate;
 use super::super::schema::Structural;
 use super::problem_of_rule;
 use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 fn object(spec: Value) -> Map<String, Value> {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
@@ -15,7 +16,9 @@ fn object(spec: Value) -> Map<String, Value> {
 }
 
 fn schema(spec: Value) -> Structural {
-    Structural::parse_root(&json!({"type": "object", "properties": {"spec": spec}}))
+    Structural::parse_root(&Cursor::document(
+        &json!({"type": "object", "properties": {"spec": spec}}),
+    ))
 }
 
 /// A spec of integers `a` and `b`, a set, a map and an optional object, under one rule.
@@ -120,7 +123,7 @@ fn o9_unchanged_failures_are_warnings() {
     "the function 'sortBy' is not supported by this server"
 )]
 fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
-    let node = Structural::parse(&spec(json!({})));
+    let node = Structural::parse(&Cursor::document(&spec(json!({}))));
     let problem = problem_of_rule(rule, &node);
     assert!(
         problem.as_deref().is_some_and(|text| text.contains(expected)),

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unused_self, reason = "with the feature there is something to count")]
 
-use super::node::Node;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 /// No facts.
 #[derive(Clone)]
@@ -14,15 +14,15 @@ impl Scope {
         Self
     }
 
-    pub(super) fn with_types(self, _: Node<'_>) -> Self {
+    pub(super) fn with_types(self, _: &Cursor<'_>) -> Self {
         self
     }
 
-    pub(super) fn property(&self, _: Node<'_>, _: &str, _: Node<'_>) -> Self {
+    pub(super) fn property(&self, _: &Cursor<'_>, _: &str, _: &Cursor<'_>) -> Self {
         Self
     }
 
-    pub(super) fn element(&self, _: Node<'_>, _: Node<'_>) -> Self {
+    pub(super) fn element(&self, _: &Cursor<'_>, _: &Cursor<'_>) -> Self {
         Self
     }
 }
@@ -35,9 +35,9 @@ impl Costs {
         Self
     }
 
-    pub(super) fn add_rule(&mut self, _: Node<'_>, _: &Scope, _: &FieldPath, _: &mut FieldErrors) {}
+    pub(super) fn add_rule(&mut self, _: &Cursor<'_>, _: &Scope, _: &mut FieldErrors) {}
 
-    pub(super) fn add_message(&mut self, _: Node<'_>, _: &Scope, _: &FieldPath, _: &mut FieldErrors) {}
+    pub(super) fn add_message(&mut self, _: &Cursor<'_>, _: &Scope, _: &mut FieldErrors) {}
 
-    pub(super) fn finish(self, _: &FieldPath, _: &mut FieldErrors) {}
+    pub(super) fn finish(self, _: &Cursor<'_>, _: &mut FieldErrors) {}
 }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::super::node::Node;
 use crate::registry::cel::cost::decl::{Decl, Kind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
+use crate::registry::types::cursor::Cursor;
 
 /// The longest text in a request, without its quotation marks.
 const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
@@ -16,14 +16,14 @@ const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 const CHAR_BYTES: u64 = 4;
 
 /// The type of a schema; `None` if rules cannot see its values.
-pub(super) fn decl_of(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
-    if node.flag("x-kubernetes-int-or-string") {
+pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Rc<Decl>> {
+    if node.is_true("x-kubernetes-int-or-string") {
         return Some(Decl::new(Kind::Dyn, text_max(node), 1));
     }
     match node.text("type") {
         "array" => {
             let items = node.schema("items")?;
-            let items = decl_of(items, items.flag("x-kubernetes-embedded-resource"))?;
+            let items = decl_of(&items, items.is_true("x-kubernetes-embedded-resource"))?;
             let most = limit(node, "maxItems").unwrap_or((REQUEST_BYTES_MAX - 2) / (items.min_size + 1));
             Some(Decl::new(Kind::List(items), most, 2))
         }
@@ -36,9 +36,9 @@ pub(super) fn decl_of(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
     }
 }
 
-fn of_object(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
+fn of_object(node: &Cursor<'_>, is_resource: bool) -> Option<Rc<Decl>> {
     if let Some(values) = node.schema("additionalProperties") {
-        let values = decl_of(values, values.flag("x-kubernetes-embedded-resource"))?;
+        let values = decl_of(&values, values.is_true("x-kubernetes-embedded-resource"))?;
         // A key, two quotation marks, a colon and a comma.
         let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
         return Some(Decl::new(Kind::Map(values), most, 2));
@@ -46,10 +46,10 @@ fn of_object(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
     let mut fields = BTreeMap::new();
     let mut min_size = 2;
     for (name, property) in node.properties() {
-        let Some(decl) = decl_of(property, property.flag("x-kubernetes-embedded-resource")) else {
+        let Some(decl) = decl_of(&property, property.is_true("x-kubernetes-embedded-resource")) else {
             continue;
         };
-        if node.list("required").iter().any(|it| it == name) && !property.has("default") {
+        if node.texts("required").any(|it| it == name) && !property.is_set("default") {
             min_size += name.len() as u64 + decl.min_size + 4;
         }
         if is_escapable(name) {
@@ -66,7 +66,7 @@ fn of_object(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
     Some(Decl::new(Kind::Object(fields), 0, min_size))
 }
 
-fn of_string(node: Node<'_>) -> Rc<Decl> {
+fn of_string(node: &Cursor<'_>) -> Rc<Decl> {
     match node.text("format") {
         "byte" => {
             let most = limit(node, "maxLength").unwrap_or(TEXT_MAX);
@@ -88,14 +88,14 @@ fn of_string(node: Node<'_>) -> Rc<Decl> {
 }
 
 /// A limit that a schema states; a negative one is 0.
-pub(super) fn limit(node: Node<'_>, key: &str) -> Option<u64> {
-    let value = node.0.get(key)?.as_f64()?;
+pub(super) fn limit(node: &Cursor<'_>, key: &str) -> Option<u64> {
+    let value = node.get(key)?.as_f64()?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts end at 0")]
     Some(value as u64)
 }
 
 /// The most bytes of a text.
-fn text_max(node: Node<'_>) -> u64 {
+fn text_max(node: &Cursor<'_>) -> u64 {
     limit(node, "maxLength").map_or(TEXT_MAX, |most| most.saturating_mul(CHAR_BYTES))
 }
 

@@ -8,11 +8,11 @@ mod tests;
 
 use std::rc::Rc;
 
-use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::cost::decl::{Decl, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::{escape, parse};
+use crate::registry::types::cursor::Cursor;
 use declaration::{decl_of, limit};
 
 /// The most that one expression may cost, in units of CEL's cost.
@@ -45,14 +45,14 @@ impl Scope {
     }
 
     /// The same scope with the type of `node`, if the node can be seen by rules.
-    pub(super) fn with_types(mut self, node: Node<'_>) -> Self {
+    pub(super) fn with_types(mut self, node: &Cursor<'_>) -> Self {
         if self.decl.is_none() && !node.list("x-kubernetes-validations").is_empty() {
             self.decl = decl_of(node, self.is_resource);
         }
         self
     }
 
-    fn below(&self, node: Node<'_>, child: Node<'_>, decl: Option<Rc<Decl>>) -> Self {
+    fn below(&self, node: &Cursor<'_>, child: &Cursor<'_>, decl: Option<Rc<Decl>>) -> Self {
         let factor = elements_max(node);
         Self {
             decl,
@@ -60,30 +60,30 @@ impl Scope {
                 .cardinality
                 .zip(factor)
                 .map(|(count, factor)| count.saturating_mul(factor)),
-            is_resource: child.flag("x-kubernetes-embedded-resource"),
+            is_resource: child.is_true("x-kubernetes-embedded-resource"),
         }
     }
 
     /// The scope of the property `name` of `node`.
-    pub(super) fn property(&self, node: Node<'_>, name: &str, child: Node<'_>) -> Self {
+    pub(super) fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>) -> Self {
         let decl = self.decl.as_deref().and_then(|it| it.field(&escape(name)));
         self.below(node, child, decl)
     }
 
     /// The scope of the items of a list, or of the values of a map.
-    pub(super) fn element(&self, node: Node<'_>, child: Node<'_>) -> Self {
+    pub(super) fn element(&self, node: &Cursor<'_>, child: &Cursor<'_>) -> Self {
         let decl = self.decl.as_deref().and_then(Decl::element);
         self.below(node, child, decl)
     }
 
     /// Returns the worst cost on one value of this node of the expression in `field` of a rule.
-    fn cost(&self, rule: Node<'_>, field: &str) -> Option<u64> {
+    fn cost(&self, rule: &Cursor<'_>, field: &str) -> Option<u64> {
         let text = Some(rule.text(field)).filter(|it| !it.is_empty())?;
         let program = parse(text).ok()?;
         Some(coster::cost(
             &program,
             self.decl.as_ref()?,
-            rule.flag("optionalOldSelf"),
+            rule.is_true("optionalOldSelf"),
         ))
     }
 
@@ -95,10 +95,10 @@ impl Scope {
 }
 
 /// Returns the greatest number of each child of a node.
-fn elements_max(node: Node<'_>) -> Option<u64> {
+fn elements_max(node: &Cursor<'_>) -> Option<u64> {
     let limit = |key: &str| limit(node, key);
     match node.text("type") {
-        "object" if node.has_additional() => limit("maxProperties"),
+        "object" if node.is_set("additionalProperties") => limit("maxProperties"),
         "array" => limit("maxItems"),
         _ => Some(1),
     }
@@ -123,36 +123,36 @@ impl Costs {
     }
 
     /// Counts a rule, for all values it is evaluated on.
-    pub(super) fn add_rule(&mut self, rule: Node<'_>, scope: &Scope, path: &FieldPath, errors: &mut FieldErrors) {
+    pub(super) fn add_rule(&mut self, rule: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
         if let Some(cost) = scope.cost(rule, "rule") {
-            let path = &path.child("rule");
-            self.add("estimated rule cost", cost.saturating_mul(scope.count()), path, errors);
+            let cost = cost.saturating_mul(scope.count());
+            self.add("estimated rule cost", cost, &rule.at("rule"), errors);
         }
     }
 
     /// Counts a `messageExpression`, which is evaluated once.
-    pub(super) fn add_message(&mut self, rule: Node<'_>, scope: &Scope, path: &FieldPath, errors: &mut FieldErrors) {
+    pub(super) fn add_message(&mut self, rule: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
         if let Some(cost) = scope.cost(rule, "messageExpression") {
-            let path = &path.child("messageExpression");
-            self.add("estimated messageExpression cost", cost, path, errors);
+            let at = rule.at("messageExpression");
+            self.add("estimated messageExpression cost", cost, &at, errors);
         }
     }
 
-    pub(super) fn add(&mut self, what: &str, cost: u64, path: &FieldPath, errors: &mut FieldErrors) {
+    pub(super) fn add(&mut self, what: &str, cost: u64, at: &Cursor<'_>, errors: &mut FieldErrors) {
         if cost > EXPRESSION_COST_MAX && !self.spares_single {
-            errors.forbidden(path.clone(), exceeds(what, cost, EXPRESSION_COST_MAX));
+            errors.forbidden(at, exceeds(what, cost, EXPRESSION_COST_MAX));
         }
         self.total = self.total.saturating_add(cost);
         if cost < SCHEMA_COST_MAX / 100 {
             return;
         }
         let place = self.dearest.partition_point(|(other, _)| *other >= cost);
-        self.dearest.insert(place, (cost, path.clone()));
+        self.dearest.insert(place, (cost, at.path()));
         self.dearest.truncate(NAMED_MAX);
     }
 
     /// Says what is too dear about the schema as a whole.
-    pub(super) fn finish(self, path: &FieldPath, errors: &mut FieldErrors) {
+    pub(super) fn finish(self, schema: &Cursor<'_>, errors: &mut FieldErrors) {
         if self.total <= SCHEMA_COST_MAX {
             return;
         }
@@ -161,7 +161,7 @@ impl Costs {
             errors.forbidden(path, text);
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        errors.forbidden(path.clone(), exceeds(what, self.total, SCHEMA_COST_MAX));
+        errors.forbidden(schema, exceeds(what, self.total, SCHEMA_COST_MAX));
     }
 }
 

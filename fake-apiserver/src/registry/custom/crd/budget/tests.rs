@@ -3,16 +3,15 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::node::Node;
 use super::declaration::decl_of;
 use super::{Costs, Scope};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::parse::parse;
+use crate::registry::types::cursor::Cursor;
 
 fn cost(rule: &str, schema: &Value) -> u64 {
-    let node = Node(schema.as_object().expect("a schema is an object"));
-    let decl = decl_of(node, false).expect("rules can see it");
+    let decl = decl_of(&Cursor::document(schema), false).expect("rules can see it");
     coster::cost(&parse(rule).expect("the rule is one"), &decl, false)
 }
 
@@ -163,9 +162,11 @@ fn counts_multiply_along_lists_and_maps() {
     let node = |value: &Value| value.as_object().cloned().expect("a schema");
     let (root, a) = (node(&schema), node(&schema["properties"]["a"]));
     let (items, leaf) = (node(&a["items"]), node(&a["items"]["additionalProperties"]));
-    let scope = Scope::root().property(Node(&root), "a", Node(&a));
-    let scope = scope.element(Node(&a), Node(&items)).element(Node(&items), Node(&leaf));
-    assert_eq!(scope.with_types(Node(&leaf)).count(), 35);
+    let scope = Scope::root().property(&Cursor::root(&root), "a", &Cursor::root(&a));
+    let scope = scope
+        .element(&Cursor::root(&a), &Cursor::root(&items))
+        .element(&Cursor::root(&items), &Cursor::root(&leaf));
+    assert_eq!(scope.with_types(&Cursor::root(&leaf)).count(), 35);
 }
 
 #[rstest]
@@ -175,7 +176,8 @@ fn counts_multiply_along_lists_and_maps() {
 #[case(1_000_000_001, "more than 100x")]
 fn how_much_too_dear(#[case] cost: u64, #[case] factor: &str) {
     let (mut costs, mut errors) = (Costs::new(false), FieldErrors::new());
-    costs.add("estimated rule cost", cost, &FieldPath::new("rule"), &mut errors);
+    let path = FieldPath::new("rule");
+    costs.add("estimated rule cost", cost, &Cursor::value_at(None, &path), &mut errors);
     let text = errors.iter().next().map(ToString::to_string).unwrap_or_default();
     assert!(
         text.contains(&format!("exceeds budget by factor of {factor} (try")),
@@ -198,8 +200,10 @@ fn a_stored_schema_keeps_its_rules(#[case] old_bound: Option<&str>, #[case] coun
         let spec = json!({"group": "example.com", "scope": "Cluster", "names": names, "versions": versions});
         spec.as_object().cloned().expect("a spec is an object")
     };
-    let old = old_bound.map(spec);
-    let errors = super::super::spec::validate(&spec("10"), old.as_ref());
+    let (new, old) = (spec("10"), old_bound.map(spec));
+    let path = FieldPath::new("spec");
+    let old = old.as_ref().map(|old| Cursor::map_at(old, &path));
+    let errors = super::super::spec::validate(&Cursor::map_at(&new, &path), old.as_ref());
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts

@@ -1,0 +1,45 @@
+//! The keywords of a schema of a CRD, read with Go's eyes: one with a zero value is one that is not there.
+
+use crate::registry::types::cursor::Cursor;
+
+impl<'a> Cursor<'a> {
+    /// A keyword that holds one schema.
+    pub(super) fn schema(&'a self, key: &'a str) -> Option<Cursor<'a>> {
+        Some(self.at(key)).filter(Cursor::is_schema)
+    }
+
+    /// The declared fields.
+    pub(super) fn properties(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
+        self.entries("properties").filter(|(_, it)| it.is_schema())
+    }
+
+    /// One declared field.
+    pub(super) fn property(&'a self, name: &'a str) -> Option<Cursor<'a>> {
+        Some(self.entry_of("properties", name)).filter(Cursor::is_schema)
+    }
+
+    /// The schemas under `not`, `allOf`, `anyOf` and `oneOf`, with their index.
+    pub(super) fn branches(&'a self) -> impl Iterator<Item = (&'static str, Option<usize>, Cursor<'a>)> {
+        let not = self.schema("not").map(|it| ("not", None, it));
+        let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(move |junctor| {
+            let branches = self.items(junctor).enumerate();
+            branches.map(move |(index, it)| (junctor, Some(index), it))
+        });
+        not.into_iter().chain(lists).filter(|(_, _, it)| it.is_schema())
+    }
+
+    /// Calls `visit` on this schema and all below.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&Cursor<'_>)) {
+        visit(self);
+        let properties = self.properties().map(|(_, it)| it);
+        let branches = self.branches().map(|(_, _, it)| it);
+        let others = [self.schema("items"), self.schema("additionalProperties")];
+        for child in properties.chain(branches).chain(others.into_iter().flatten()) {
+            child.visit(visit);
+        }
+    }
+
+    fn is_schema(&self) -> bool {
+        self.map("").is_some()
+    }
+}
