@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -132,12 +133,13 @@ where
             stop: Arc::clone(&self.config.stop),
         };
         let id = request.id;
-        let call = async {
+        // Pinned where it stands: a reconcile is large, and each future that took it over would hold it once more.
+        let call = pin!(async {
             match &stay {
                 None => Some(self.call(request).await),
-                Some((_, stay)) => stay.keep(self.call(request)).await,
+                Some((_, stay)) => stay.keep(pin!(self.call(request))).await,
             }
-        };
+        });
         let result = match gate {
             None => call.await,
             Some(gate) => {
@@ -166,8 +168,8 @@ where
 
     /// Calls the reconciler. Its panic and its taking too long are errors.
     async fn call(&self, request: Request<R>) -> Result<Action, ReconcileError> {
-        let call = async { self.reconciler.reconcile(request).await };
-        let call = async {
+        let call = pin!(async { self.reconciler.reconcile(request).await });
+        let call = pin!(async {
             if !self.config.recovers_panics {
                 return call.await;
             }
@@ -175,7 +177,7 @@ where
                 self.stats.panicked();
                 Err(format!("panic: {} [recovered]", text_of_panic(&*panic)).into())
             })
-        };
+        });
         let Some(limit) = self.config.timeout else {
             return call.await;
         };
