@@ -15,13 +15,14 @@ use http::{Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use memchr::memmem;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
 
 use super::gate::Gate;
 use super::late::arrive_late;
 use super::life::{Life, Shown};
-use super::owners::{Deletion, is_garbage};
+use super::owners::{Deletion, Owner, is_garbage};
 use super::pages::Page;
 use super::plan::Action;
 use super::stale::stale;
@@ -370,7 +371,9 @@ pub(crate) async fn look(
         if shown.generate_name.is_empty() {
             shown.generate_name = deletion.generate_name;
         }
-        let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
+        let about_it = &answer.metadata;
+        let is_created =
+            parts.status == StatusCode::CREATED && !is_garbage(gate, about_it.namespace, &about_it.owner_references);
         gate.struck(about, index, &shown);
         gate.done(life, about, is_created, &shown, deletion.has_precondition);
         let Some(page) = pages else {
@@ -393,7 +396,7 @@ pub(crate) async fn look(
 #[derive(Deserialize)]
 struct Answered<'a> {
     #[serde(borrow, default)]
-    metadata: Metadata<'a>,
+    metadata: Metadata<'a, Vec<Owner<'a>>>,
     #[serde(borrow)]
     items: Option<Vec<Item<'a>>>,
     #[serde(borrow)]
@@ -406,9 +409,14 @@ struct Item<'a> {
     metadata: Metadata<'a>,
 }
 
+/// The metadata of an object, with its owners where these are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata<'a> {
+#[serde(
+    rename_all = "camelCase",
+    default,
+    bound(deserialize = "O: Default + Deserialize<'de>")
+)]
+struct Metadata<'a, O = IgnoredAny> {
     name: &'a str,
     namespace: &'a str,
     generate_name: &'a str,
@@ -416,6 +424,7 @@ struct Metadata<'a> {
     resource_version: &'a str,
     #[serde(rename = "continue")]
     go_on: &'a str,
+    owner_references: O,
 }
 
 /// The details in the Status that answers a delete.
@@ -426,7 +435,7 @@ struct Details<'a> {
     uid: &'a str,
 }
 
-impl Metadata<'_> {
+impl<O> Metadata<'_, O> {
     fn shown(&self) -> Shown {
         Shown {
             namespace: self.namespace.to_owned(),

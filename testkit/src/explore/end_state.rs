@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::derived::Deciders;
 use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
+use super::sameness::owners;
 use super::times::{machine_since, times_within};
 use super::trace::timeless;
 use super::versions::Versions;
@@ -49,6 +50,14 @@ pub(crate) struct Kept {
     pub(crate) is_untouched: bool,
     /// The tokens it has, its own uid aside; made when they are first asked for.
     mentions: OnceLock<Vec<String>>,
+    /// The uids of its owners; found when they are first asked for.
+    owners: OnceLock<Vec<String>>,
+}
+
+impl Kept {
+    pub(crate) fn owners(&self) -> &[String] {
+        self.owners.get_or_init(|| owners(&self.object))
+    }
 }
 
 /// Differences between two runs without faults, which are not compared.
@@ -97,13 +106,14 @@ impl EndState {
                 true => plain_key(&object),
                 false => keys.key(&object),
             };
-            let key = timeless(&resource(&object), &key).into_owned();
+            let key: Arc<str> = (*timeless(&resource(&object), &key)).into();
             let kept = Kept {
                 object,
                 is_untouched,
                 mentions: OnceLock::new(),
+                owners: OnceLock::new(),
             };
-            state.objects.entry(key.into()).or_default().push(kept);
+            state.objects.entry(key).or_default().push(kept);
         }
         state.keys = Arc::new(keys);
         state

@@ -19,7 +19,17 @@ const SUFFIX: &str = ".running";
 pub(crate) struct Flight {
     directory: Option<PathBuf>,
     prefix: String,
-    files: Mutex<BTreeMap<String, (PathBuf, Option<File>)>>,
+    files: Mutex<BTreeMap<String, Kept>>,
+}
+
+/// The file of a thread.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    /// `None` if it cannot be made.
+    file: Option<File>,
+    /// Its length.
+    length: usize,
 }
 
 impl Flight {
@@ -37,16 +47,20 @@ impl Flight {
         let Some(directory) = &self.directory else { return };
         let mut files = lock(&self.files);
         let number = files.len();
-        let (_, file) = files.entry(thread.to_owned()).or_insert_with(|| {
+        let kept = files.entry(thread.to_owned()).or_insert_with(|| {
             let path = directory.join(format!("{}.{number}{SUFFIX}", self.prefix));
             let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
-            (path, file.ok())
+            let (file, length) = (file.ok(), 0);
+            Kept { path, file, length }
         });
-        if let Some(file) = file {
+        if let Some(file) = &mut kept.file {
             let text = format!("EXPLORE_REPLAY='{plan}'\n");
             // A file that cannot be written is ignored.
             let _ = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
-            let _ = file.set_len(text.len() as u64);
+            if text.len() < kept.length {
+                let _ = file.set_len(text.len() as u64);
+            }
+            kept.length = text.len();
         }
     }
 
@@ -76,9 +90,9 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        for (path, _) in lock(&self.files).values() {
+        for kept in lock(&self.files).values() {
             // It may be gone already.
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(&kept.path);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -230,7 +231,9 @@ impl Gate {
                 1
             }
         };
-        let point = format!("{stem}#{count}");
+        let mut point = stem;
+        // Writing to a String does not fail.
+        let _ = write!(point, "#{count}");
         let struck = self.plan.faults.iter().filter(|it| it.point == point);
         let actions: Vec<Action> = struck.map(|it| it.action).collect();
         if !actions.is_empty() {

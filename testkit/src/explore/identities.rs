@@ -4,6 +4,7 @@
 //! Wherever one stands in an object it is replaced by the object it means: `uid of configmaps default/a`. So a uid of
 //! another object is a difference, and the order in which uids were drawn is none.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Bound;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use fake_apiserver::StoredObject;
 use memchr::memmem;
 use serde_json::{Map, Value};
+
+use super::owners::generate_name;
 
 /// The length of a uid.
 const UID_CHARS: usize = 36;
@@ -70,7 +73,7 @@ impl Keys {
         let mut keys = Self::default();
         for object in objects.clone() {
             let resource = resource(object);
-            if HASHED.contains(&resource.as_str())
+            if HASHED.contains(&&*resource)
                 && let Some(hash) = hash_in_name(object)
             {
                 keys.hashes.insert(hash);
@@ -84,18 +87,14 @@ impl Keys {
 
     /// The key of an object; what in its name was handed out is a `*`.
     pub(crate) fn key(&self, object: &StoredObject) -> String {
-        let mut name = object.name().to_owned();
-        // Looked for in the text first: decoding is dear.
-        if memmem::find(object.stored_bytes(), b"\"generateName\":").is_some()
-            && let Some(prefix) = object.value()["metadata"]["generateName"].as_str()
-            && object.name().starts_with(prefix)
-        {
-            name = format!("{prefix}*");
+        let mut name = Cow::Borrowed(object.name());
+        if let Some(prefix) = generate_name(object) {
+            name = format!("{prefix}*").into();
         }
         let uids = has_uid(&name).then(|| self.uids.iter());
         let mut tokens = self.hashes.iter().chain(uids.into_iter().flatten());
         if let Some(starred) = tokens.find_map(|token| starred(&name, token)) {
-            name = starred;
+            name = starred.into();
         }
         format!("{} {}/{name}", resource(object), object.namespace())
     }
@@ -325,9 +324,9 @@ impl Referent {
 }
 
 /// The plural and the group: `deployments.apps`.
-pub(crate) fn resource(object: &StoredObject) -> String {
+pub(crate) fn resource(object: &StoredObject) -> Cow<'_, str> {
     match object.group() {
-        "" => object.resource().to_owned(),
-        group => format!("{}.{group}", object.resource()),
+        "" => object.resource().into(),
+        group => format!("{}.{group}", object.resource()).into(),
     }
 }

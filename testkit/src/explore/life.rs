@@ -70,28 +70,20 @@ impl Life {
 
     /// Records an object seen in the answer to a request: the client's view of the whole resource does not move.
     pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
-        let revision = 0;
-        let (namespace, name, uid) = (shown.namespace.clone(), shown.name.clone(), shown.uid.clone());
-        let generate_name = String::new();
-        self.told(
-            resource,
-            &Shown {
-                namespace,
-                name,
-                generate_name,
-                uid,
-                revision,
-            },
-        );
+        self.tell(resource, shown, 0);
     }
 
     /// Records an object that the client has observed, or a revision if the object has no name.
     pub(crate) fn told(&self, resource: &str, shown: &Shown) {
+        self.tell(resource, shown, shown.revision);
+    }
+
+    fn tell(&self, resource: &str, shown: &Shown, revision: u64) {
         let resource = resource.split('/').next().unwrap_or_default();
         let mut told = lock(&self.told);
         match told.revisions.get_mut(resource) {
-            Some(newest) => *newest = shown.revision.max(*newest),
-            None => drop(told.revisions.insert(resource.to_owned(), shown.revision)),
+            Some(newest) => *newest = revision.max(*newest),
+            None => drop(told.revisions.insert(resource.to_owned(), revision)),
         }
         if !shown.uid.is_empty() {
             let key = format!("{resource} {}/{}", shown.namespace, shown.name);

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use fake_apiserver::{StoredObject, Verb};
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 
 use super::client::contains;
@@ -41,7 +41,8 @@ impl Deletion {
 /// Returns the `generateName` of an object; `None` if its name was given.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     // The text is searched first, since decoding is expensive.
-    memmem::find(object.stored_bytes(), b"\"generateName\":")?;
+    static FIELD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"generateName\":"));
+    FIELD.find(object.stored_bytes())?;
     let prefix = object.value()["metadata"]["generateName"].as_str()?.to_owned();
     object.name().starts_with(&prefix).then_some(prefix)
 }
@@ -131,39 +132,20 @@ impl Gate {
 
 /// Returns `true` if a created object has owners and none of them exists: a client with an old view makes it, and a
 /// garbage collector deletes it at once, again and again. Such creations are not counted.
-pub(crate) fn is_garbage(gate: &Gate, body: &[u8]) -> bool {
-    let Ok(object) = serde_json::from_slice::<Owned<'_>>(body) else {
-        return false;
-    };
-    let Owned { metadata } = object;
+pub(crate) fn is_garbage(gate: &Gate, namespace: &str, owners: &[Owner<'_>]) -> bool {
     let is_gone = |owner: &Owner<'_>| {
         let found = gate
             .server
-            .uid_of(&owner.api_version, &owner.kind, metadata.namespace, &owner.name);
+            .uid_of(&owner.api_version, &owner.kind, namespace, &owner.name);
         found.is_none_or(|uid| uid != owner.uid)
     };
-    !metadata.owner_references.is_empty() && metadata.owner_references.iter().all(is_gone)
+    !owners.is_empty() && owners.iter().all(is_gone)
 }
 
-/// The fields that name an object's owners.
-#[derive(Deserialize)]
-struct Owned<'a> {
-    #[serde(borrow)]
-    metadata: OwnedMetadata<'a>,
-}
-
+/// An owner of an object, as its metadata names it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OwnedMetadata<'a> {
-    #[serde(default)]
-    namespace: &'a str,
-    #[serde(borrow, default)]
-    owner_references: Vec<Owner<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Owner<'a> {
+pub(crate) struct Owner<'a> {
     #[serde(borrow)]
     api_version: Cow<'a, str>,
     #[serde(borrow)]

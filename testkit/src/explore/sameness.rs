@@ -9,16 +9,7 @@ use memchr::memmem;
 ///
 /// `means_the_same` is asked of an owner's uid in the one and in the other.
 pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(&str, &str) -> bool) -> bool {
-    let names_no_owner = |it: &StoredObject| memmem::find(it.stored_bytes(), b"\"ownerReferences\"").is_none();
-    if objects[0].stored_bytes() == objects[1].stored_bytes() && names_no_owner(objects[0]) {
-        return true;
-    }
-    let [mut left, mut right] = objects.map(|it| Text {
-        // The text begins within the metadata.
-        rest: it.stored_bytes(),
-        depth: 1,
-        is_metadata: true,
-    });
+    let [mut left, mut right] = objects.map(Text::of);
     loop {
         let (one, other) = (left.next(), right.next());
         let is_same = match (one, other) {
@@ -32,6 +23,20 @@ pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(
             return false;
         }
     }
+}
+
+/// Returns the uids of an object's owners.
+pub(crate) fn owners(object: &StoredObject) -> Vec<String> {
+    if memmem::find(object.stored_bytes(), b"\"ownerReferences\"").is_none() {
+        return Vec::new();
+    }
+    let mut text = Text::of(object);
+    let parts = std::iter::from_fn(|| text.next()).take_while(|it| !matches!(it, Part::Unclear));
+    let owner = |part| match part {
+        Part::Owner(uid) => Some(uid.to_owned()),
+        Part::Text(_) | Part::Own(_) | Part::Unclear => None,
+    };
+    parts.filter_map(owner).collect()
 }
 
 /// A part of an object's text.
@@ -55,6 +60,15 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    fn of(object: &'a StoredObject) -> Self {
+        // The text begins within the metadata.
+        Self {
+            rest: object.stored_bytes(),
+            depth: 1,
+            is_metadata: true,
+        }
+    }
+
     /// The next part; `None` at the end.
     fn next(&mut self) -> Option<Part<'a>> {
         let first = *self.rest.first()?;
