@@ -286,16 +286,7 @@ impl Shared {
     /// Returns how long to wait until it is started again, if it is; `ran` is how long it did run.
     fn ends(&self, how: &State, ran: Duration) -> Option<Duration> {
         let mut restarts = lock(&self.restarts);
-        if !restarts.is_on {
-            return None;
-        }
-        restarts.back_off = match restarts.back_off {
-            Duration::ZERO => BACK_OFF,
-            _ if ran >= BACK_OFF_RESET => BACK_OFF,
-            last => (last * 2).min(BACK_OFF_MAX),
-        };
-        restarts.count += 1;
-        restarts.next = Some(Instant::now() + restarts.back_off);
+        let back_off = restarts.is_on.then(|| restarts.after(ran));
         if let Some((name, gate)) = &self.explored
             && let Some(gate) = gate.upgrade()
         {
@@ -303,9 +294,23 @@ impl Shared {
                 State::Panicked(message) => format!("panicked: {message}"),
                 State::Running | State::Ended | State::Crashed => "returned".to_owned(),
             };
-            gate.ended(name, &how, restarts.back_off);
+            gate.ended(name, &how, back_off);
         }
-        Some(restarts.back_off)
+        back_off
+    }
+}
+
+impl Restarts {
+    /// Counts a restart; returns the pause before it.
+    fn after(&mut self, ran: Duration) -> Duration {
+        self.back_off = match self.back_off {
+            Duration::ZERO => BACK_OFF,
+            _ if ran >= BACK_OFF_RESET => BACK_OFF,
+            last => (last * 2).min(BACK_OFF_MAX),
+        };
+        self.count += 1;
+        self.next = Some(Instant::now() + self.back_off);
+        self.back_off
     }
 }
 

@@ -16,7 +16,7 @@ use super::externals::Kept;
 use super::life::{Life, Shown};
 use super::milestones::{Milestone, Mode};
 use super::plan::{Action, Plan, escaped, given};
-use super::run::{Config, Reference};
+use super::run::{Config, Reference, without_task_ids};
 use super::trace::{Delivery, Outcome, Request, Step, What, timeless};
 use super::{Check, Oracle, Violation};
 use crate::controller::Running;
@@ -390,11 +390,15 @@ impl Gate {
         }
     }
 
-    /// Writes down that a controller ended by itself, and is started again after a time.
-    pub(crate) fn ended(&self, name: &str, how: &str, back_off: Duration) {
-        self.lasts(back_off);
-        let client: Arc<str> = escaped(name).into();
+    /// Writes down that a controller ended by itself, and is started again after a time, if it is.
+    pub(crate) fn ended(&self, name: &str, how: &str, back_off: Option<Duration>) {
+        let (client, how): (Arc<str>, _) = (escaped(name).into(), without_task_ids(how));
         let life = self.state().lives.get(&client).copied().unwrap_or_default();
+        let Some(back_off) = back_off else {
+            let what = format!("{how}; it is not restarted (`.restarts()` does that, as a kubelet would)");
+            return self.note(&client, life, what);
+        };
+        self.lasts(back_off);
         self.note(&client, life, format!("{how}; it is restarted after {back_off:?}"));
         *self.state().ended.entry(client).or_default() += 1;
     }

@@ -147,7 +147,7 @@ pub(crate) enum Role {
 }
 
 /// A text without the numbers of tokio's tasks, which are counted through all runs of a process: `Id(12)` → `Id(…)`.
-fn without_task_ids(text: &str) -> String {
+pub(super) fn without_task_ids(text: &str) -> String {
     let mut parts = text.split("Id(");
     let mut left: String = parts.next().unwrap_or_default().to_owned();
     for part in parts {

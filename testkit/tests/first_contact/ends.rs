@@ -58,6 +58,23 @@ fn restarts_are_no_failure_where_the_test_says_so() {
     assert!(notes.contains("operator ended by itself and was restarted"), "{report}");
 }
 
+#[test]
+fn a_report_shows_the_end_of_a_controller_that_is_not_started_again() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.create(config_map("settings").data("mode", "fast")).await;
+        cluster.controller("operator", copy);
+        cluster.settle().await;
+    })
+    .faults(errors())
+    .report();
+    assert!(report.failure().is_some(), "{report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("operator returned; it is not restarted (`.restarts()`"),
+        "{text}"
+    );
+}
+
 /// Runs in its own process, which it ends.
 #[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
