@@ -122,7 +122,9 @@ impl Default for TestClusterBuilder {
             has_rbac: false,
             workers: Vec::new(),
             has_pod_scripts: false,
-            server: ApiServer::builder(),
+            // Clients do not go by virtual time: kube's recorder forgets an Event after six minutes of the machine's,
+            // and after an hour of the cluster's would patch one that is gone, for ever.
+            server: ApiServer::builder().event_ttl(None),
             bounds: Bounds::default(),
             work: Work::default(),
             steps: Vec::new(),
@@ -272,8 +274,12 @@ impl TestClusterBuilder {
     }
 
     /// Counts Events as part of the state: [`TestCluster::settle`] waits while they are written, and
-    /// [`explore`](crate::explore) compares those of the end. Otherwise they are by-products, as they are in a cluster,
-    /// which keeps them for an hour; [`assert_event`](TestCluster::assert_event) finds them in any case.
+    /// [`explore`](crate::explore) compares those of the end. Otherwise they are by-products, as they are in a cluster;
+    /// [`assert_event`](TestCluster::assert_event) finds them in any case.
+    ///
+    /// A cluster keeps them for an hour, a test for ever, unless
+    /// [`event_ttl`](fake_apiserver::ApiServerBuilder::event_ttl) is set by [`server`](Self::server): kube's recorder
+    /// goes by the machine's clock, and would not know that its Event is gone.
     pub fn count_events(mut self) -> Self {
         self.work.counts_events = true;
         self

@@ -80,11 +80,12 @@ fn figures_of_the_order_of_search() {
 /// and time, and the state in the end, are the same to the byte.
 #[test]
 fn figures_of_replays() {
-    let few = if cfg!(debug_assertions) { 20 } else { 500 };
+    let few = if cfg!(debug_assertions) { 40 } else { 500 };
     let asked = std::env::var("DRYDOCK_REPLAYS")
         .ok()
         .and_then(|it| it.parse::<u64>().ok());
-    let times = asked.unwrap_or(few).div_ceil(BUGS.len() as u64);
+    // Runs are compared with the first.
+    let times = asked.unwrap_or(few).div_ceil(BUGS.len() as u64).max(2);
     let (mut replays, mut mismatches) = (0, Vec::new());
     for bug in BUGS {
         let first = exploration(bug, false).report();

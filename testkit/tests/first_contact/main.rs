@@ -6,6 +6,7 @@ mod ends;
 mod polling;
 mod runtimes;
 mod shards;
+mod silence;
 mod story;
 mod verdict;
 mod versions;

@@ -29,12 +29,15 @@ async fn settling_takes_the_quiet_time_and_no_more(cluster: TestCluster) {
     assert_eq!(began.elapsed(), Duration::from_millis(5_100));
 }
 
-/// Events go an hour after their last write. Nobody wants that to be waited for, whether there is a watch or not.
+/// Where Events go an hour after their last write, as in a cluster, nobody wants that to be waited for, whether there
+/// is a watch or not.
 #[rstest]
 #[case::unseen(false)]
 #[case::watched(true)]
 #[tokio::test(start_paused = true)]
-async fn events_that_go_keep_nothing_from_settling(cluster: TestCluster, #[case] is_watched: bool) {
+async fn events_that_go_keep_nothing_from_settling(#[case] is_watched: bool) {
+    const LIFETIME: Duration = Duration::from_secs(3600);
+    let cluster = TestCluster::builder().server(|it| it.event_ttl(LIFETIME)).start();
     let about = json!({"kind": "Node", "name": "n"});
     let event = object("v1", "Event", "a").set("involvedObject", about);
     let began = cluster.server().now();
@@ -52,7 +55,7 @@ async fn events_that_go_keep_nothing_from_settling(cluster: TestCluster, #[case]
     }
     cluster.settle().await;
     assert_eq!(cluster.server().expired_events(), 0);
-    let left = Duration::from_secs(3600) - cluster.server().now().duration_since(began).unsigned_abs();
+    let left = LIFETIME - cluster.server().now().duration_since(began).unsigned_abs();
     cluster.advance(left - Duration::from_secs(2)).await;
     let settling = Instant::now();
     cluster.settle().await;
