@@ -223,7 +223,14 @@ async fn speak(
     let first = Arc::clone(&begun);
     let requests = service_fn(move |request| {
         begun.notify_one();
-        answer(request, sender.clone(), service.clone(), upgrades.clone(), stop.clone())
+        // Boxed because hyper keeps the room of the future, some 8 KB, for as long as the connection lasts.
+        Box::pin(answer(
+            request,
+            sender.clone(),
+            service.clone(),
+            upgrades.clone(),
+            stop.clone(),
+        ))
     });
     let mut protocol = auto::Builder::new(StreamTasks::default());
     protocol
