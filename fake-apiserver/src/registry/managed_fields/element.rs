@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::{Number, Value};
 
 use crate::api::field::quote;
+use crate::api::read::plain_len;
 
 /// One step down into an object. Borrows from the objects compared wherever it can.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ impl<'a> Element<'a> {
                 out.push_str(name);
             }
             Element::Key(keys) => {
+                // The rest is mostly a name and a short string.
+                out.reserve(32);
                 out.push_str("k:{");
                 for (i, (name, value)) in keys.iter().enumerate() {
                     if i > 0 {
@@ -111,14 +114,23 @@ impl<'a> Element<'a> {
     }
 }
 
+/// Characters that Go's encoder escapes although JSON does not ask for it.
+const ESCAPED_FOR_HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+
 /// A string as Go's encoder writes it, which escapes what HTML could misread.
 fn write_string(text: &str, out: &mut String) {
+    if plain_len(text.as_bytes()) == text.len() && !text.contains(ESCAPED_FOR_HTML) {
+        out.reserve(text.len() + "\"\"".len());
+        out.push('"');
+        out.push_str(text);
+        return out.push('"');
+    }
     let start = out.len();
     match serde_json::to_string(text) {
         Ok(json) => out.push_str(&json),
         Err(_) => out.push_str("\"\""),
     }
-    if out[start..].contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+    if out[start..].contains(ESCAPED_FOR_HTML) {
         let json = out.split_off(start);
         for c in json.chars() {
             match c {
