@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Key, Revision};
+use crate::api::resource::Text;
 
 /// Stored form of an object.
 ///
@@ -22,8 +23,8 @@ pub(crate) struct Body {
     pub(crate) uid: Box<str>,
     /// `metadata.labels`, sorted by key.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
-    /// Values of the field labels of its kind.
-    pub(crate) fields: Box<[(Box<str>, Box<str>)]>,
+    /// Values of the field labels of its kind, but empty ones. Names are those of a kind, which take no memory.
+    pub(crate) fields: Box<[(Text, Box<str>)]>,
 }
 
 /// An object as it was written at `revision`.

@@ -72,7 +72,8 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
         labels: object.labels().map(pair).collect(),
         fields: fields
             .into_iter()
-            .map(|(label, value)| (label.as_ref().into(), value.into()))
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(label, value)| (label, value.into()))
             .collect(),
     };
     Ok(Encoded { body, has_fraction })
