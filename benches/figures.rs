@@ -389,6 +389,8 @@ fn sizes(lines: &mut Vec<Line>, memory: &BTreeMap<String, f64>) {
     add("list of 100,000 Pods, extra memory", 1048576.0, "list");
     add("snapshot and fork of 100,000 Pods", f64::NAN, "snapshot_and_fork");
     add("an open watch", f64::NAN, "watch");
+    add("a watch with a connection of its own", 18.0 * 1024.0, "socket_watch");
+    add("a connection that says nothing", 10.0 * 1024.0, "silent_connection");
 }
 
 fn print(lines: &[Line], peer: &BTreeMap<String, f64>) {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "it says what it wrote")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use benches::growth::plots;
 use benches::measure::{is_measured, scaled};
@@ -15,7 +15,8 @@ fn main() -> std::io::Result<()> {
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("plots"),
         PathBuf::from,
     );
-    for plot in plots(scaled(100_000, 10)) {
+    let churn = Path::new(env!("CARGO_BIN_EXE_churn"));
+    for plot in plots(scaled(100_000, 10), churn) {
         for line in &plot.lines {
             println!("{}, {}: {:.0?}", plot.title, line.name, line.points);
         }
@@ -23,7 +24,7 @@ fn main() -> std::io::Result<()> {
             std::fs::create_dir_all(&folder)?;
             std::fs::write(
                 folder.join(plot.file).with_extension("svg"),
-                svg(plot.title, plot.axis, &plot.lines),
+                svg(plot.title, plot.axis, plot.unit, &plot.lines),
             )?;
         }
     }

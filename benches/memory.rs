@@ -5,6 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]
 
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+
 use axum::body::Body;
 use benches::counting::{Counting, measured};
 use benches::measure::scaled;
@@ -63,4 +66,38 @@ fn main() {
     };
     let (held, _, _watches) = measured(|| (0..watches).map(watch).collect::<Vec<http::Response<Body>>>());
     report("watch", held / watches);
+    sockets();
+}
+
+/// What a connection holds of a server on a port: one that has said nothing yet, and one with a watch.
+fn sockets() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().expect("a runtime");
+    let server = runtime.block_on(async { ApiServer::start() });
+    let address = (Ipv4Addr::LOCALHOST, 0).into();
+    let serving = runtime.block_on(server.serve(address)).expect("a free port");
+    let count = scaled(500, 5);
+    // Sockets of the standard library hold nothing on the heap. Each is accepted before the next one comes.
+    let connect = |_| {
+        let stream = TcpStream::connect(serving.addr()).expect("connect");
+        runtime.block_on(rest());
+        stream
+    };
+    let (held, _, silent) = measured(|| (0..count).map(connect).collect::<Vec<TcpStream>>());
+    report("silent_connection", held / count);
+    let watch = |mut stream: TcpStream| {
+        let request = b"GET /api/v1/configmaps?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).expect("write");
+        runtime.block_on(rest());
+        stream
+    };
+    let (more, _, _watching) = measured(|| silent.into_iter().map(watch).collect::<Vec<TcpStream>>());
+    report("socket_watch", (held + more) / count);
+}
+
+/// Lets the tasks of a server do all that there is to do: the runtime asks for what arrived every 61 turns.
+async fn rest() {
+    for _ in 0..300 {
+        tokio::task::yield_now().await;
+    }
 }

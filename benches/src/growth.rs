@@ -1,11 +1,15 @@
-//! Cost against size: what one more operation takes beside so many objects, watchers, field managers or CRDs.
+//! Cost against size: what one more operation takes beside so many objects, watchers, field managers or CRDs, and how
+//! much memory a server takes after so many minutes of changes.
+
+use std::path::Path;
+use std::process::Command;
 
 use fake_apiserver::ApiServer;
 
 use crate::fanout::Watched;
-use crate::measure::nanos_per_operation;
+use crate::measure::{is_measured, nanos_per_operation};
 use crate::objects;
-use crate::plot::Series;
+use crate::plot::{Series, Unit};
 use crate::reads::Many;
 use crate::requests::Bench;
 
@@ -21,19 +25,22 @@ pub struct Plot {
     pub title: &'static str,
     /// Below it.
     pub axis: &'static str,
+    /// Left of it.
+    pub unit: Unit,
     /// In it.
     pub lines: Vec<Series>,
 }
 
-/// All of them, up to so many objects.
-pub fn plots(most: usize) -> Vec<Plot> {
+/// All of them, up to so many objects; `churn` is the program of that name.
+pub fn plots(most: usize, churn: &Path) -> Vec<Plot> {
     let plot = |file, title, axis, lines| Plot {
         file,
         title,
         axis,
+        unit: Unit::Nanoseconds,
         lines,
     };
-    vec![
+    let all = vec![
         plot("objects", "Beside many objects of 5 KB", "objects", objects_there(most)),
         plot("watchers", "An event, for each watcher", "watchers", watchers(most)),
         plot(
@@ -43,6 +50,45 @@ pub fn plots(most: usize) -> Vec<Plot> {
             managers(most),
         ),
         plot("crds", "Beside many CustomResourceDefinitions", "CRDs", crds(most)),
+        Plot {
+            unit: Unit::Bytes,
+            ..plot(
+                "memory",
+                "Memory of the process while objects change",
+                "minutes",
+                memory(churn),
+            )
+        },
+    ];
+    // Not every system tells how much memory a process takes.
+    let has_points = |plot: &Plot| plot.lines.iter().any(|line| !line.points.is_empty());
+    all.into_iter().filter(has_points).collect()
+}
+
+/// Each line is from a process of its own, because what others freed counts, too.
+fn memory(churn: &Path) -> Vec<Series> {
+    let line = |scenario, name| {
+        let mut command = Command::new(churn);
+        command.arg(scenario);
+        if is_measured() {
+            command.arg("--bench");
+        }
+        let output = command.output().expect("churn starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("churn prints text");
+        let point = |line: &str| -> Option<(f64, f64)> {
+            let (minutes, bytes) = line.split_once('\t')?;
+            Some((minutes.parse().ok()?, bytes.parse().ok()?))
+        };
+        let points = text.lines().map(|line| point(line).expect("minutes and bytes"));
+        Series {
+            name,
+            points: points.filter(|(_, bytes)| *bytes > 0.0).collect(),
+        }
+    };
+    vec![
+        line("objects", "425 objects, 22 writes a second"),
+        line("workers", "40 Pods, 2 rollouts a minute"),
     ]
 }
 

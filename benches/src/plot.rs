@@ -46,8 +46,17 @@ impl Axis {
     }
 }
 
-/// The plot; `down` and `right` name the axes, `down` in nanoseconds.
-pub fn svg(title: &str, right: &str, series: &[Series]) -> String {
+/// What the costs of a plot are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Time.
+    Nanoseconds,
+    /// Memory.
+    Bytes,
+}
+
+/// The plot; `right` names the axis of sizes.
+pub fn svg(title: &str, right: &str, unit: Unit, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|it| &it.points);
     let x = Axis::over(points().map(|it| it.0), MARGIN, WIDTH - LEGEND);
     let y = Axis::over(points().map(|it| it.1), HEIGHT - MARGIN, MARGIN);
@@ -75,7 +84,7 @@ pub fn svg(title: &str, right: &str, series: &[Series]) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             left - 6.0,
             at + 4.0,
-            time(power)
+            unit.label(power)
         );
     }
     let _ = writeln!(
@@ -104,13 +113,15 @@ pub fn svg(title: &str, right: &str, series: &[Series]) -> String {
     out
 }
 
-/// A power of ten of nanoseconds.
-fn time(nanos: f64) -> String {
-    match nanos {
-        it if it < 1e3 => format!("{it} ns"),
-        it if it < 1e6 => format!("{} µs", it / 1e3),
-        it if it < 1e9 => format!("{} ms", it / 1e6),
-        it => format!("{} s", it / 1e9),
+impl Unit {
+    /// A power of ten as the axis shows it.
+    fn label(self, power: f64) -> String {
+        let names = match self {
+            Self::Nanoseconds => ["ns", "µs", "ms", "s"],
+            Self::Bytes => ["B", "KB", "MB", "GB"],
+        };
+        let thousands = ((power.log10() / 3.0).max(0.0) as usize).min(names.len() - 1);
+        format!("{} {}", power / 1000f64.powi(thousands as i32), names[thousands])
     }
 }
 
@@ -124,8 +135,10 @@ mod tests {
             name: "a line",
             points: vec![(1.0, 100.0), (10.0, 1000.0)],
         };
-        let svg = svg("a plot", "objects", &[line]);
+        let svg = svg("a plot", "objects", Unit::Nanoseconds, std::slice::from_ref(&line));
         assert!(svg.contains("points=\"60.0,340.0 490.0,60.0\""), "{svg}");
         assert!(svg.contains(">100 ns<") && svg.contains(">1 µs<"), "{svg}");
+        let svg = super::svg("a plot", "minutes", Unit::Bytes, &[line]);
+        assert!(svg.contains(">100 B<") && svg.contains(">1 KB<"), "{svg}");
     }
 }
