@@ -11,7 +11,7 @@ use crate::registry::managed_fields::{self, Manager, Types, single_version};
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 use crate::server::ApiServer;
-use crate::watch::{self, Filter, Scope, WatchStart};
+use crate::watch::{self, Filter, WatchScope, WatchStart};
 
 /// A cursor into a resource's log, without the body that shows it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Watcher {
         Self(registry.reader.start_watch(WatchStart {
             resource: storage.into(),
             filter: Filter {
-                scope: Scope::All,
+                scope: WatchScope::All,
                 labels,
                 fields,
             },

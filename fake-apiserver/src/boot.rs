@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::entropy::{self, Entropy};
-use crate::options::{Authorization, Options};
+use crate::options::{Authorization, ServerOptions};
 use crate::registry::authorization;
 use crate::registry::kinds::service::ClusterRange;
 use crate::registry::scheme::enablement::Enablement;
@@ -56,7 +56,7 @@ struct Kind {
 static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
 
 /// The state of a server of these options that starts at this time.
-pub(crate) fn world(options: &Options, start: Timestamp) -> World {
+pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
     let kind = Kind {
         rbac: options.authorization == Authorization::Rbac,
         version: options.version,
@@ -93,12 +93,12 @@ pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
 
 fn make(kind: &Kind) -> World {
     let second = Timestamp::from_second(kind.second).unwrap_or(Timestamp::UNIX_EPOCH);
-    let options = |authorization| Options {
+    let options = |authorization| ServerOptions {
         authorization,
         version: kind.version,
         enablement: kind.enablement.clone(),
         kubernetes_service: kind.kubernetes_service.is_some(),
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let plain = options(Authorization::AlwaysAllow);
     let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);

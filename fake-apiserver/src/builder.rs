@@ -15,7 +15,7 @@ use crate::boot;
 use crate::endpoints::audit::{Audit, AuditPolicy};
 use crate::endpoints::metrics::InflightLimits;
 use crate::entropy::{Entropy, time_of_day};
-use crate::options::{Authorization, Options};
+use crate::options::{Authorization, ServerOptions};
 use crate::registry::scheme::enablement::Enablement;
 use crate::server::ApiServer;
 use crate::snapshot::{KeptSnapshots, Snapshot};
@@ -29,7 +29,7 @@ use crate::workers::{Kubelet, PodScript, PodSelector, Worker};
 pub struct ApiServerBuilder {
     seed: u64,
     start_time: Option<Timestamp>,
-    options: Options,
+    options: ServerOptions,
     scripts: Vec<(PodSelector, PodScript)>,
     world: Option<Snapshot>,
     revision: u64,

@@ -1,4 +1,4 @@
-//! `Options`: the options of a server that a fork shares with its origin.
+//! `ServerOptions`: the options of a server that a fork shares with its origin.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -34,7 +34,7 @@ const ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2,
 
 /// Options that a fork shares with its origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ServerOptions {
     pub(crate) logs: LogBounds,
     pub(crate) journal: JournalBounds,
     pub(crate) workers: Vec<Worker>,
@@ -68,7 +68,7 @@ pub enum Authorization {
     Rbac,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             logs: LOGS,

@@ -386,7 +386,7 @@ impl Handshake {
             Transport::Http => Ok((Self::None, None)),
             #[cfg(feature = "tls")]
             Transport::Https(options) => {
-                let identity = crate::tls::Identity::new(options, addr.ip())?;
+                let identity = crate::tls::TlsIdentity::new(options, addr.ip())?;
                 let handshake = Self::Tls(identity.config.into(), Arc::new(identity.clients));
                 Ok((handshake, Some(identity.credentials)))
             }

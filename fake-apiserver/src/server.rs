@@ -23,7 +23,7 @@ use crate::endpoints::journal::{Journal, JournalBounds};
 use crate::endpoints::metrics::Metrics;
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
-use crate::options::{Authorization, Options};
+use crate::options::{Authorization, ServerOptions};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authorization::Rbac;
 use crate::registry::scheme::codec;
@@ -54,7 +54,7 @@ use crate::workers::{self, Host, Kubelet, Worker};
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
     /// Shared: a request copies its server.
-    options: Arc<Options>,
+    options: Arc<ServerOptions>,
     /// The tasks of the workers. They end with the last copy of the server.
     pub(crate) tasks: TaskGroup,
     /// The states that the control API keeps, if it is on.
@@ -82,7 +82,7 @@ impl ApiServer {
     pub(crate) fn assemble(
         world: World,
         entropy: Entropy,
-        mut options: Options,
+        mut options: ServerOptions,
         kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
     ) -> Self {
         let rbac = match options.authorization {
@@ -136,11 +136,11 @@ impl ApiServer {
     /// A server that has a state, to look at it.
     pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
         let entropy = self.endpoints.registry.reader.entropy.fork();
-        let options = Options {
+        let options = ServerOptions {
             journal: JournalBounds { entries: 1, bytes: 0 },
             workers: Vec::new(),
             event_ttl: None,
-            ..Options::clone(&self.options)
+            ..ServerOptions::clone(&self.options)
         };
         Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
     }
@@ -253,7 +253,7 @@ impl ApiServer {
         let fork = Self::assemble(
             registry.reader.store.world(),
             registry.reader.entropy.fork(),
-            Options::clone(&self.options),
+            ServerOptions::clone(&self.options),
             kubelet,
         );
         fork.endpoints
@@ -328,7 +328,7 @@ impl ApiServer {
             .scheme()
             .lookup_kind(api_version, kind)
             .ok_or_else(Status::unknown_path)?;
-        let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
+        let range = crate::storage::KeyRange::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = registry.reader.store.snapshot(&row.storage);
         let stored: Vec<_> = snapshot.range(&range).cloned().collect();
         registry.reader.convert_stored(&row, &stored).await?;

@@ -35,7 +35,7 @@ const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
 /// TLS identity of a server, and the credentials of its clients.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct TlsIdentity {
     /// The client's side.
     pub(crate) credentials: Credentials,
     /// The server's side of the handshake.
@@ -44,7 +44,7 @@ pub(crate) struct Identity {
     pub(crate) clients: Clients,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator. If the
     /// options have a certificate, that is shown instead.
     ///

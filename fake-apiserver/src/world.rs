@@ -13,7 +13,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::server::{ApiServer, LoadError};
 use crate::snapshot::Snapshot;
-use crate::storage::{self, Key, Range, Stored};
+use crate::storage::{self, Key, KeyRange, Stored};
 
 /// The longest value a difference shows; what is longer is cut.
 const VALUE_CHARS: usize = 120;
@@ -139,9 +139,9 @@ impl ApiServer {
     /// those who look at them.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
-        let (all, everything) = (Range::of(None), registry.reader.store.everything());
+        let (all, everything) = (KeyRange::of(None), registry.reader.store.everything());
         // Most resources have no objects.
-        let snapshots: BTreeMap<&str, &storage::Snapshot> =
+        let snapshots: BTreeMap<&str, &storage::ResourceSnapshot> =
             everything.resources.iter().map(|(name, it)| (&**name, it)).collect();
         let scheme = registry.reader.scheme();
         let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
@@ -292,7 +292,7 @@ impl ApiServer {
             ))
             .or_insert(row);
         }
-        let everything = Range::of(None);
+        let everything = KeyRange::of(None);
         let mut seen = std::collections::BTreeSet::new();
         let mut objects = Vec::new();
         for row in rows.into_values() {

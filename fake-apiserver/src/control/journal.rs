@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Answered, Refusal, accepts, number};
 use super::controlled::Controlled;
-use crate::endpoints::journal::{Entry, Page, RecordedRequest, stream};
+use crate::endpoints::journal::{Entry, JournalPage, RecordedRequest, stream};
 
 /// Number of entries in one answer; `since` asks for the rest.
 const ENTRIES: usize = 1_000;
@@ -43,11 +43,11 @@ pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap, uri: 
 }
 
 /// A page as a server-sent event.
-fn event(page: &Page) -> Bytes {
+fn event(page: &JournalPage) -> Bytes {
     format!("id: {}\ndata: {}\n\n", page.next(), shown(page, BODY_BYTES)).into()
 }
 
-fn shown(page: &Page, body_bytes: usize) -> Value {
+fn shown(page: &JournalPage, body_bytes: usize) -> Value {
     let entries = page.entries.iter().zip(page.first..);
     let entries: Vec<_> = entries.map(|(it, number)| entry(it, number, body_bytes)).collect();
     json!({"first": page.first, "next": page.next(), "total": page.total, "entries": entries})

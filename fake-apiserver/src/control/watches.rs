@@ -27,12 +27,12 @@ enum Action {
     WithholdBookmarks,
     WithholdInitialEnd,
     SendInitialEnd,
-    Send(Event),
+    Send(EventOrder),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Event {
+pub(super) struct EventOrder {
     pub(super) r#type: String,
     pub(super) object: Value,
 }
@@ -122,7 +122,7 @@ pub(super) async fn act(State(it): State<Controlled>, Order(order): Order<OnWatc
     Ok(Answer::Json(json!({"watches": watches.len()})))
 }
 
-pub(super) fn kind(event: &Event) -> Result<WatchEventKind, Refusal> {
+pub(super) fn kind(event: &EventOrder) -> Result<WatchEventKind, Refusal> {
     let kind = WatchEventKind::parse(&event.r#type);
     kind.ok_or_else(|| Refusal::bad(format!("{:?} is not a type of watch event", event.r#type)))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Answered, Order, Refusal, accepts, number};
 use super::controlled::Controlled;
-use super::watches::{Event, kind};
+use super::watches::{EventOrder, kind};
 use crate::snapshot::KeptSnapshot;
 use crate::workers::{ScriptOrder, Worker};
 
@@ -88,7 +88,7 @@ pub(super) async fn load_objects(State(it): State<Controlled>, body: Bytes) -> A
     Ok(Answer::Json(json!({"loaded": loaded.map_err(Refusal::bad)?})))
 }
 
-pub(super) async fn apply_event(State(it): State<Controlled>, Order(event): Order<Event>) -> Answered {
+pub(super) async fn apply_event(State(it): State<Controlled>, Order(event): Order<EventOrder>) -> Answered {
     let kind = kind(&event)?;
     it.server.apply_event(kind, event.object).map_err(Refusal::bad)?;
     Ok(Answer::Json(json!({"resourceVersion": it.server.resource_version()})))

@@ -13,22 +13,11 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
+use crate::registry::custom::definition;
 use crate::registry::types::schema::served::all_builtins;
 
 /// The media type of an aggregated discovery answer.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// The order in which discovery shows the verbs of custom resources.
-const CUSTOM_VERBS: [&str; 8] = [
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
-];
 
 /// Built-ins that are stored in another version than the one that discovery prefers: group, resource, and what they
 /// are stored as.
@@ -297,7 +286,7 @@ fn is_custom(row: &ResourceInfo) -> bool {
 fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {
     let mut out: Vec<&str> = verbs.iter().map(Text::as_ref).collect();
     if is_custom(row) {
-        out.sort_by_key(|verb| CUSTOM_VERBS.iter().position(|it| it == verb));
+        out.sort_by_key(|verb| definition::VERBS.iter().position(|it| it == verb));
     }
     out
 }

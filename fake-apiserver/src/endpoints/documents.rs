@@ -387,7 +387,7 @@ async fn open_api_v2(Extension(asked): Extension<Asked>, headers: HeaderMap) -> 
 async fn open_api_v3(Extension(asked): Extension<Asked>, uri: Uri, headers: HeaderMap) -> Response<Body> {
     let below = uri.path().strip_prefix("/openapi/v3").unwrap_or_default();
     asked.open_api(|documents| match below.strip_prefix('/').unwrap_or_default() {
-        "" if below.is_empty() => openapi::Answer {
+        "" if below.is_empty() => openapi::DocumentAnswer {
             status: 200,
             headers: vec![("content-type", "application/json".to_owned())],
             body: format!("{}\n", documents.index()).into(),
@@ -404,7 +404,7 @@ async fn open_api_v3(Extension(asked): Extension<Asked>, uri: Uri, headers: Head
 
 impl Asked {
     /// Answers what `answer` finds in the documents of all served resources.
-    fn open_api(&self, answer: impl FnOnce(&OpenApi<'_>) -> openapi::Answer) -> Response<Body> {
+    fn open_api(&self, answer: impl FnOnce(&OpenApi<'_>) -> openapi::DocumentAnswer) -> Response<Body> {
         let builtins = self.scheme.rows().filter(|row| !row.is_custom());
         let builtins: Vec<&ResourceInfo> = builtins.map(|row| &row.info).collect();
         let versions = self.scheme.custom_rows().filter_map(|row| row.custom_version());

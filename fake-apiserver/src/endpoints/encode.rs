@@ -21,7 +21,7 @@ use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::answer::{Answer, SuccessStatus};
-use crate::registry::reader::verbs::Page;
+use crate::registry::reader::verbs::ListPage;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
@@ -37,7 +37,7 @@ pub(crate) fn answer(
     server: &Endpoints,
     call: &Call,
     row: &Row,
-    form: &negotiation::Answer,
+    form: &negotiation::AnswerForm,
     code: u16,
     answer: Answer,
     warnings: &[String],
@@ -90,12 +90,12 @@ pub(crate) fn answer(
 }
 
 /// Returns `true` if the stored bytes are the requested form.
-fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
+fn is_as_stored(call: &Call, row: &Row, form: &negotiation::AnswerForm) -> bool {
     form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
 
 /// Returns `true` if the answer is compact JSON, as storage has it.
-fn is_compact_json(call: &Call, form: &negotiation::Answer) -> bool {
+fn is_compact_json(call: &Call, form: &negotiation::AnswerForm) -> bool {
     form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
 
@@ -109,7 +109,7 @@ fn view(
     server: &Endpoints,
     call: &Call,
     row: &Row,
-    form: &negotiation::Answer,
+    form: &negotiation::AnswerForm,
     object: Object,
 ) -> Result<Value, Status> {
     Ok(match form.view {
@@ -166,7 +166,7 @@ pub(crate) fn tables<'a>(
 }
 
 /// Refuses a view that does not fit what is shown.
-pub(crate) fn check_view(row: &Row, form: &negotiation::Answer, is_list: bool) -> Result<(), Status> {
+pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
     // Each event of a watch is one object, in any form of the collection.
@@ -183,8 +183,8 @@ pub(crate) fn page(
     server: &Endpoints,
     call: &Call,
     row: &Row,
-    form: &negotiation::Answer,
-    page: Page,
+    form: &negotiation::AnswerForm,
+    page: ListPage,
 ) -> Result<Response<Body>, Status> {
     if form.view != View::Whole {
         check_view(row, form, true)?;
@@ -223,7 +223,7 @@ pub(crate) fn page(
 }
 
 /// Returns the text before the items of a list: built-in ones have the order of Go's structs, custom ones are sorted.
-fn list_head(row: &Row, page: &Page) -> String {
+fn list_head(row: &Row, page: &ListPage) -> String {
     let version = &row.api_version;
     if row.is_custom() {
         return format!("{{\"apiVersion\":\"{version}\",\"items\":[");
@@ -239,7 +239,7 @@ fn list_head(row: &Row, page: &Page) -> String {
 }
 
 /// Returns the text behind the items of a list of custom resources.
-fn list_tail(row: &Row, page: &Page) -> String {
+fn list_tail(row: &Row, page: &ListPage) -> String {
     let kind = &row.info.list_kind;
     let mut metadata = Value::Object(list_metadata(row, page));
     metadata.sort_all_objects();
@@ -247,7 +247,7 @@ fn list_tail(row: &Row, page: &Page) -> String {
 }
 
 /// The metadata of a list. Custom resources always have a `continue` (rule A33).
-fn list_metadata(row: &Row, page: &Page) -> Map<String, Value> {
+fn list_metadata(row: &Row, page: &ListPage) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".into(), page.revision.to_string().into());
     if row.is_custom() || !page.continue_token.is_empty() {
@@ -264,8 +264,8 @@ fn page_value(
     server: &Endpoints,
     call: &Call,
     row: &Row,
-    form: &negotiation::Answer,
-    page: &Page,
+    form: &negotiation::AnswerForm,
+    page: &ListPage,
 ) -> Result<Value, Status> {
     let metadata = list_metadata(row, page);
     let objects = page.items.iter().map(|stored| codec::decode(row, stored));
@@ -339,12 +339,12 @@ pub(crate) fn too_many_text() -> Response<Body> {
 }
 
 /// A watch.
-pub(crate) fn stream(body: Body, form: &negotiation::Answer) -> Response<Body> {
+pub(crate) fn stream(body: Body, form: &negotiation::AnswerForm) -> Response<Body> {
     respond_with(200, form.encoding.stream_type(), body)
 }
 
 /// A value in the encoding the client wants.
-pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
+pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),

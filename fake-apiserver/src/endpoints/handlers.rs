@@ -287,9 +287,9 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
 }
 
 /// The form the client wants an object or a list in.
-fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::Answer, Status> {
+fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::AnswerForm, Status> {
     let form = match call.parts.headers.get(http::header::ACCEPT) {
-        None => negotiation::Answer::default(),
+        None => negotiation::AnswerForm::default(),
         Some(_) => negotiation::answer(call.accept().as_deref(), decode::served(row), route)?,
     };
     Ok(form)
@@ -299,7 +299,7 @@ fn answer(
     server: &Endpoints,
     call: &Call,
     row: &Row,
-    form: &negotiation::Answer,
+    form: &negotiation::AnswerForm,
     written: Written,
 ) -> Result<Response<Body>, Status> {
     encode::answer(

@@ -201,7 +201,7 @@ impl RecordedRequest {
 
 /// Some entries of a journal in a row.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct JournalPage {
     /// Number of the first one; those between the number asked for and this one have been dropped.
     pub(crate) first: u64,
     /// The entries, oldest first.
@@ -210,7 +210,7 @@ pub(crate) struct Page {
     pub(crate) total: u64,
 }
 
-impl Page {
+impl JournalPage {
     /// The number after its last entry.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
@@ -384,12 +384,12 @@ impl Journal {
     }
 
     /// The first entries from the number `since` on, at most `most`.
-    pub(crate) fn page(&self, since: u64, most: usize) -> Page {
+    pub(crate) fn page(&self, since: u64, most: usize) -> JournalPage {
         let entries = self.lock();
         let oldest = entries.total - entries.kept.len() as u64;
         let first = since.clamp(oldest, entries.total);
         let skipped = usize::try_from(first - oldest).unwrap_or(usize::MAX);
-        Page {
+        JournalPage {
             first,
             entries: entries.kept.iter().skip(skipped).take(most).cloned().collect(),
             total: entries.total,

@@ -12,7 +12,7 @@ use http_body::Frame;
 use crate::registry::reader::verbs::Items;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
-use crate::storage::{Range, Stored};
+use crate::storage::{KeyRange, Stored};
 
 /// Bytes in a chunk, give or take an object.
 const CHUNK_BYTES: usize = 128 * 1024;
@@ -137,7 +137,7 @@ impl ListBody {
             }
             Items::All(all) => {
                 let (snapshot, range, filter) = &**all;
-                let rest: Range = match &self.sent {
+                let rest: KeyRange = match &self.sent {
                     // The smallest key behind the last one.
                     Sent::UpTo(key) => range.clone().from(format!("{key}\0")),
                     Sent::Nothing | Sent::Items(_) => range.clone(),

@@ -71,7 +71,7 @@ pub(crate) enum View {
 
 /// The form of a successful answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerForm {
     /// Encoding of the answer.
     pub(crate) encoding: Encoding,
     /// View of the object.
@@ -132,7 +132,7 @@ impl Encoding {
     }
 }
 
-impl Answer {
+impl AnswerForm {
     /// Refuses a Table where there is none of what is answered.
     pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.view {
@@ -210,9 +210,9 @@ fn is_plain(accept: Option<&str>) -> bool {
 }
 
 /// The form of the answer to anything but a watch.
-pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<Answer, Status> {
+pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<AnswerForm, Status> {
     if is_plain(accept) {
-        return Ok(Answer::default());
+        return Ok(AnswerForm::default());
     }
     let accept = accept.unwrap_or_default();
     check_route(accept, served, route)?;
@@ -223,7 +223,7 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
 
 /// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are
 /// no streams.
-pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answer, Status> {
+pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<AnswerForm, Status> {
     let answer = answer(accept, served, Route::Collection)?;
     match answer.encoding {
         Encoding::Json | Encoding::Protobuf => Ok(answer),
@@ -238,7 +238,7 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     }
     let clauses = clauses(accept.unwrap_or_default());
     let plain = |clause: &Clause<'_>| match accepted(clause, Served::Custom) {
-        Some(Answer {
+        Some(AnswerForm {
             encoding,
             view: View::Whole,
             ..
@@ -367,7 +367,7 @@ fn router_refusal(code: u16, reason: &'static str, message: String) -> Status {
 }
 
 /// The answer a clause asks for, if it can be given. Of custom resources only metadata is written as protobuf.
-fn accepted(clause: &Clause<'_>, served: Served) -> Option<Answer> {
+fn accepted(clause: &Clause<'_>, served: Served) -> Option<AnswerForm> {
     let encoding = if clause.names(PROTOBUF) && !clause.is_foreign() {
         Encoding::Protobuf
     } else if clause.covers(JSON) && !clause.is_foreign() {
@@ -398,7 +398,7 @@ fn accepted(clause: &Clause<'_>, served: Served) -> Option<Answer> {
     if encoding == Encoding::Protobuf && !has_protobuf {
         return None;
     }
-    Some(Answer {
+    Some(AnswerForm {
         encoding,
         view,
         pretty: clause.param("pretty") == Some("1"),

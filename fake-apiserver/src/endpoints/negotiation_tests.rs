@@ -116,7 +116,7 @@ fn a17_unanswerable_accept_headers(
 fn a17_custom_resources_take_any_application_type() {
     assert_eq!(
         answer(Some("application/*"), Served::Custom, Route::Object),
-        Ok(Answer::default())
+        Ok(AnswerForm::default())
     );
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Asked<'a> {
 
 /// An answer, ready to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct DocumentAnswer {
     /// HTTP status code.
     pub(crate) status: u16,
     /// Headers beside the usual ones; `Cache-Control` replaces the usual one.
@@ -125,7 +125,7 @@ impl OpenApi<'_> {
     }
 
     /// `/openapi/v3/PATH`
-    pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
+    pub(crate) fn answer(&self, asked: Asked<'_>) -> DocumentAnswer {
         let Some(hash) = self.hash(asked.path) else {
             return plain(404, "404 page not found\n");
         };
@@ -142,7 +142,7 @@ impl OpenApi<'_> {
         if !asked.hash.is_empty() {
             if asked.hash != hash {
                 headers.push(("location", url(asked.path, &hash)));
-                return Answer {
+                return DocumentAnswer {
                     status: 301,
                     headers,
                     body: Bytes::new(),
@@ -160,13 +160,13 @@ impl OpenApi<'_> {
             .split(',')
             .any(|it| it.trim().trim_start_matches("W/") == etag)
         {
-            return Answer {
+            return DocumentAnswer {
                 status: 304,
                 headers,
                 body: Bytes::new(),
             };
         }
-        Answer {
+        DocumentAnswer {
             status: 200,
             headers,
             body: self.document(asked.path).into(),
@@ -330,8 +330,8 @@ struct Components {
     security_schemes: Value,
 }
 
-fn plain(status: u16, text: &'static str) -> Answer {
-    Answer {
+fn plain(status: u16, text: &'static str) -> DocumentAnswer {
+    DocumentAnswer {
         status,
         headers: vec![("content-type", "text/plain; charset=utf-8".to_owned())],
         body: Bytes::from_static(text.as_bytes()),

@@ -19,7 +19,7 @@ use super::table::IncludeObject;
 use super::{Endpoints, encode, partial, watch_protobuf};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::faults::{HeldEvent, Injected, OpenWatch, Sending, Step};
+use crate::faults::{GateStep, HeldEvent, Injected, OpenWatch, Sending};
 use crate::registry::reader::verbs::WatchPlan;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
@@ -69,7 +69,7 @@ impl WatchBody {
         row: Arc<Row>,
         open: OpenWatch,
         plan: WatchPlan,
-        form: negotiation::Answer,
+        form: negotiation::AnswerForm,
         include: IncludeObject,
     ) -> Self {
         server.faults.rules.watch_begins(&open.handle());
@@ -121,17 +121,17 @@ impl WatchBody {
                 None => {}
             }
             match self.open.step(cx) {
-                Step::Silent => return Poll::Pending,
-                Step::Held => {
+                GateStep::Silent => return Poll::Pending,
+                GateStep::Held => {
                     self.show_held(cx);
                     return Poll::Pending;
                 }
-                Step::Put(injected) => {
+                GateStep::Put(injected) => {
                     if self.inject(injected) {
                         return Poll::Ready(None);
                     }
                 }
-                Step::Open => match std::task::ready!(self.poll_delivery(cx)) {
+                GateStep::Open => match std::task::ready!(self.poll_delivery(cx)) {
                     Some(delivery) => self.deliver(delivery),
                     // An error may be left to send.
                     None if self.left.is_empty() => return Poll::Ready(None),

@@ -40,7 +40,7 @@ pub(crate) enum Sending {
 
 /// Next step of a watch.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum GateStep {
     /// This is to be delivered first.
     Put(Injected),
     /// Events pass as they come.
@@ -79,16 +79,16 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Returns the next step.
-    pub(crate) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> GateStep {
         if self.flow == Flow::Silent {
-            return Step::Silent;
+            return GateStep::Silent;
         }
         if let Some(injected) = self.injected.pop_front() {
-            return Step::Put(injected);
+            return GateStep::Put(injected);
         }
         match self.flow {
-            Flow::Held(0) => Step::Held,
-            Flow::Open | Flow::Held(_) | Flow::Silent => Step::Open,
+            Flow::Held(0) => GateStep::Held,
+            Flow::Open | Flow::Held(_) | Flow::Silent => GateStep::Open,
         }
     }
 

@@ -40,7 +40,7 @@ pub use watches::WatchHandle;
 pub(crate) use clocks::Clocks;
 pub(crate) use described::Described;
 pub(crate) use downtime::Downtime;
-pub(crate) use gate::{Sending, Step};
+pub(crate) use gate::{GateStep, Sending};
 pub(crate) use outcome::{Broken, Outcome, Struck};
 pub(crate) use rule::Rules;
 pub(crate) use watch_events::Injected;

@@ -6,7 +6,7 @@ use std::task::Context;
 
 use serde_json::Value;
 
-use super::gate::{Bookmarks, Flow, Gate, Sending, Step};
+use super::gate::{Bookmarks, Flow, Gate, GateStep, Sending};
 use super::watch_events::{HeldEvent, Injected, WatchEventKind};
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
@@ -104,7 +104,7 @@ impl OpenWatch {
     }
 
     /// Returns the next step. Later changes of it wake the task.
-    pub(crate) fn step(&self, cx: &Context<'_>) -> Step {
+    pub(crate) fn step(&self, cx: &Context<'_>) -> GateStep {
         let mut gate = self.shared.gate();
         match &mut gate.waker {
             Some(waker) => waker.clone_from(cx.waker()),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::custom::crd::{self, Names, UsedNames};
+use super::custom::crd::{self, CrdNames, UsedNames};
 use super::custom::definition::CustomResource;
 use super::managed_fields::{self, Manager, Types};
 use super::reader::Reader;
@@ -16,14 +16,14 @@ use super::scheme::codec;
 use super::scheme::{CRDS, Row, Scheme};
 use super::writer::Writer;
 use crate::api::object::Object;
-use crate::storage::{Change, Key, Range, Revision, Store, Stored};
+use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
 /// A stored CRD, read once for as long as it is not written.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
     group: String,
-    names: Names,
+    names: CrdNames,
     /// The versions that its spec serves.
     served: BTreeSet<String>,
     /// Its resource, once it is established or being deleted; the same until the CRD changes.
@@ -44,7 +44,7 @@ impl Definition {
         Self {
             stored: Arc::clone(stored),
             group: crd::group(&crd).to_owned(),
-            names: Names::accepted(&crd),
+            names: CrdNames::accepted(&crd),
             served: versions_served(&crd),
             resource: same.or_else(|| is_needed.then(parse).flatten()),
             unsettled: (crd.is_terminating() || !crd::is_settled(&crd)).then(|| Arc::new(crd)),
@@ -104,7 +104,7 @@ impl StoredDefinitions {
         let crds = everything.resources.iter().find(|(resource, _)| **resource == *CRDS);
         for stored in crds
             .iter()
-            .flat_map(|(_, crds)| crds.range(&Range::of(None)).cloned().collect::<Vec<_>>())
+            .flat_map(|(_, crds)| crds.range(&KeyRange::of(None)).cloned().collect::<Vec<_>>())
         {
             gone.remove(&stored.key);
             self.set(row, &stored.key, Some(&stored));
@@ -327,7 +327,7 @@ impl Definitions {
 
     /// Deletes every object of a resource; returns how many finalizers still hold.
     fn delete_instances(&self, row: &Row, delete: Delete<'_>) -> usize {
-        let everything = Range::of(None);
+        let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(&row.storage);
         let mut left = 0;
         for stored in snapshot.range(&everything) {

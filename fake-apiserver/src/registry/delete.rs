@@ -9,7 +9,7 @@ use super::Registry;
 use super::admission::attributes::Attributes;
 use super::answer::{Answer, SuccessDetails, SuccessStatus, Written};
 use super::kinds::facts::{FirstDelete, Propagation};
-use super::reader::verbs::Page;
+use super::reader::verbs::ListPage;
 use super::request::{Remarks, Warnings};
 use super::scheme::Row;
 use super::scheme::codec;
@@ -118,7 +118,7 @@ impl Registry {
         list: &ListOptions,
         options: &DeleteOptions,
         remarks: &Remarks,
-    ) -> Result<Page, Status> {
+    ) -> Result<ListPage, Status> {
         warn_of_orphans(row, options, &remarks.warnings);
         let page = self.reader.list(row, info, list).await?;
         for stored in page.items.iter() {

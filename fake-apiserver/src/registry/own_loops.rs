@@ -13,7 +13,7 @@ use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
 use super::writer::Writer;
 use crate::api::object::Object;
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{Key, KeyRange, Stored};
 
 const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
@@ -77,7 +77,7 @@ impl OwnLoops<'_> {
         let Some(row) = self.reader.scheme().lookup(group, "v1", resource) else {
             return;
         };
-        let everything = Range::of(None);
+        let everything = KeyRange::of(None);
         for stored in self.reader.store.snapshot(&row.storage).range(&everything) {
             match &*row.storage {
                 FLOW_SCHEMAS => self.sync_flow_schema(&row, &stored.key),
@@ -199,7 +199,7 @@ impl OwnLoops<'_> {
         let Some(row) = self.reader.scheme().lookup("discovery.k8s.io", "v1", "endpointslices") else {
             return Vec::new();
         };
-        let range = Range::of(Some(namespace));
+        let range = KeyRange::of(Some(namespace));
         let snapshot = self.reader.store.snapshot(&row.storage);
         let slices = snapshot.range(&range).map(|stored| codec::decode(&row, stored));
         slices

@@ -13,7 +13,7 @@ use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{Key, KeyRange, Stored};
 
 /// The storage name of APIServices.
 pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
@@ -75,7 +75,7 @@ impl Registry {
     pub(super) fn sync_registrations(&self) {
         let groups = self.definitions.take_written_groups();
         let Some(row) = self.api_services() else { return };
-        let all = Range::of(None);
+        let all = KeyRange::of(None);
         for group in groups {
             let mut versions = self.definitions.served_versions(&group);
             for stored in self.reader.store.snapshot(&row.storage).range(&all) {

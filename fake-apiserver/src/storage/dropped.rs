@@ -11,7 +11,7 @@ const REMEMBERED_MAX: usize = 65_536;
 
 /// The part of a resource that a reader observes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'a> {
+pub(crate) enum ResourcePart<'a> {
     /// All of it.
     All,
     /// One namespace.
@@ -59,11 +59,11 @@ impl Dropped {
     }
 
     /// The newest change of a part that was dropped, or one that is newer; 0 if there was none.
-    pub(super) fn newest(&self, part: Part<'_>) -> Revision {
+    pub(super) fn newest(&self, part: ResourcePart<'_>) -> Revision {
         match part {
-            Part::All => self.last,
-            Part::Namespace(namespace) => self.namespaces.of(self.namespaces.known.get(namespace)),
-            Part::Object(key) => self.objects.of(self.objects.known.get(key)),
+            ResourcePart::All => self.last,
+            ResourcePart::Namespace(namespace) => self.namespaces.of(self.namespaces.known.get(namespace)),
+            ResourcePart::Object(key) => self.objects.of(self.objects.known.get(key)),
         }
     }
 }

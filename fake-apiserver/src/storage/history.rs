@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::dropped::{Dropped, Part};
+use super::dropped::{Dropped, ResourcePart};
 use super::{Change, Revision};
 
 /// The revision asked for lies below the log.
@@ -97,7 +97,7 @@ impl History {
     pub(crate) fn unless_missed(
         &self,
         revision: Revision,
-        part: Part<'_>,
+        part: ResourcePart<'_>,
     ) -> Result<impl Iterator<Item = &Arc<Change>>, Compacted> {
         if revision < self.floor && revision < self.dropped.newest(part) {
             return Err(Compacted { floor: self.floor });

@@ -38,14 +38,14 @@ impl Key {
 
 /// A run of keys: all of a resource, or those of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct KeyRange {
     /// The first key that may be in it.
     pub(crate) start: String,
     /// The first key behind it; `None` is the end of the resource.
     pub(crate) end: Option<String>,
 }
 
-impl Range {
+impl KeyRange {
     /// Everything, or one namespace.
     pub(crate) fn of(namespace: Option<&str>) -> Self {
         match namespace {

@@ -10,11 +10,11 @@ pub(crate) mod snapshot;
 pub(crate) mod store;
 
 pub(crate) use change::Change;
-pub(crate) use dropped::Part;
+pub(crate) use dropped::ResourcePart;
 pub(crate) use history::Compacted;
-pub(crate) use key::{Key, Range};
+pub(crate) use key::{Key, KeyRange};
 pub(crate) use object::{Body, Stored};
-pub(crate) use snapshot::Snapshot;
+pub(crate) use snapshot::ResourceSnapshot;
 pub(crate) use store::{LogBounds, Store, StoreError, World};
 
 /// The number of a write, counted over all resources; 0 is before the first. A delete takes one too, and none is

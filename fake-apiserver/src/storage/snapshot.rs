@@ -1,14 +1,14 @@
-//! `Snapshot`: the objects of one resource frozen at a revision; what a page of a list is cut from.
+//! `ResourceSnapshot`: the objects of one resource frozen at a revision; what a page of a list is cut from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::sorted::Sorted;
-use super::{Change, Key, Range, Revision, Stored};
+use super::{Change, Key, KeyRange, Revision, Stored};
 
 /// A resource as it was at `revision`: the present objects, with every later change undone.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct ResourceSnapshot {
     /// The revision it shows.
     pub(crate) revision: Revision,
     objects: Sorted,
@@ -16,7 +16,7 @@ pub(crate) struct Snapshot {
     undone: BTreeMap<Key, Option<Arc<Stored>>>,
 }
 
-impl Snapshot {
+impl ResourceSnapshot {
     /// The present state.
     pub(crate) fn now(revision: Revision, objects: Sorted) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Snapshot {
     }
 
     /// The objects of a range, in key order.
-    pub(crate) fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = &'a Arc<Stored>> {
+    pub(crate) fn range<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Arc<Stored>> {
         let mut present = self.objects.range(range).peekable();
         let mut undone = self
             .undone
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 
     /// Returns the number of objects in a range.
-    pub(crate) fn count(&self, range: &Range) -> usize {
+    pub(crate) fn count(&self, range: &KeyRange) -> usize {
         let mut count = self.objects.count(range);
         for (key, old) in self.undone.iter().filter(|(key, _)| range.contains(key.as_str())) {
             count += usize::from(old.is_some());

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Range, Stored};
+use super::{KeyRange, Stored};
 
 /// Objects in a chunk before it is split in two: large enough that the list of chunks stays small, small enough that
 /// copying a chunk on write costs little.
@@ -76,7 +76,7 @@ impl Sorted {
     }
 
     /// The objects of a range, in key order.
-    pub(crate) fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = &'a Arc<Stored>> {
+    pub(crate) fn range<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Arc<Stored>> {
         let first = self.chunk_of(&range.start);
         let from = self.chunks.get(first).map_or(0, |chunk| position(chunk, &range.start));
         let head = self.chunks.get(first).into_iter().flat_map(move |chunk| &chunk[from..]);
@@ -86,7 +86,7 @@ impl Sorted {
     }
 
     /// Returns the number of objects in a range.
-    pub(crate) fn count(&self, range: &Range) -> usize {
+    pub(crate) fn count(&self, range: &KeyRange) -> usize {
         let end = range.end.as_deref().map_or(self.len, |end| self.rank(end));
         end.saturating_sub(self.rank(&range.start))
     }
@@ -157,7 +157,7 @@ mod tests {
                     copy = Some((sorted.clone(), model.clone()));
                 }
             }
-            let ranges = [Range::of(None), Range::of(Some("n1")), Range::of(Some("n1")).from(format!("n1/{cut:03}"))];
+            let ranges = [KeyRange::of(None), KeyRange::of(Some("n1")), KeyRange::of(Some("n1")).from(format!("n1/{cut:03}"))];
             for (sorted, model) in copy.iter().chain([&(sorted, model)]) {
                 for range in &ranges {
                     let inside = model.iter().filter(|(key, _)| range.contains(key));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::history::History;
 use super::sorted::Sorted;
-use super::{Body, Change, Compacted, Key, Part, Revision, Snapshot, Stored};
+use super::{Body, Change, Compacted, Key, ResourcePart, ResourceSnapshot, Revision, Stored};
 
 /// Reason for refusing a write. Nothing has changed then.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub(crate) struct Everything {
     /// The cursor to go on with.
     pub(crate) revision: Revision,
     /// The objects of each resource, by its name.
-    pub(crate) resources: Vec<(Arc<str>, Snapshot)>,
+    pub(crate) resources: Vec<(Arc<str>, ResourceSnapshot)>,
 }
 
 impl Fresh {
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// The present objects of a resource.
-    pub(crate) fn snapshot(&self, resource: &str) -> Snapshot {
+    pub(crate) fn snapshot(&self, resource: &str) -> ResourceSnapshot {
         let state = self.lock();
         let objects = state
             .world
@@ -178,11 +178,11 @@ impl Store {
             .get(resource)
             .map(|it| it.objects.clone())
             .unwrap_or_default();
-        Snapshot::now(state.world.revision, objects)
+        ResourceSnapshot::now(state.world.revision, objects)
     }
 
     /// The objects of a resource as they were at `revision`, which must not lie in the future.
-    pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot, Compacted> {
+    pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<ResourceSnapshot, Compacted> {
         let state = self.lock();
         if revision < state.world.compacted {
             return Err(Compacted {
@@ -190,10 +190,10 @@ impl Store {
             });
         }
         let Some(table) = state.world.tables.get(resource) else {
-            return Ok(Snapshot::now(revision, Sorted::default()));
+            return Ok(ResourceSnapshot::now(revision, Sorted::default()));
         };
         let later = table.history.after(revision)?;
-        Ok(Snapshot::before(revision, table.objects.clone(), later))
+        Ok(ResourceSnapshot::before(revision, table.objects.clone(), later))
     }
 
     /// The changes after `cursor`, at most `most` of them.
@@ -215,7 +215,7 @@ impl Store {
         epoch: u64,
         cursor: Revision,
         most: usize,
-        part: Part<'_>,
+        part: ResourcePart<'_>,
     ) -> Result<Fresh, CursorLost> {
         self.fresh(resource, epoch, cursor, most, |history| {
             history.unless_missed(cursor, part).map(drop)
@@ -264,7 +264,7 @@ impl Store {
         let mut changes = Vec::new();
         if state.world.revision > cursor {
             for (resource, table) in &state.world.tables {
-                let fresh = table.history.unless_missed(cursor, Part::All);
+                let fresh = table.history.unless_missed(cursor, ResourcePart::All);
                 let fresh = fresh.map_err(CursorLost::Compacted)?;
                 changes.extend(fresh.map(|change| (Arc::clone(resource), Arc::clone(change))));
             }
@@ -338,7 +338,12 @@ impl Store {
             epoch: state.epoch,
             revision,
             resources: tables
-                .map(|(resource, table)| (Arc::clone(resource), Snapshot::now(revision, table.objects.clone())))
+                .map(|(resource, table)| {
+                    (
+                        Arc::clone(resource),
+                        ResourceSnapshot::now(revision, table.objects.clone()),
+                    )
+                })
                 .collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::filter::Scope;
+use super::filter::WatchScope;
 use crate::storage::Key;
 
 /// Sleeping watchers by the changes they wait for. A commit looks up three places, so any number of watchers of other
@@ -30,14 +30,14 @@ struct Scopes {
     /// Those who want all of it.
     all: Wakers,
     /// Those who want a part of it.
-    parts: HashMap<Scope, Wakers>,
+    parts: HashMap<WatchScope, Wakers>,
 }
 
 impl Scopes {
-    fn of(&mut self, scope: &Scope) -> Option<&mut Wakers> {
+    fn of(&mut self, scope: &WatchScope) -> Option<&mut Wakers> {
         match scope {
-            Scope::All => Some(&mut self.all),
-            Scope::Namespace(_) | Scope::Object(_) => self.parts.get_mut(scope),
+            WatchScope::All => Some(&mut self.all),
+            WatchScope::Namespace(_) | WatchScope::Object(_) => self.parts.get_mut(scope),
         }
     }
 }
@@ -60,7 +60,7 @@ impl Fanout {
 
     /// Asks to be woken by the next commit in `scope`. Call it **before** looking for changes, so that a commit in
     /// between is not missed.
-    pub(crate) fn sleep(&self, id: SleeperId, resource: &Arc<str>, scope: &Scope, waker: &Waker) {
+    pub(crate) fn sleep(&self, id: SleeperId, resource: &Arc<str>, scope: &WatchScope, waker: &Waker) {
         let mut sleepers = self.lock();
         if let Some(wakers) = sleepers.resources.get_mut(resource).and_then(|scopes| scopes.of(scope)) {
             match wakers.get_mut(&id.0) {
@@ -71,14 +71,14 @@ impl Fanout {
         }
         let scopes = sleepers.resources.entry(Arc::clone(resource)).or_default();
         let wakers = match scope {
-            Scope::All => &mut scopes.all,
-            Scope::Namespace(_) | Scope::Object(_) => scopes.parts.entry(scope.clone()).or_default(),
+            WatchScope::All => &mut scopes.all,
+            WatchScope::Namespace(_) | WatchScope::Object(_) => scopes.parts.entry(scope.clone()).or_default(),
         };
         wakers.insert(id.0, waker.clone());
     }
 
     /// Forgets a watcher that is no more.
-    pub(crate) fn forget(&self, id: SleeperId, resource: &Arc<str>, scope: &Scope) {
+    pub(crate) fn forget(&self, id: SleeperId, resource: &Arc<str>, scope: &WatchScope) {
         let mut sleepers = self.lock();
         let Some(scopes) = sleepers.resources.get_mut(resource) else {
             return;
@@ -100,7 +100,10 @@ impl Fanout {
             };
             let mut woken = [std::mem::take(&mut scopes.all), Wakers::new(), Wakers::new()];
             if !scopes.parts.is_empty() {
-                let parts = [Scope::Namespace(key.namespace().into()), Scope::Object(key.clone())];
+                let parts = [
+                    WatchScope::Namespace(key.namespace().into()),
+                    WatchScope::Object(key.clone()),
+                ];
                 for (wakers, part) in woken[1..].iter_mut().zip(&parts) {
                     *wakers = scopes.parts.get_mut(part).map(std::mem::take).unwrap_or_default();
                 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::api::selector::{FieldSelector, LabelSelector};
-use crate::storage::{Change, Key, Part, Range, Stored};
+use crate::storage::{Change, Key, KeyRange, ResourcePart, Stored};
 
 /// The part of a resource that is looked at, by place alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Scope {
+pub(crate) enum WatchScope {
     /// All of the resource.
     All,
     /// One namespace.
@@ -20,7 +20,7 @@ pub(crate) enum Scope {
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     /// The place.
-    pub(crate) scope: Scope,
+    pub(crate) scope: WatchScope,
     /// `labelSelector`
     pub(crate) labels: LabelSelector,
     /// `fieldSelector`
@@ -49,14 +49,14 @@ impl EventType {
     }
 }
 
-impl Scope {
+impl WatchScope {
     /// The run of keys that holds the scope.
-    pub(crate) fn range(&self) -> Range {
+    pub(crate) fn range(&self) -> KeyRange {
         match self {
-            Self::All => Range::of(None),
-            Self::Namespace(namespace) => Range::of(Some(namespace)),
+            Self::All => KeyRange::of(None),
+            Self::Namespace(namespace) => KeyRange::of(Some(namespace)),
             // The key itself and nothing after it.
-            Self::Object(key) => Range {
+            Self::Object(key) => KeyRange {
                 start: key.as_str().to_owned(),
                 end: Some(format!("{}\0", key.as_str())),
             },
@@ -64,11 +64,11 @@ impl Scope {
     }
 
     /// The same for those who ask what they have missed.
-    pub(crate) fn part(&self) -> Part<'_> {
+    pub(crate) fn part(&self) -> ResourcePart<'_> {
         match self {
-            Self::All => Part::All,
-            Self::Namespace(namespace) => Part::Namespace(namespace),
-            Self::Object(key) => Part::Object(key),
+            Self::All => ResourcePart::All,
+            Self::Namespace(namespace) => ResourcePart::Namespace(namespace),
+            Self::Object(key) => ResourcePart::Object(key),
         }
     }
 

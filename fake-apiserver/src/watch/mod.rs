@@ -6,6 +6,6 @@ pub(crate) mod replica;
 pub(crate) mod watcher;
 
 pub(crate) use fanout::Fanout;
-pub(crate) use filter::{EventType, Filter, Scope};
+pub(crate) use filter::{EventType, Filter, WatchScope};
 pub(crate) use replica::{Horizon, Position, Replicas};
 pub(crate) use watcher::{Delivery, WatchStart, Watcher};

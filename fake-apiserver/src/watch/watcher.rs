@@ -15,7 +15,7 @@ use super::fanout::{Fanout, SleeperId};
 use super::filter::{EventType, Filter};
 use super::replica::Horizon;
 use crate::storage::store::{CursorLost, Fresh};
-use crate::storage::{Change, Revision, Snapshot, Store, Stored};
+use crate::storage::{Change, ResourceSnapshot, Revision, Store, Stored};
 
 /// Changes read from the log in one pass.
 const BATCH_MAX: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) struct WatchStart {
     /// Selects changes.
     pub(crate) filter: Filter,
     /// The state to send as ADDED events first; the watch goes on from its revision.
-    pub(crate) initial: Option<Snapshot>,
+    pub(crate) initial: Option<ResourceSnapshot>,
     /// Without an initial state: events after this revision.
     pub(crate) after: Revision,
     /// Set if bookmarks are requested.

@@ -21,7 +21,7 @@ use crate::entropy::Entropy;
 use crate::registry::Registry;
 use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{Key, KeyRange, Stored};
 
 /// The server that the workers belong to.
 pub(crate) trait Host: Send + Sync {
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Api<'_> {
 /// A request that failed.
 #[derive(Clone, Debug, Default, thiserror::Error)]
 #[error("{code} {reason}: {message}")]
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     /// The HTTP status.
     pub(crate) code: u16,
     /// `reason` of the Status.
@@ -94,7 +94,7 @@ pub(crate) struct Failure {
     pub(crate) details: Box<StatusDetails>,
 }
 
-impl Failure {
+impl RequestFailure {
     /// A reason to try again that is not the answer to a request.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -180,7 +180,7 @@ impl<'a> Api<'a> {
 
     /// The objects as they are stored, in the order of a list; `namespace` is empty for all namespaces.
     pub(crate) fn list_stored(&self, resource: &str, namespace: &str) -> Vec<Arc<Stored>> {
-        let range = Range::of((!namespace.is_empty()).then_some(namespace));
+        let range = KeyRange::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = self.host.registry().reader.store.snapshot(resource);
         snapshot.range(&range).cloned().collect()
     }
@@ -195,7 +195,12 @@ impl<'a> Api<'a> {
     }
 
     /// POST; returns the object as it is stored. `namespace` is empty for objects of the cluster.
-    pub(crate) async fn create(&self, resource: &str, namespace: &str, object: &Value) -> Result<Object, Failure> {
+    pub(crate) async fn create(
+        &self,
+        resource: &str,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<Object, RequestFailure> {
         let path = self.path(resource, namespace, "", "")?;
         let body = self
             .request(Method::POST, &path, Some("application/json"), object)
@@ -205,7 +210,12 @@ impl<'a> Api<'a> {
 
     /// PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself. The
     /// object's resourceVersion, if it has one, is a precondition.
-    pub(crate) async fn update(&self, resource: &str, subresource: &str, object: &Object) -> Result<Object, Failure> {
+    pub(crate) async fn update(
+        &self,
+        resource: &str,
+        subresource: &str,
+        object: &Object,
+    ) -> Result<Object, RequestFailure> {
         let path = self.path(resource, object.namespace(), object.name(), subresource)?;
         let body = Value::Object(object.0.clone());
         let body = self
@@ -222,7 +232,7 @@ impl<'a> Api<'a> {
         key: &Key,
         kind: PatchKind,
         patch: &Value,
-    ) -> Result<Object, Failure> {
+    ) -> Result<Object, RequestFailure> {
         let path = self.path(resource, key.namespace(), key.name(), subresource)?;
         let media_type = match kind {
             PatchKind::Json => "application/json-patch+json",
@@ -235,7 +245,12 @@ impl<'a> Api<'a> {
     }
 
     /// DELETE with options and preconditions.
-    pub(crate) async fn delete(&self, resource: &str, key: &Key, options: &DeleteOptions) -> Result<(), Failure> {
+    pub(crate) async fn delete(
+        &self,
+        resource: &str,
+        key: &Key,
+        options: &DeleteOptions,
+    ) -> Result<(), RequestFailure> {
         let path = self.path(resource, key.namespace(), key.name(), "")?;
         let body = delete_body(options);
         self.request(Method::DELETE, &path, Some("application/json"), &body)
@@ -249,7 +264,7 @@ impl<'a> Api<'a> {
         resource: &str,
         namespace: &str,
         options: &DeleteOptions,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let path = self.path(resource, namespace, "", "")?;
         let body = delete_body(options);
         self.request(Method::DELETE, &path, Some("application/json"), &body)
@@ -264,8 +279,8 @@ impl<'a> Api<'a> {
         path: &str,
         media_type: Option<&'static str>,
         body: &Value,
-    ) -> Result<Bytes, Failure> {
-        let invalid = |error: &dyn std::fmt::Display| Failure::new(format!("{path} is no path: {error}"));
+    ) -> Result<Bytes, RequestFailure> {
+        let invalid = |error: &dyn std::fmt::Display| RequestFailure::new(format!("{path} is no path: {error}"));
         let text = if body.is_null() {
             Vec::new()
         } else {
@@ -285,13 +300,13 @@ impl<'a> Api<'a> {
         if head.status.is_success() {
             Ok(body)
         } else {
-            Err(Failure::of(head.status.as_u16(), &body))
+            Err(RequestFailure::of(head.status.as_u16(), &body))
         }
     }
 
-    fn path(&self, resource: &str, namespace: &str, name: &str, subresource: &str) -> Result<String, Failure> {
+    fn path(&self, resource: &str, namespace: &str, name: &str, subresource: &str) -> Result<String, RequestFailure> {
         let row = self.rows.get(resource);
-        let row = row.ok_or_else(|| Failure::new(format!("the resource {resource} is not served")))?;
+        let row = row.ok_or_else(|| RequestFailure::new(format!("the resource {resource} is not served")))?;
         let mut path = String::with_capacity(96);
         let group = if row.info.group.is_empty() { "/api" } else { "/apis" };
         let _ = write!(path, "{group}/{}", row.api_version);
@@ -308,8 +323,9 @@ impl<'a> Api<'a> {
     }
 }
 
-fn read(body: &[u8]) -> Result<Object, Failure> {
-    let map = serde_json::from_slice(body).map_err(|error| Failure::new(format!("an answer is no object: {error}")))?;
+fn read(body: &[u8]) -> Result<Object, RequestFailure> {
+    let map = serde_json::from_slice(body)
+        .map_err(|error| RequestFailure::new(format!("an answer is no object: {error}")))?;
     Ok(Object(map))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::api::{Api, Failure, Host, Rows};
+use super::api::{Api, Host, RequestFailure, Rows};
 use super::identity::Identity;
 use super::observed::Observed;
 use super::queue::WorkQueue;
@@ -48,7 +48,7 @@ pub(crate) trait Controller: Send + 'static {
         &mut self,
         key: Self::Key,
         context: &mut Context<'_, Self::Key>,
-    ) -> impl Future<Output = Result<(), Failure>> + Send;
+    ) -> impl Future<Output = Result<(), RequestFailure>> + Send;
 }
 
 /// Resources that a controller observes.

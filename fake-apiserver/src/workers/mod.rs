@@ -69,7 +69,7 @@ mod tests;
 mod worker;
 mod workloads;
 
-pub(crate) use api::{Api, Failure, Host};
+pub(crate) use api::{Api, Host, RequestFailure};
 pub(crate) use controller::{Context, Controller, Follows};
 pub(crate) use expiry::expire_events;
 pub(crate) use identity::Identity;

@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 use super::api::{Host, Rows};
 use super::controller::Lane;
 use super::observed::Observed;
-use crate::storage::{Range, Revision, Store};
+use crate::storage::{KeyRange, Revision, Store};
 
 /// Runs all workers of a server. While there is no work it holds neither the server nor a timer.
 pub(super) struct Pump {
@@ -104,7 +104,7 @@ impl Pump {
     fn list(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.reset());
         let everything = self.store.everything();
-        let range = Range::of(None);
+        let range = KeyRange::of(None);
         let mut objects: Vec<_> = everything
             .resources
             .iter()

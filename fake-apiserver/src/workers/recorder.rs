@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Api, Failure};
+use super::{Api, RequestFailure};
 use crate::storage::Key;
 
 /// Namespace of the Events of cluster-scoped objects.
@@ -29,7 +29,7 @@ impl Api<'_> {
         regarding: &Regarding<'_>,
         reason: &str,
         message: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let key = regarding.key;
         let namespace = match key.namespace() {
             "" => CLUSTER_EVENTS,

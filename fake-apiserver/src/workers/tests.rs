@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::controller::Runner;
 use super::pump::Pump;
-use super::{Context, Controller, Failure, Follows, Host, Identity, Observed, WorkQueue};
+use super::{Context, Controller, Follows, Host, Identity, Observed, RequestFailure, WorkQueue};
 use crate::api::options::PatchKind;
 use crate::server::ApiServer;
 use crate::storage::Key;
@@ -38,7 +38,7 @@ impl Controller for Labeller {
         }
     }
 
-    async fn sync(&mut self, key: Key, context: &mut Context<'_, Key>) -> Result<(), Failure> {
+    async fn sync(&mut self, key: Key, context: &mut Context<'_, Key>) -> Result<(), RequestFailure> {
         let api = context.api;
         let Some(map) = api.get("configmaps", &key) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `Event`: an event of `audit.k8s.io/v1`, its fields in the order of Go's struct.
+//! `AuditEvent`: an event of `audit.k8s.io/v1`, its fields in the order of Go's struct.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::api::user::UserInfo;
 
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event {
+pub(super) struct AuditEvent {
     pub(super) kind: &'static str,
     pub(super) api_version: &'static str,
     pub(super) level: &'static str,

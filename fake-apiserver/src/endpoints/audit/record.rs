@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::event::{Event, ResponseStatus};
+use super::event::{AuditEvent, ResponseStatus};
 use super::policy::{Extent, Level, Stage};
 use crate::api::duration;
 use crate::api::json::escape_html;
@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_millis(500);
 
 /// The event of a request.
 pub(crate) struct Record {
-    pub(super) event: Event,
+    pub(super) event: AuditEvent,
     pub(super) extent: Extent,
     pub(super) received: Timestamp,
     pub(super) latencies: Latencies,

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
 use super::Audit;
-use super::event::{Event, ObjectReference, ResponseStatus, User};
+use super::event::{AuditEvent, ObjectReference, ResponseStatus, User};
 use super::policy::{Level, Stage};
 use super::record::{Record, micro_time};
 use crate::api::arrival::Arrival;
@@ -112,7 +112,7 @@ fn record(
     let waited = entropy.elapsed().saturating_sub(call.started);
     let received = entropy.now().saturating_sub(waited).unwrap_or(Timestamp::MIN);
     let uri = &call.parts.uri;
-    let event = Event {
+    let event = AuditEvent {
         kind: "Event",
         api_version: "audit.k8s.io/v1",
         level: extent.level.as_str(),
@@ -132,7 +132,7 @@ fn record(
             ..ObjectReference::default()
         }),
         request_received_timestamp: micro_time(received),
-        ..Event::default()
+        ..AuditEvent::default()
     };
     Some(Record {
         event,

@@ -6,7 +6,7 @@ use futures::Stream;
 use futures::stream::unfold;
 use tokio::time::{sleep, timeout};
 
-use super::{Journal, Page};
+use super::{Journal, JournalPage};
 
 /// Entries in one page.
 const ENTRIES: usize = 1_000;
@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 /// The entries from the number `since` on, then those that come. The stream is a cursor and has no buffer: where its
 /// reader is slow, entries that the journal drops are missing, and the number of the next page's first entry tells.
-pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = Page> + Send {
+pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = JournalPage> + Send {
     // A reader that knew an earlier server begins where this one is.
     let since = since.min(journal.total());
     let begin = (journal, since, false);

@@ -10,7 +10,7 @@ pub(super) struct Exposition {
 
 /// Kind of the samples of a family.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -18,11 +18,11 @@ pub(super) enum Kind {
 
 impl Exposition {
     /// Begins a family.
-    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Writing to a string cannot fail.
         let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, header};
 
-use super::exposition::{Exposition, Kind, count, number};
+use super::exposition::{Exposition, MetricKind, count, number};
 use super::{BUCKETS, Counters, Durations, Labels, Metrics};
 use crate::endpoints::{discovery, encode};
 use crate::registry::Registry;
@@ -52,7 +52,7 @@ fn page(metrics: &Metrics, registry: &Registry) -> String {
     let objects = objects(registry);
     page.family(
         RESOURCE_OBJECTS,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the \
          value will be -1.",
     );
@@ -65,7 +65,7 @@ fn page(metrics: &Metrics, registry: &Registry) -> String {
     }
     page.family(
         STORAGE_OBJECTS,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the time \
          of last check split by kind. In case of a fetching error, the value will be -1.",
     );
@@ -84,7 +84,7 @@ fn page(metrics: &Metrics, registry: &Registry) -> String {
 fn inflight(page: &mut Exposition, [read_only, mutating]: [usize; 2]) {
     page.family(
         INFLIGHT,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last \
          second.",
     );
@@ -99,7 +99,7 @@ fn long_running(page: &mut Exposition, counters: &Counters) {
     }
     page.family(
         LONG_RUNNING,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, \
          scope and component. Not all requests are tracked this way.",
     );
@@ -124,7 +124,7 @@ fn durations(page: &mut Exposition, counters: &Counters) {
     }
     page.family(
         DURATIONS,
-        Kind::Histogram,
+        MetricKind::Histogram,
         "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, \
          subresource, scope and component.",
     );
@@ -156,7 +156,7 @@ fn requests(page: &mut Exposition, counters: &Counters) {
     }
     page.family(
         REQUESTS,
-        Kind::Counter,
+        MetricKind::Counter,
         "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, \
          scope, component, and HTTP response code.",
     );
@@ -178,7 +178,7 @@ fn events(page: &mut Exposition, counters: &Counters) {
     }
     page.family(
         WATCH_EVENTS,
-        Kind::Counter,
+        MetricKind::Counter,
         "[ALPHA] Number of events sent in watch clients",
     );
     let mut samples: Vec<_> = counters.events.iter().collect();
@@ -213,7 +213,7 @@ fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
 fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
     page.family(
         BUILD_INFO,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
          build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
     );
@@ -237,7 +237,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
     );
     page.family(
         START_TIME,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Start time of the process since unix epoch in seconds.",
     );
     let started = registry.reader.entropy.now().as_duration().as_secs_f64() - now.as_secs_f64();

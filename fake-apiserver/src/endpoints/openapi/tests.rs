@@ -105,7 +105,7 @@ fn n6_hashes_make_documents_immutable() {
             .to_owned();
         let (path, hash) = url.split_once("?hash=").expect("a hash");
         assert_eq!((path, hash.len()), ("/openapi/v3/apis/batch/v1", 128));
-        let header = |answer: &Answer, name: &str| {
+        let header = |answer: &DocumentAnswer, name: &str| {
             answer
                 .headers
                 .iter()
@@ -251,7 +251,7 @@ fn descriptions_are_found() {
     assert_eq!(description("none", ""), None);
 }
 
-fn v2(api: &OpenApi<'_>, accept: &str, if_none_match: &str) -> Answer {
+fn v2(api: &OpenApi<'_>, accept: &str, if_none_match: &str) -> DocumentAnswer {
     api.v2(accept, if_none_match)
 }
 
@@ -314,7 +314,7 @@ fn n6_v2_is_one_whole_document() {
 fn n6_both_forms_of_v2_share_a_tag_that_follows_the_served_resources() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-        let tag_of = |answer: &Answer| {
+        let tag_of = |answer: &DocumentAnswer| {
             let (_, tag) = answer.headers.iter().find(|(name, _)| *name == "etag").expect("a tag");
             tag.clone()
         };

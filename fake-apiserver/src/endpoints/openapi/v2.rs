@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, CustomSchema, Definitions, OpenApi, REF, complete, groups, v2_protobuf};
+use super::{CustomSchema, Definitions, DocumentAnswer, OpenApi, REF, complete, groups, v2_protobuf};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::endpoints::discovery;
 use crate::registry::custom::definition::OpenApiParts;
@@ -35,10 +35,10 @@ const LEVELS: usize = 100;
 
 impl OpenApi<'_> {
     /// `/openapi/v2`
-    pub(crate) fn v2(&self, accept: &str, if_none_match: &str) -> Answer {
+    pub(crate) fn v2(&self, accept: &str, if_none_match: &str) -> DocumentAnswer {
         let vary = || ("vary", "Accept".to_owned());
         let Some(form) = form(accept) else {
-            return Answer {
+            return DocumentAnswer {
                 status: 406,
                 headers: vec![vary(), ("content-type", "text/plain; charset=utf-8".to_owned())],
                 body: Bytes::new(),
@@ -52,7 +52,7 @@ impl OpenApi<'_> {
             Form::Json => "application/json",
             Form::Protobuf => PROTOBUF,
         };
-        Answer {
+        DocumentAnswer {
             status: if unchanged { 304 } else { 200 },
             headers: vec![vary(), ("content-type", content_type.to_owned()), ("etag", etag)],
             body: if unchanged { Bytes::new() } else { self.kept(hash, form) },

@@ -9,7 +9,7 @@ use crate::api::selector::LabelSelector;
 
 /// The object a row is made of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct TableRow<'a> {
     pub(super) object: &'a Object,
     pub(super) now: Timestamp,
 }
@@ -18,7 +18,7 @@ pub(super) struct Row<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a>(Option<&'a Value>);
 
-impl<'a> Row<'a> {
+impl<'a> TableRow<'a> {
     /// The field at a path such as `spec.template.spec`.
     pub(super) fn at(self, path: &str) -> Field<'a> {
         let (first, rest) = path

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::columns::{CREATED_AT, Column, NAME};
 use super::custom::{self, PrinterColumn};
 use super::printers;
-use super::read::Row;
+use super::read::TableRow;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::endpoints::negotiation::MetaVersion;
@@ -106,7 +106,9 @@ impl Tables<'_> {
         let rows: Vec<Value> = items.into_iter().map(|it| self.row(it)).collect();
         let rows = match self.columns {
             // Go's default convertor of tables makes no list where there is nothing to list.
-            Columns::Builtin { group, kind } if rows.is_empty() && printers::of(group, kind).is_none() => Value::Null,
+            Columns::Builtin { group, kind } if rows.is_empty() && printers::printer_of(group, kind).is_none() => {
+                Value::Null
+            }
             Columns::Builtin { .. } | Columns::Custom(_) => rows.into(),
         };
         self.table(partial::list_metadata(metadata), self.column_definitions(), rows)
@@ -136,7 +138,7 @@ impl Tables<'_> {
         Value::Array(match self.columns {
             Columns::Custom(columns) => custom::definitions(columns),
             Columns::Builtin { group, kind } => {
-                let columns = printers::of(group, kind).map_or(&[NAME, CREATED_AT][..], |it| it.columns);
+                let columns = printers::printer_of(group, kind).map_or(&[NAME, CREATED_AT][..], |it| it.columns);
                 columns.iter().map(Column::definition).collect()
             }
         })
@@ -147,8 +149,8 @@ impl Tables<'_> {
         match self.columns {
             Columns::Custom(columns) => custom::cells(columns, object, self.now),
             Columns::Builtin { group, kind } => {
-                let row = Row { object, now: self.now };
-                match printers::of(group, kind) {
+                let row = TableRow { object, now: self.now };
+                match printers::printer_of(group, kind) {
                     Some(printer) => (printer.cells)(row),
                     None => vec![row.name(), created_at(object)],
                 }
@@ -160,7 +162,7 @@ impl Tables<'_> {
         let mut row = Map::new();
         row.insert("cells".into(), self.cells(object).into());
         if matches!(self.columns, Columns::Builtin { group: "", kind: "Pod" }) {
-            let conditions = printers::pod_row_conditions(Row { object, now: self.now });
+            let conditions = printers::pod_row_conditions(TableRow { object, now: self.now });
             row.extend(conditions.map(|it| ("conditions".to_owned(), it)));
         }
         let object = match self.include {

@@ -17,7 +17,7 @@ pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Options<'a> {
+pub(crate) enum RequestOptions<'a> {
     /// Of a create, also of one that PUT or apply ends in.
     Create(&'a WriteOptions),
     /// Of PUT, PATCH and apply.
@@ -41,7 +41,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: String,
     pub(crate) user: &'a UserInfo,
     pub(crate) dry_run: bool,
-    pub(crate) options: Options<'a>,
+    pub(crate) options: RequestOptions<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
     /// Records the remarks on the request.
@@ -86,9 +86,9 @@ impl<'a> Attributes<'a> {
         old: Option<Object>,
     ) -> Self {
         let options = match operation {
-            Operation::Create => Options::Create(request.options),
-            Operation::Update | Operation::Delete => Options::Update(request.options),
-            Operation::Connect => Options::None,
+            Operation::Create => RequestOptions::Create(request.options),
+            Operation::Update | Operation::Delete => RequestOptions::Update(request.options),
+            Operation::Connect => RequestOptions::None,
         };
         let name = match object.name() {
             "" => request.info.name.clone(),
@@ -151,7 +151,7 @@ impl<'a> Attributes<'a> {
             name,
             user,
             dry_run: options.dry_run,
-            options: Options::Delete(options),
+            options: RequestOptions::Delete(options),
             object: None,
             old: Some(old),
             remarks,
@@ -189,10 +189,10 @@ impl<'a> Attributes<'a> {
     /// The options as an object of `meta.k8s.io/v1`.
     pub(crate) fn options_value(&self) -> Value {
         match self.options {
-            Options::Create(options) => write_options("CreateOptions", options),
-            Options::Update(options) => write_options("UpdateOptions", options),
-            Options::Delete(options) => delete_options(options),
-            Options::None => Value::Null,
+            RequestOptions::Create(options) => write_options("CreateOptions", options),
+            RequestOptions::Update(options) => write_options("UpdateOptions", options),
+            RequestOptions::Delete(options) => delete_options(options),
+            RequestOptions::None => Value::Null,
         }
     }
 

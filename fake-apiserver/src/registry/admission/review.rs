@@ -14,7 +14,7 @@ use crate::registry::webhook::transport::Transport;
 
 /// Answer of a webhook.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ReviewAnswer {
     pub(super) denied: Option<Denial>,
     /// The JSON patch, if there is one.
     pub(super) patch: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Answer {
     pub(super) annotations: Vec<(String, String)>,
 }
 
-impl Answer {
+impl ReviewAnswer {
     /// Hands over its warnings, and its annotations below the webhook's name.
     pub(super) fn remark(&mut self, webhook: &Webhook, attributes: &Attributes<'_>) {
         attributes.remarks.warnings.extend(std::mem::take(&mut self.warnings));
@@ -40,7 +40,7 @@ pub(super) async fn ask(
     webhook: &Webhook,
     request: &AdmissionRequest,
     is_mutating: bool,
-) -> Result<Answer, String> {
+) -> Result<ReviewAnswer, String> {
     let version = webhook
         .review
         .ok_or("webhook does not accept known AdmissionReview versions (v1, v1beta1)")?;
@@ -54,7 +54,12 @@ pub(super) async fn ask(
 }
 
 /// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
-fn read(review: &Map<String, Value>, version: ReviewVersion, uid: &str, is_mutating: bool) -> Result<Answer, String> {
+fn read(
+    review: &Map<String, Value>,
+    version: ReviewVersion,
+    uid: &str,
+    is_mutating: bool,
+) -> Result<ReviewAnswer, String> {
     let text =
         |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_v1 = version == ReviewVersion::V1;
@@ -108,7 +113,7 @@ fn read(review: &Map<String, Value>, version: ReviewVersion, uid: &str, is_mutat
         .into_iter()
         .flatten()
         .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-    Ok(Answer {
+    Ok(ReviewAnswer {
         annotations: annotations.collect(),
         denied: (response.get("allowed") != Some(&Value::Bool(true))).then(|| denial(response.get("status"))),
         patch,

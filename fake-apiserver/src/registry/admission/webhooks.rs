@@ -9,7 +9,7 @@ use super::attributes::{Attributes, kind_of, resource_of};
 use super::config::Webhook;
 use super::matching::Matched;
 use super::reinvocation::Reinvocation;
-use super::review::Answer;
+use super::review::ReviewAnswer;
 use super::{annotations, result, review, status};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
@@ -134,7 +134,7 @@ impl Admission {
         request: &AdmissionRequest,
         attributes: &Attributes<'_>,
         is_mutating: bool,
-    ) -> Result<Answer, String> {
+    ) -> Result<ReviewAnswer, String> {
         let entropy = &self.reader.entropy;
         let begun = entropy.elapsed();
         let answer = review::ask(&*self.setup.transport, webhook, request, is_mutating).await;

@@ -13,7 +13,7 @@ use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::registry::types::cursor::Cursor;
-use crate::storage::{Range, Stored};
+use crate::storage::{KeyRange, Stored};
 
 /// The field manager of the real controller.
 const MANAGER: &str = "clusterrole-aggregation-controller";
@@ -23,7 +23,7 @@ impl Authorization {
     pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is gathered from another comes after it: as many rounds as there are roles are enough.
-        let count = self.reader.store.snapshot(CLUSTER_ROLES).count(&Range::of(None));
+        let count = self.reader.store.snapshot(CLUSTER_ROLES).count(&KeyRange::of(None));
         for _ in 0..=count {
             if !self.aggregate_round(rbac, row) {
                 return;
@@ -34,7 +34,7 @@ impl Authorization {
 
     /// One round; whether something changed.
     fn aggregate_round(&self, rbac: &Rbac, row: &Row) -> bool {
-        let everything = Range::of(None);
+        let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(CLUSTER_ROLES);
         let stored: Vec<&Arc<Stored>> = snapshot.range(&everything).collect();
         let roles: Vec<Object> = stored.iter().map(|stored| codec::decode(row, stored)).collect();

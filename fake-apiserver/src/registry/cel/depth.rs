@@ -54,7 +54,7 @@ struct Scan {
 }
 
 /// Returns the greatest depth that an expression can have.
-pub(crate) fn of(expression: &str) -> Depth {
+pub(crate) fn depth_of(expression: &str) -> Depth {
     let mut scan = Scan::default();
     let bytes = expression.as_bytes();
     let mut at = 0;
@@ -281,7 +281,7 @@ mod tests {
     #[case("'''\n+ 1", 1, 0)]
     #[case("self.`a//b-c` + 1", 1, 0)]
     fn depths(#[case] expression: &str, #[case] deepest: usize, #[case] brackets: usize) {
-        let depth = of(expression);
+        let depth = depth_of(expression);
         assert_eq!((depth.deepest, depth.brackets), (deepest, brackets));
     }
 }

@@ -104,17 +104,17 @@ fn execute_raw(program: &Expression, context: &Context<'_>) -> Option<Result<Cel
 }
 
 /// A conversion of the language, parsed once.
-pub(crate) struct Conversion {
+pub(crate) struct TypeConversion {
     expression: &'static str,
     parsed: OnceLock<Option<Expression>>,
 }
 
 /// `timestamp(text)`
-pub(crate) static TIMESTAMP: Conversion = Conversion::new("timestamp(self)");
+pub(crate) static TIMESTAMP: TypeConversion = TypeConversion::new("timestamp(self)");
 /// `duration(text)`
-pub(crate) static DURATION: Conversion = Conversion::new("duration(self)");
+pub(crate) static DURATION: TypeConversion = TypeConversion::new("duration(self)");
 
-impl Conversion {
+impl TypeConversion {
     const fn new(expression: &'static str) -> Self {
         Self {
             expression,

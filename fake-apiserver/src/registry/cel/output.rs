@@ -77,7 +77,7 @@ impl Names {
 }
 
 /// The type of an expression on a request; `variables` are the fields of the variable of this name.
-pub(crate) fn of(expression: &Expression, variables: &Names) -> Option<Output> {
+pub(crate) fn output_of(expression: &Expression, variables: &Names) -> Option<Output> {
     let mut walk = Walk {
         variables,
         locals: Names::default(),

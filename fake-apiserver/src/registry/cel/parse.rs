@@ -71,7 +71,7 @@ fn check_size(expression: &str) -> Result<usize, String> {
         let text = "ERROR: <input>:-1:0: expression code point size exceeds limit: size:";
         return Err(format!("{text} {length}, limit {CHARS_MAX}"));
     }
-    let depth = depth::of(expression);
+    let depth = depth::depth_of(expression);
     match depth.deepest > DEPTH_MAX {
         true => Err(format!(
             "ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"

@@ -9,7 +9,7 @@ use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, Value as CelValue};
 use serde_json::{Map, Value};
 
-use super::eval::{self, Failure, Meter};
+use super::eval::{self, EvalFailure, Meter};
 use super::names::{unknown_field, unknown_variable};
 use super::output::{self, Names, Output};
 use super::parse::{parse, visit_parts};
@@ -24,16 +24,16 @@ pub(crate) struct Program(Expression);
 
 /// A value of an expression, with its type.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome(pub(crate) CelValue);
+pub(crate) struct ProgramOutcome(pub(crate) CelValue);
 
 /// Variables of an expression.
 pub(crate) struct Bindings<'a> {
     /// Variables by name.
     pub(crate) values: &'a [(&'a str, &'a Value)],
     /// The fields of `variables`.
-    pub(crate) variables: &'a [(String, Outcome)],
+    pub(crate) variables: &'a [(String, ProgramOutcome)],
     /// Value of `authorizer`.
-    pub(crate) authorizer: &'a Outcome,
+    pub(crate) authorizer: &'a ProgramOutcome,
     /// The functions that the expression can call.
     pub(crate) functions: &'a Context<'static>,
 }
@@ -59,7 +59,7 @@ impl Program {
     }
 
     /// Evaluates it; what that costs comes with the value, or with why there is none.
-    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> (Result<Outcome, String>, u64) {
+    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> (Result<ProgramOutcome, String>, u64) {
         let mut variables: Vec<(&str, CelValue)> = Vec::new();
         for (name, value) in bindings.values {
             variables.push((name, from_json(value)));
@@ -70,16 +70,16 @@ impl Program {
         variables.push(("authorizer", bindings.authorizer.0.clone()));
         let mut meter = Meter::new(Meter::CALL);
         let result = eval::evaluate(&self.0, bindings.functions, variables, &mut meter);
-        let result = result.map(Outcome).map_err(|failure| match failure {
-            Failure::Error(error) => error,
-            Failure::TooDear => "operation cancelled: actual cost limit exceeded".to_owned(),
+        let result = result.map(ProgramOutcome).map_err(|failure| match failure {
+            EvalFailure::Error(error) => error,
+            EvalFailure::TooDear => "operation cancelled: actual cost limit exceeded".to_owned(),
         });
         (result, meter.spent())
     }
 
     /// The type of the value, as far as it is known; `variables` are the fields of the variable of this name.
     pub(crate) fn output(&self, variables: Option<&Names>) -> Option<Output> {
-        output::of(&self.0, variables.unwrap_or(&Names::default()))
+        output::output_of(&self.0, variables.unwrap_or(&Names::default()))
     }
 }
 
@@ -135,7 +135,7 @@ fn structs_to_maps(expression: &mut Expression) {
     visit_parts(expression, &mut structs_to_maps);
 }
 
-impl Outcome {
+impl ProgramOutcome {
     /// The truth, if the value is one.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match &self.0 {

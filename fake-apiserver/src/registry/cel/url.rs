@@ -90,7 +90,7 @@ mod tests {
     use rstest::rstest;
 
     use crate::registry::cel::library::FUNCTIONS;
-    use crate::registry::cel::program::{Bindings, Outcome, Program};
+    use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 
     #[rstest]
     #[case("url('https://a.example:443/x').getPort() == '443'")]
@@ -123,7 +123,7 @@ mod tests {
             program.evaluate(&Bindings {
                 values: &[],
                 variables: &[],
-                authorizer: &Outcome(super::Value::Null),
+                authorizer: &ProgramOutcome(super::Value::Null),
                 functions,
             })
         });

@@ -109,7 +109,7 @@ pub(crate) struct ScalePaths {
 }
 
 /// Verbs in the order discovery gives them for custom resources (rule N5).
-const VERBS: [&str; 8] = [
+pub(crate) const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
     "get",

@@ -11,7 +11,7 @@ use super::engine::{Compiled, Operands, evaluate};
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
-use super::validate::{View, is_unchanged, old_item};
+use super::validate::{ValueView, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::registry::types::cursor::Cursor;
 
@@ -29,7 +29,7 @@ pub(super) struct Rule {
 }
 
 /// Result of a rule.
-pub(super) enum Verdict {
+pub(super) enum RuleVerdict {
     Holds,
     /// It does not hold; the message that `messageExpression` made, if it made one.
     Fails(Option<String>),
@@ -72,16 +72,22 @@ impl Rule {
         self.compiled.uses_old(&self.text)
     }
 
-    fn error(&self, verdict: Verdict, node: &Structural, value: View<'_>, path: &Path<'_>) -> Option<FieldError> {
+    fn error(
+        &self,
+        verdict: RuleVerdict,
+        node: &Structural,
+        value: ValueView<'_>,
+        path: &Path<'_>,
+    ) -> Option<FieldError> {
         let base = FieldPath::new(&path.text());
-        let is_scalar = !matches!(value, View::Object(_) | View::Array(_));
+        let is_scalar = !matches!(value, ValueView::Object(_) | ValueView::Array(_));
         let described = match self.message.as_str() {
             "" => self.text.trim(),
             message => message,
         };
         let (kind, value, detail) = match verdict {
-            Verdict::Holds => return None,
-            Verdict::Error(error) => {
+            RuleVerdict::Holds => return None,
+            RuleVerdict::Error(error) => {
                 let detail = match error.starts_with("no such overload") {
                     true => format!(
                         "'{error}': call arguments did not match a supported operator, function or macro signature for \
@@ -91,31 +97,31 @@ impl Rule {
                 };
                 return Some(of_type(base, node, detail));
             }
-            Verdict::TooDear => {
+            RuleVerdict::TooDear => {
                 let detail = format!(
                     "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
                      call cost exceeds limit for rule: {described}"
                 );
                 return Some(of_type(base, node, detail));
             }
-            Verdict::OutOfBudget => {
+            RuleVerdict::OutOfBudget => {
                 let detail = "validation failed due to running out of cost budget, no further validation rules will be \
                               run";
                 return Some(of_type(base, node, detail.to_owned()));
             }
-            Verdict::MessageTooDear => {
+            RuleVerdict::MessageTooDear => {
                 let detail = format!(
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                     quote(&self.message_expression)
                 );
                 return Some(of_type(below(base, &self.field_path), node, detail));
             }
-            Verdict::MessageOutOfBudget => {
+            RuleVerdict::MessageOutOfBudget => {
                 let detail = "messageExpression evaluation failed due to running out of cost budget, no further \
                               validation rules will be run";
                 return Some(of_type(below(base, &self.field_path), node, detail.to_owned()));
             }
-            Verdict::Fails(message) => {
+            RuleVerdict::Fails(message) => {
                 let default = match self.message.as_str() {
                     "" => format!("failed rule: {}", self.text.trim()),
                     message => message.to_owned(),
@@ -149,7 +155,7 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
     }
 }
 
-impl Verdict {
+impl RuleVerdict {
     /// Returns `true` if the rule was evaluated and does not hold, which is a warning where the old value was invalid,
     /// too.
     fn is_failure(&self) -> bool {
@@ -219,8 +225,8 @@ pub(super) fn validate(
         budget: BUDGET,
         has_ended: false,
     };
-    let stored = old.map(View::Object);
-    run.walk(schema, View::Object(object), Stored::root(stored), &Path::Root);
+    let stored = old.map(ValueView::Object);
+    run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
 }
 
 /// Returns the failures of rules in the unchanged parts of an updated object.
@@ -233,8 +239,8 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &
         budget: BUDGET,
         has_ended: false,
     };
-    let stored = Some(View::Object(old));
-    run.walk(schema, View::Object(object), Stored::root(stored), &Path::Root);
+    let stored = Some(ValueView::Object(old));
+    run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
     found
 }
 
@@ -242,9 +248,9 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &
 #[derive(Clone, Copy)]
 struct Stored<'a> {
     /// The value of `oldSelf`; `None` inside of what is replaced as a whole.
-    old: Option<View<'a>>,
+    old: Option<ValueView<'a>>,
     /// The corresponding stored value; `None` if there is none, as for items of lists without keys.
-    same: Option<View<'a>>,
+    same: Option<ValueView<'a>>,
     /// The nearest enclosing value that has a corresponding one.
     around: Option<&'a Around<'a>>,
 }
@@ -252,13 +258,13 @@ struct Stored<'a> {
 /// A value beside the stored one.
 struct Around<'a> {
     node: &'a Structural,
-    value: View<'a>,
-    stored: View<'a>,
+    value: ValueView<'a>,
+    stored: ValueView<'a>,
     is_unchanged: OnceCell<bool>,
 }
 
 impl<'a> Stored<'a> {
-    fn root(stored: Option<View<'a>>) -> Self {
+    fn root(stored: Option<ValueView<'a>>) -> Self {
         Self {
             old: stored,
             same: stored,
@@ -268,7 +274,7 @@ impl<'a> Stored<'a> {
 
     /// Returns `true` if failures of rules on `value` were there before, as `shouldRatchetError` of
     /// k8s.io/apiextensions-apiserver tells.
-    fn is_unchanged(self, node: &Structural, value: View<'_>) -> bool {
+    fn is_unchanged(self, node: &Structural, value: ValueView<'_>) -> bool {
         match (self.same, self.around) {
             (Some(stored), _) => is_unchanged(node, value, stored),
             (None, Some(it)) => *it
@@ -292,8 +298,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn walk(&mut self, node: &Structural, value: View<'_>, stored: Stored<'_>, path: &Path<'_>) {
-        if !node.below.rules || value == View::Null || self.has_ended {
+    fn walk(&mut self, node: &Structural, value: ValueView<'_>, stored: Stored<'_>, path: &Path<'_>) {
+        if !node.below.rules || value == ValueView::Null || self.has_ended {
             return;
         }
         self.evaluate(node, value, stored, path);
@@ -305,7 +311,7 @@ impl Run<'_> {
         });
         let around = here.as_ref().or(stored.around);
         match value {
-            View::Object(map) => {
+            ValueView::Object(map) => {
                 let old = stored.old.filter(|_| !node.is_atomic_map);
                 let mut fields = FieldsInOrder::of(node);
                 for (name, value) in map {
@@ -318,32 +324,32 @@ impl Run<'_> {
                         continue;
                     }
                     let stored = Stored {
-                        old: old.and_then(|it| it.get(name)).map(View::from),
-                        same: stored.same.and_then(|it| it.get(name)).map(View::from),
+                        old: old.and_then(|it| it.get(name)).map(ValueView::from),
+                        same: stored.same.and_then(|it| it.get(name)).map(ValueView::from),
                         around,
                     };
                     self.walk(child, value.into(), stored, &path);
                 }
             }
-            View::Array(list) => {
+            ValueView::Array(list) => {
                 let Some(items) = &node.items else { return };
                 for (index, item) in list.iter().enumerate() {
                     let old = stored.old.and_then(|it| old_item(node, index, item, it));
                     let same = stored.same.and_then(|it| old_item(node, index, item, it));
                     let stored = Stored {
-                        old: old.map(View::from),
-                        same: same.map(View::from),
+                        old: old.map(ValueView::from),
+                        same: same.map(ValueView::from),
                         around,
                     };
                     self.walk(items, item.into(), stored, &path.index(index));
                 }
             }
-            View::Null | View::Bool(_) | View::Number(_) | View::String(_) => {}
+            ValueView::Null | ValueView::Bool(_) | ValueView::Number(_) | ValueView::String(_) => {}
         }
     }
 
     /// Evaluates the rules of one value.
-    fn evaluate(&mut self, node: &Structural, value: View<'_>, stored: Stored<'_>, path: &Path<'_>) {
+    fn evaluate(&mut self, node: &Structural, value: ValueView<'_>, stored: Stored<'_>, path: &Path<'_>) {
         let is_unchanged = || stored.is_unchanged(node, value);
         let old = stored.old;
         if node.rules.is_empty() || self.only_unchanged && !is_unchanged() {
@@ -355,7 +361,7 @@ impl Run<'_> {
                 continue;
             }
             let verdict = match self.budget {
-                0 => Verdict::OutOfBudget,
+                0 => RuleVerdict::OutOfBudget,
                 _ => evaluate(rule, &operands, &mut self.budget),
             };
             self.has_ended = verdict.ends();

@@ -17,8 +17,8 @@ use crate::registry::types::cursor::Cursor;
 /// and has not changed is let through.
 pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Value>) -> FieldErrors {
     let mut outcome = Outcome::default();
-    let view = value.get("").map_or(View::Null, View::from);
-    check(schema, view, old.map(View::from), &Path::Root, &mut outcome);
+    let view = value.get("").map_or(ValueView::Null, ValueView::from);
+    check(schema, view, old.map(ValueView::from), &Path::Root, &mut outcome);
     outcome.into_errors(value)
 }
 
@@ -31,8 +31,8 @@ pub(super) fn validate_object(
     let mut outcome = Outcome::default();
     check(
         schema,
-        View::Object(object),
-        old.map(View::Object),
+        ValueView::Object(object),
+        old.map(ValueView::Object),
         &Path::Root,
         &mut outcome,
     );
@@ -41,7 +41,7 @@ pub(super) fn validate_object(
 
 /// A value looked at; a whole object is none of `serde_json`'s values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum View<'a> {
+pub(super) enum ValueView<'a> {
     Null,
     Bool(bool),
     Number(&'a Number),
@@ -50,35 +50,39 @@ pub(super) enum View<'a> {
     Object(&'a Map<String, Value>),
 }
 
-impl<'a> From<&'a Value> for View<'a> {
+impl<'a> From<&'a Value> for ValueView<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
-            Value::Null => View::Null,
-            Value::Bool(value) => View::Bool(*value),
-            Value::Number(number) => View::Number(number),
-            Value::String(text) => View::String(text),
-            Value::Array(list) => View::Array(list),
-            Value::Object(map) => View::Object(map),
+            Value::Null => ValueView::Null,
+            Value::Bool(value) => ValueView::Bool(*value),
+            Value::Number(number) => ValueView::Number(number),
+            Value::String(text) => ValueView::String(text),
+            Value::Array(list) => ValueView::Array(list),
+            Value::Object(map) => ValueView::Object(map),
         }
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> ValueView<'a> {
     pub(super) fn to_value(self) -> Value {
         match self {
-            View::Null => Value::Null,
-            View::Bool(value) => Value::Bool(value),
-            View::Number(number) => Value::Number(number.clone()),
-            View::String(text) => Value::from(text),
-            View::Array(list) => Value::from(list),
-            View::Object(map) => Value::Object(map.clone()),
+            ValueView::Null => Value::Null,
+            ValueView::Bool(value) => Value::Bool(value),
+            ValueView::Number(number) => Value::Number(number.clone()),
+            ValueView::String(text) => Value::from(text),
+            ValueView::Array(list) => Value::from(list),
+            ValueView::Object(map) => Value::Object(map.clone()),
         }
     }
 
     pub(super) fn get(self, name: &str) -> Option<&'a Value> {
         match self {
-            View::Object(map) => map.get(name),
-            View::Null | View::Bool(_) | View::Number(_) | View::String(_) | View::Array(_) => None,
+            ValueView::Object(map) => map.get(name),
+            ValueView::Null
+            | ValueView::Bool(_)
+            | ValueView::Number(_)
+            | ValueView::String(_)
+            | ValueView::Array(_) => None,
         }
     }
 }
@@ -188,22 +192,22 @@ impl Outcome {
     }
 }
 
-fn check(node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>, out: &mut Outcome) {
+fn check(node: &Structural, value: ValueView<'_>, old: Option<ValueView<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let before = out.findings.len();
     check_type(node, value, path, out);
-    if value == View::Null {
+    if value == ValueView::Null {
         check_allowed(node, value, path, out);
     } else {
         out.matches += 3 + u32::from(node.kind.is_some() || node.int_or_string);
         check_junctors(node, value, path, out);
         match value {
-            View::String(text) => check_string(node, text, path, out),
-            View::Number(number) => check_number(node, number, path, out),
-            View::Array(list) => check_list(node, list, old, path, out),
-            View::Object(_) | View::Bool(_) | View::Null => {}
+            ValueView::String(text) => check_string(node, text, path, out),
+            ValueView::Number(number) => check_number(node, number, path, out),
+            ValueView::Array(list) => check_list(node, list, old, path, out),
+            ValueView::Object(_) | ValueView::Bool(_) | ValueView::Null => {}
         }
         check_allowed(node, value, path, out);
-        if let View::Object(map) = value {
+        if let ValueView::Object(map) = value {
             check_object(node, map, old, path, out);
         }
     }
@@ -212,7 +216,7 @@ fn check(node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<
     }
 }
 
-fn check_type(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
+fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let names = if node.int_or_string {
         "integer,string"
     } else {
@@ -224,25 +228,25 @@ fn check_type(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Out
     };
     let format = node.checks.format.as_ref();
     let (kind, found_format) = match value {
-        View::Null => {
+        ValueView::Null => {
             if !names.is_empty() && !node.nullable {
                 out.type_invalid(path, names, "null");
             }
             return;
         }
-        View::Bool(_) => (JsonType::Boolean, ""),
-        View::String(_) => (JsonType::String, ""),
-        View::Array(_) => (JsonType::Array, ""),
-        View::Object(_) => (JsonType::Object, ""),
+        ValueView::Bool(_) => (JsonType::Boolean, ""),
+        ValueView::String(_) => (JsonType::String, ""),
+        ValueView::Array(_) => (JsonType::Array, ""),
+        ValueView::Object(_) => (JsonType::Object, ""),
         // Go reads what does not fit 64 bits with a sign as a float.
-        View::Number(number) if integer(number).is_some() => (JsonType::Integer, "int64"),
-        View::Number(_) => (JsonType::Number, "float64"),
+        ValueView::Number(number) if integer(number).is_some() => (JsonType::Integer, "int64"),
+        ValueView::Number(_) => (JsonType::Number, "float64"),
     };
     if names.is_empty() && format.is_none() {
         return;
     }
     let whole = match value {
-        View::Number(number) => kind == JsonType::Number && number.as_f64().is_some_and(is_whole),
+        ValueView::Number(number) => kind == JsonType::Number && number.as_f64().is_some_and(is_whole),
         _ => false,
     };
     let fits = accepts(kind)
@@ -266,7 +270,7 @@ fn check_type(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Out
 }
 
 /// `anyOf`, `oneOf`, `allOf` and `not`. Inside them nothing is let through because it is unchanged.
-fn check_junctors(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
+fn check_junctors(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     let branch = |schema: &Structural| {
         let mut outcome = Outcome::default();
@@ -386,12 +390,18 @@ fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut O
     }
 }
 
-fn check_list(node: &Structural, list: &[Value], old: Option<View<'_>>, path: &Path<'_>, out: &mut Outcome) {
+fn check_list(node: &Structural, list: &[Value], old: Option<ValueView<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     if let Some(items) = &node.items {
         for (index, item) in list.iter().enumerate() {
             let old_item = old.and_then(|old| old_item(node, index, item, old));
-            check(items, item.into(), old_item.map(View::from), &path.index(index), out);
+            check(
+                items,
+                item.into(),
+                old_item.map(ValueView::from),
+                &path.index(index),
+                out,
+            );
         }
     }
     if let Some(least) = checks.min_items.filter(|least| (list.len() as u64) < *least) {
@@ -406,7 +416,7 @@ fn check_list(node: &Structural, list: &[Value], old: Option<View<'_>>, path: &P
 fn check_object(
     node: &Structural,
     map: &Map<String, Value>,
-    old: Option<View<'_>>,
+    old: Option<ValueView<'_>>,
     path: &Path<'_>,
     out: &mut Outcome,
 ) {
@@ -423,8 +433,11 @@ fn check_object(
     }
     let mut fields = FieldsInOrder::of(node);
     let old_map = match old {
-        Some(View::Object(old)) => Some(old),
-        Some(View::Null | View::Bool(_) | View::Number(_) | View::String(_) | View::Array(_)) | None => None,
+        Some(ValueView::Object(old)) => Some(old),
+        Some(
+            ValueView::Null | ValueView::Bool(_) | ValueView::Number(_) | ValueView::String(_) | ValueView::Array(_),
+        )
+        | None => None,
     };
     let mut old_fields = old_map.map(Beside::new);
     for (name, value) in in_order(map) {
@@ -443,7 +456,13 @@ fn check_object(
             .as_mut()
             .and_then(|old| old.get(name))
             .filter(|_| !is_type_meta);
-        check(child, value.into(), old_value.map(View::from), &path.field(name), out);
+        check(
+            child,
+            value.into(),
+            old_value.map(ValueView::from),
+            &path.field(name),
+            out,
+        );
     }
     for name in &checks.required {
         if !map.contains_key(name) {
@@ -455,7 +474,7 @@ fn check_object(
 }
 
 /// `enum`.
-fn check_allowed(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
+fn check_allowed(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let allowed = &node.checks.allowed;
     if allowed.is_empty() || allowed.iter().any(|it| is_same(it, value)) {
         return;
@@ -473,17 +492,17 @@ fn check_allowed(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut 
 }
 
 /// Returns `true` if a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
-fn is_same(allowed: &Value, value: View<'_>) -> bool {
-    match (View::from(allowed), value) {
-        (View::Null, _) => false,
-        (View::Number(a), View::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
+    match (ValueView::from(allowed), value) {
+        (ValueView::Null, _) => false,
+        (ValueView::Number(a), ValueView::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (allowed, value) => allowed == value,
     }
 }
 
 /// Returns the stored item of a map-list with the keys of `item`. Items of other lists cannot be correlated over time.
-pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: View<'a>) -> Option<&'a Value> {
-    let (ListKind::Map(keys), View::Array(old)) = (&node.list, old) else {
+pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: ValueView<'a>) -> Option<&'a Value> {
+    let (ListKind::Map(keys), ValueView::Array(old)) = (&node.list, old) else {
         return None;
     };
     let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
@@ -493,9 +512,9 @@ pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: V
 
 /// Returns `true` if nothing changed, as far as the schema lets the two values be compared: a field it does not know,
 /// or an item whose keys are new, counts as a change.
-pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
+pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueView<'_>) -> bool {
     match (value, old) {
-        (View::Object(map), View::Object(old_map)) => {
+        (ValueView::Object(map), ValueView::Object(old_map)) => {
             let mut fields = FieldsInOrder::of(node);
             let mut both = in_order(map).zip(in_order(old_map));
             map.len() == old_map.len()
@@ -504,7 +523,7 @@ pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) ->
                     child.is_some_and(|child| is_unchanged(child, value.into(), old.into()))
                 })
         }
-        (View::Array(list), View::Array(old_list)) => match (&node.list, node.items.as_deref()) {
+        (ValueView::Array(list), ValueView::Array(old_list)) => match (&node.list, node.items.as_deref()) {
             (ListKind::Map(_), Some(items)) => {
                 let is_unchanged = |(index, item): (usize, &Value)| {
                     let old = old_item(node, index, item, old);

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::admission_rules::{Scope, default_match, validate_conditions, validate_match, validate_mutating_operations};
+use super::admission_rules::{
+    RuleScope, default_match, validate_conditions, validate_match, validate_mutating_operations,
+};
 use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
@@ -94,7 +96,7 @@ impl AdmissionPolicy {
         if with_conditions {
             validate_conditions(&spec.at("matchConditions"), kind.is_set(""), errors);
         }
-        let mut scope = Scope::of_requests(kind.is_set(""));
+        let mut scope = RuleScope::of_requests(kind.is_set(""));
         if self.is_mutating || !spec.is_empty("variables") {
             scope.names.push("variables");
             scope.variables = Some(Names::default());
@@ -141,7 +143,7 @@ fn validate_param_kind(kind: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 /// `validateVariable`; what follows sees it.
-fn validate_variable(variable: &Cursor<'_>, scope: &mut Scope, errors: &mut FieldErrors) {
+fn validate_variable(variable: &Cursor<'_>, scope: &mut RuleScope, errors: &mut FieldErrors) {
     let (name, expression) = (variable.at("name"), variable.at("expression"));
     if name.as_text().trim().is_empty() {
         errors.required(name, "name is not specified");
@@ -163,7 +165,7 @@ fn is_identifier(name: &str) -> bool {
     is_start && chars.all(|it| it.is_ascii_alphanumeric() || it == '_') && !names::CEL_RESERVED.contains(&name)
 }
 
-fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut FieldErrors) {
+fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &RuleScope, errors: &mut FieldErrors) {
     let (validations, audits) = (spec.at("validations"), spec.at("auditAnnotations"));
     if validations.is_empty("") && audits.is_empty("") {
         let text = "validations or auditAnnotations must contain at least one item";
@@ -189,7 +191,7 @@ fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &Scope, errors: &m
 }
 
 /// `validateValidation`
-fn validate_validation(validation: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+fn validate_validation(validation: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     let [expression, told, message] = ["expression", "messageExpression", "message"];
     let (expression, told, message) = (validation.at(expression), validation.at(told), validation.at(message));
     match expression.as_text() {
@@ -215,7 +217,7 @@ fn validate_validation(validation: &Cursor<'_>, scope: &Scope, errors: &mut Fiel
 }
 
 /// `validateAuditAnnotation`
-fn validate_audit(audit: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut FieldErrors) {
+fn validate_audit(audit: &Cursor<'_>, name: &str, scope: &RuleScope, errors: &mut FieldErrors) {
     let (key, expression) = (audit.at("key"), audit.at("valueExpression"));
     if name.is_empty() {
         errors.invalid(key, key.as_text(), "requires metadata.name be non-empty");
@@ -235,7 +237,7 @@ fn validate_audit(audit: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut Fi
     }
 }
 
-fn validate_mutations(spec: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+fn validate_mutations(spec: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     if spec.is_empty("mutations") {
         errors.required(spec.at("mutations"), "mutations must contain at least one item");
     }
@@ -249,7 +251,7 @@ fn validate_mutations(spec: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors
 }
 
 /// `validateMutation`
-fn validate_mutation(mutation: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     let kind = mutation.at("patchType");
     let (own, other) = match kind.as_text() {
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),

@@ -154,7 +154,7 @@ pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, err
         let (name, expression) = (condition.at("name"), condition.at("expression"));
         match expression.as_text().trim() {
             "" => errors.required(expression, ""),
-            text => Scope::of_requests(has_params).check(&expression, text, &["bool"], errors),
+            text => RuleScope::of_requests(has_params).check(&expression, text, &["bool"], errors),
         }
         if name.check_required(errors) {
             name.check_texts(names::qualified_name(name.as_text()), errors);
@@ -167,13 +167,13 @@ pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, err
 
 /// Names that an expression sees.
 #[derive(Clone, Debug)]
-pub(super) struct Scope {
+pub(super) struct RuleScope {
     pub(super) names: Vec<&'static str>,
     /// The fields of `variables`, if there is such a thing.
     pub(super) variables: Option<cel::output::Names>,
 }
 
-impl Scope {
+impl RuleScope {
     /// Of expressions about a request.
     pub(super) fn of_requests(has_params: bool) -> Self {
         let mut names = vec!["object", "oldObject", "request", "namespaceObject", "authorizer"];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Reader;
 use crate::registry::scheme::Row;
-use crate::storage::{Compacted, Revision, Snapshot};
+use crate::storage::{Compacted, ResourceSnapshot, Revision};
 
 /// Past intervals, counted at each read and write, so that an idle server needs no timer.
 #[derive(Debug)]
@@ -71,7 +71,11 @@ impl Reader {
     }
 
     /// The objects of a resource as etcd has them at a revision, unless it has forgotten them.
-    pub(in crate::registry) fn snapshot_of_etcd(&self, row: &Row, revision: Revision) -> Result<Snapshot, Compacted> {
+    pub(in crate::registry) fn snapshot_of_etcd(
+        &self,
+        row: &Row,
+        revision: Revision,
+    ) -> Result<ResourceSnapshot, Compacted> {
         let floor = self.compaction.advance(self.entropy.elapsed(), self.store.revision());
         match revision < floor {
             true => Err(Compacted { floor }),

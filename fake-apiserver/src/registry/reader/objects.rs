@@ -8,12 +8,12 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{Key, KeyRange, Stored};
 
 impl Reader {
     /// Reads the stored objects of a built-in resource, in key order.
     pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
-        self.decoded(group, resource, &Range::of(None))
+        self.decoded(group, resource, &KeyRange::of(None))
     }
 
     /// Calls `work` with the stored objects of a built-in resource in a range, in key order.
@@ -21,7 +21,7 @@ impl Reader {
         &self,
         group: &str,
         resource: &str,
-        range: &Range,
+        range: &KeyRange,
         work: impl FnOnce(&Row, &[&Arc<Stored>]) -> T,
     ) -> T {
         let scheme = self.scheme();
@@ -35,7 +35,7 @@ impl Reader {
         work(row, &stored)
     }
 
-    fn decoded(&self, group: &str, resource: &str, range: &Range) -> Vec<Object> {
+    fn decoded(&self, group: &str, resource: &str, range: &KeyRange) -> Vec<Object> {
         self.with_stored(group, resource, range, |row, stored| {
             stored.iter().map(|stored| codec::decode(row, stored)).collect()
         })
@@ -43,14 +43,14 @@ impl Reader {
 
     /// The stored objects of a built-in resource, in key order, for rules that look at them at each write.
     pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
-        self.with_stored(group, resource, &Range::of(None), |row, stored| {
+        self.with_stored(group, resource, &KeyRange::of(None), |row, stored| {
             self.known.objects(row, stored)
         })
     }
 
     /// The objects of a resource in one namespace, in the order of their names.
     pub(crate) fn objects_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Object> {
-        self.decoded(group, resource, &Range::of(Some(namespace)))
+        self.decoded(group, resource, &KeyRange::of(Some(namespace)))
     }
 
     /// A stored object of the core group.

@@ -12,8 +12,8 @@ use crate::api::request_info::RequestInfo;
 use crate::api::selector::FieldSelector;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
-use crate::storage::{Key, Range, Revision, Snapshot, Stored};
-use crate::watch::{Filter, Horizon, Position, Scope, WatchStart};
+use crate::storage::{Key, KeyRange, ResourceSnapshot, Revision, Stored};
+use crate::watch::{Filter, Horizon, Position, WatchScope, WatchStart};
 
 /// Time that a reader waits for a revision the server has not reached (rule A14).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const WATCH_SECONDS_MIN: u64 = 1800;
 
 /// The answer to a list.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     /// `metadata.resourceVersion`
     pub(crate) revision: Revision,
     /// `metadata.continue`; empty if nothing follows.
@@ -43,7 +43,7 @@ pub(crate) enum Items {
     /// Those a limit left over.
     Page(Vec<Arc<Stored>>),
     /// All of a snapshot that the filter wants; read while they are sent.
-    All(Box<(Snapshot, Range, Filter)>),
+    All(Box<(ResourceSnapshot, KeyRange, Filter)>),
 }
 
 impl Items {
@@ -94,7 +94,7 @@ impl Reader {
             self.reach_for(row, revision, client).await?;
             stored = self.store.get(&row.storage, &key);
             if self.is_behind(client) {
-                let range = Scope::Object(key).range();
+                let range = WatchScope::Object(key).range();
                 stored = self.cached(row, client).range(&range).next().cloned();
             }
         }
@@ -118,7 +118,7 @@ impl Reader {
 
     /// The state that the watch cache of a client's replica has. A replica cannot lie behind the log: where that begins
     /// later, so does what the replica shows.
-    pub(crate) fn cached(&self, row: &Row, client: &str) -> Snapshot {
+    pub(crate) fn cached(&self, row: &Row, client: &str) -> ResourceSnapshot {
         let newest = self.store.revision();
         let seen = self.replicas.sees(client, newest);
         if seen == newest {
@@ -131,7 +131,7 @@ impl Reader {
     }
 
     /// GET of a collection, as a client does that sees everything.
-    pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Page, Status> {
+    pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<ListPage, Status> {
         self.list_for(NOBODY, row, info, options).await
     }
 
@@ -142,7 +142,7 @@ impl Reader {
         row: &Row,
         info: &RequestInfo,
         options: &ListOptions,
-    ) -> Result<Page, Status> {
+    ) -> Result<ListPage, Status> {
         let page = self.list_stored(client, row, info, options).await?;
         if row.conversion_on_read().is_some() {
             let stored: Vec<Arc<Stored>> = page.items.iter().cloned().collect();
@@ -158,7 +158,7 @@ impl Reader {
         row: &Row,
         info: &RequestInfo,
         options: &ListOptions,
-    ) -> Result<Page, Status> {
+    ) -> Result<ListPage, Status> {
         let filter = filter(row, info, options)?;
         let version = options.resource_version.as_str();
         if !options.continue_token.is_empty() {
@@ -195,7 +195,7 @@ impl Reader {
     }
 
     /// The pages after the first.
-    fn list_rest(&self, row: &Row, filter: Filter, token: Continue, limit: usize) -> Result<Page, Status> {
+    fn list_rest(&self, row: &Row, filter: Filter, token: Continue, limit: usize) -> Result<ListPage, Status> {
         let prefix = prefix(&filter.scope);
         let snapshot = match token.at {
             At::Latest => self.store.snapshot(&row.storage),
@@ -329,10 +329,10 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
         namespace => namespace,
     };
     let scope = match name {
-        Some(name) if !row.info.is_namespaced() => Scope::Object(Key::new("", name)),
-        Some(name) if !namespace.is_empty() => Scope::Object(Key::new(namespace, name)),
-        _ if !namespace.is_empty() => Scope::Namespace(namespace.into()),
-        _ => Scope::All,
+        Some(name) if !row.info.is_namespaced() => WatchScope::Object(Key::new("", name)),
+        Some(name) if !namespace.is_empty() => WatchScope::Object(Key::new(namespace, name)),
+        _ if !namespace.is_empty() => WatchScope::Namespace(namespace.into()),
+        _ => WatchScope::All,
     };
     Ok(Filter {
         scope,
@@ -347,19 +347,19 @@ fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Statu
 }
 
 /// Returns the prefix of every key of the scope; tokens leave it out.
-fn prefix(scope: &Scope) -> String {
+fn prefix(scope: &WatchScope) -> String {
     match scope {
-        Scope::Namespace(namespace) => format!("{namespace}/"),
-        Scope::All | Scope::Object(_) => String::new(),
+        WatchScope::Namespace(namespace) => format!("{namespace}/"),
+        WatchScope::All | WatchScope::Object(_) => String::new(),
     }
 }
 
 /// Cuts a page off a snapshot (rules D6, D7).
-fn page(snapshot: Snapshot, range: Range, filter: Filter, limit: usize) -> Page {
+fn page(snapshot: ResourceSnapshot, range: KeyRange, filter: Filter, limit: usize) -> ListPage {
     let revision = snapshot.revision;
     if limit == 0 {
         let items = Items::All(Box::new((snapshot, range, filter)));
-        return Page {
+        return ListPage {
             revision,
             continue_token: String::new(),
             remaining: None,
@@ -380,7 +380,7 @@ fn page(snapshot: Snapshot, range: Range, filter: Filter, limit: usize) -> Page 
             }
         }
     }
-    let mut page = Page {
+    let mut page = ListPage {
         revision,
         continue_token: String::new(),
         remaining: None,

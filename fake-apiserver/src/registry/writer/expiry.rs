@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Writer;
 use crate::registry::scheme::Row;
-use crate::storage::{Key, Range, Revision};
+use crate::storage::{Key, KeyRange, Revision};
 
 /// The resource whose objects end by themselves; both groups of Events share it.
 pub(in crate::registry) const EVENTS: &str = "events";
@@ -173,7 +173,7 @@ impl Writer {
         let snapshot = self.reader.store.snapshot(EVENTS);
         self.event_leases.change(|ends| {
             *ends = Ends::default();
-            for stored in snapshot.range(&Range::of(None)) {
+            for stored in snapshot.range(&KeyRange::of(None)) {
                 ends.set(&stored.key, (end, stored.revision));
             }
         });

@@ -6,7 +6,7 @@ use super::graph::{Node, NodeId};
 use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::storage::{Key, Stored};
-use crate::workers::{Api, Context, Failure, Meta, OwnerReference, Regarding};
+use crate::workers::{Api, Context, Meta, OwnerReference, Regarding, RequestFailure};
 
 /// The owners of an object, by what they mean for it.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl GarbageCollector {
         &mut self,
         id: NodeId,
         context: &mut Context<'_, Item>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let api = context.api;
         let Some(node) = self.graph.node(id) else {
             return Ok(());
@@ -92,7 +92,7 @@ impl GarbageCollector {
         node: &Node,
         latest: &Stored,
         context: &mut Context<'_, Item>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let mut is_blocked = false;
         for (id, dependent) in self.graph.blocking_dependents(&node.uid) {
             is_blocked = true;
@@ -111,7 +111,7 @@ impl GarbageCollector {
         &mut self,
         id: NodeId,
         context: &mut Context<'_, Item>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let api = context.api;
         let Some(node) = self.graph.node(id) else {
             return Ok(());
@@ -129,7 +129,12 @@ impl GarbageCollector {
     }
 
     /// Tells of an object whose owner is in another namespace, which does not count as an owner.
-    pub(super) async fn report(&self, id: NodeId, owner: &str, context: &mut Context<'_, Item>) -> Result<(), Failure> {
+    pub(super) async fn report(
+        &self,
+        id: NodeId,
+        owner: &str,
+        context: &mut Context<'_, Item>,
+    ) -> Result<(), RequestFailure> {
         let Some(node) = self.graph.node(id) else {
             return Ok(());
         };
@@ -189,7 +194,7 @@ fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
 }
 
 /// Deletes an object if it is still the one that was judged.
-async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), Failure> {
+async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), RequestFailure> {
     let Some(stored) = latest(api, node) else {
         return Ok(());
     };
@@ -215,7 +220,7 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
 }
 
 /// Takes owners from an object, by a strategic merge patch where the resource knows such.
-async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[String]) -> Result<(), Failure> {
+async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[String]) -> Result<(), RequestFailure> {
     let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
     let (kind, patch) = if is_custom {
         let owners = owners(latest).into_iter();
@@ -230,7 +235,7 @@ async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[Strin
 }
 
 /// Makes no owner wait for an object any more.
-async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<(), Failure> {
+async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<(), RequestFailure> {
     let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
     let mut owners = owners(latest);
     let (kind, patch) = if is_custom {
@@ -252,7 +257,7 @@ fn owners_patch(latest: &Stored, owners: Vec<Value>) -> Value {
 }
 
 /// Takes a finalizer from an object.
-async fn remove_finalizer(api: Api<'_>, node: &Node, latest: &Stored, finalizer: &str) -> Result<(), Failure> {
+async fn remove_finalizer(api: Api<'_>, node: &Node, latest: &Stored, finalizer: &str) -> Result<(), RequestFailure> {
     let meta = Meta::of(latest);
     if !meta.has_finalizer(finalizer) {
         return Ok(());
@@ -272,7 +277,7 @@ fn owners(stored: &Stored) -> Vec<Value> {
 }
 
 /// An object that is gone needs no change.
-fn ignore_missing<T>(changed: Result<T, Failure>) -> Result<(), Failure> {
+fn ignore_missing<T>(changed: Result<T, RequestFailure>) -> Result<(), RequestFailure> {
     match changed {
         Err(failure) if !failure.is_not_found() => Err(failure),
         Ok(_) | Err(_) => Ok(()),

@@ -4,7 +4,7 @@
 mod graph;
 mod collect;
 
-use super::{Context, Controller, Failure, Follows, Identity, Observed, WorkQueue, WorkerRow};
+use super::{Context, Controller, Follows, Identity, Observed, RequestFailure, WorkQueue, WorkerRow};
 use graph::{Graph, NodeId};
 
 pub(super) const ROW: WorkerRow = WorkerRow::alone::<GarbageCollector>("gc");
@@ -68,7 +68,7 @@ impl Controller for GarbageCollector {
         self.graph.retry_unknown(queue);
     }
 
-    async fn sync(&mut self, item: Item, context: &mut Context<'_, Item>) -> Result<(), Failure> {
+    async fn sync(&mut self, item: Item, context: &mut Context<'_, Item>) -> Result<(), RequestFailure> {
         match item {
             Item::Delete(id) => self.attempt_to_delete(id, context).await,
             Item::Orphan(id) => self.attempt_to_orphan(id, context).await,

@@ -13,14 +13,14 @@ use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PropagationPolicy};
 use crate::registry::scheme::Row;
 use crate::storage::Stored;
-use crate::workers::{Api, Failure, Meta};
+use crate::workers::{Api, Meta, RequestFailure};
 
 /// The resource that goes before all others.
 const PODS: &str = "pods";
 
 /// Outcome of an attempt to empty a namespace.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ContentOutcome {
     /// Objects that are left.
     pub(super) remains: Remains,
     /// Conditions to report.
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     /// Time to look again, if time alone will change something.
     pub(super) look_again: Option<Duration>,
     /// A request that failed, which is to be tried again.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<RequestFailure>,
 }
 
 /// Number of objects left of each resource.
@@ -60,8 +60,8 @@ struct Totals {
 }
 
 /// Deletes all objects of a namespace: first the Pods, and the others when they are gone.
-pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> Outcome {
-    let mut outcome = Outcome::default();
+pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> ContentOutcome {
+    let mut outcome = ContentOutcome::default();
     let mut totals = Totals::default();
     if let Some(pods) = api.resource(PODS) {
         let seconds = pods_grace_left(api, namespace);
@@ -96,7 +96,7 @@ async fn delete_all_of(
     row: &Arc<Row>,
     namespace: &str,
     grace: u64,
-    outcome: &mut Outcome,
+    outcome: &mut ContentOutcome,
     totals: &mut Totals,
 ) {
     let before = api.list_stored(&row.storage, namespace);
@@ -131,7 +131,12 @@ async fn delete_all_of(
     }
 }
 
-async fn delete_collection(api: Api<'_>, row: &Row, namespace: &str, objects: &[Arc<Stored>]) -> Result<(), Failure> {
+async fn delete_collection(
+    api: Api<'_>,
+    row: &Row,
+    namespace: &str,
+    objects: &[Arc<Stored>],
+) -> Result<(), RequestFailure> {
     let options = DeleteOptions {
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteOptions::default()

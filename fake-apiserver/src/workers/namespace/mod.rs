@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Api, Context, Controller, Failure, Follows, Identity, Observed, WorkQueue, WorkerRow};
+use super::{Api, Context, Controller, Follows, Identity, Observed, RequestFailure, WorkQueue, WorkerRow};
 use crate::api::object::Object;
 use crate::storage::Key;
 use content::Remains;
@@ -70,7 +70,7 @@ impl Controller for NamespaceController {
         queue.add_after(key.namespace().to_owned(), delay);
     }
 
-    async fn sync(&mut self, name: String, context: &mut Context<'_, String>) -> Result<(), Failure> {
+    async fn sync(&mut self, name: String, context: &mut Context<'_, String>) -> Result<(), RequestFailure> {
         let api = context.api;
         let key = Key::new("", &name);
         let Some(namespace) = api.get(NAMESPACES, &key).filter(Object::is_terminating) else {
@@ -102,7 +102,7 @@ impl Controller for NamespaceController {
 }
 
 /// Removes this controller's entry of `spec.finalizers`.
-async fn finalize(api: Api<'_>, mut namespace: Object) -> Result<(), Failure> {
+async fn finalize(api: Api<'_>, mut namespace: Object) -> Result<(), RequestFailure> {
     let finalizers = finalizers(&namespace);
     if !finalizers.contains(KUBERNETES) {
         return Ok(());

@@ -9,7 +9,7 @@ use super::resource::Resource;
 use crate::api::object::Object;
 use crate::api::selector::{LabelOperator, LabelSelector};
 use crate::registry::types::cursor::Cursor;
-use crate::storage::{Key, Range};
+use crate::storage::{Key, KeyRange};
 
 /// The objects of the resources that matter, as they are now. Their `managedFields` are left out.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl Cluster {
 
     /// Those of one namespace, in key order.
     pub(crate) fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
-        let range = Range::of(Some(namespace));
+        let range = KeyRange::of(Some(namespace));
         let first = Key::new(namespace, "");
         let run = self.table(resource).objects.range(first..);
         run.take_while(move |(key, _)| range.contains(key.as_str()))

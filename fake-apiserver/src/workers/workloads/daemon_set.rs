@@ -57,7 +57,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     };
     let claimed = sees.claimed(Resource::Pod, (Resource::DaemonSet, set), &selector, &mut plan);
-    let known = revisions::of(Resource::DaemonSet, set, sees, &mut plan);
+    let known = revisions::revisions_of(Resource::DaemonSet, set, sees, &mut plan);
     let Some(update) = known.update else {
         return plan;
     };

@@ -11,7 +11,7 @@ use super::recorder::{Recorded, Recorder};
 use super::resource::{Resource, Target};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
-use crate::workers::{Api, Failure};
+use crate::workers::{Api, RequestFailure};
 
 /// Carries out one plan after the other.
 pub(super) struct Executor<'a> {
@@ -29,7 +29,7 @@ impl Executor<'_> {
         &mut self,
         writes: Vec<Write>,
         read: &impl Fn(&Target) -> Option<Arc<Object>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         for write in writes {
             match write {
                 Write::Create { resource, object, told } => self.create(resource, object, told).await?,
@@ -38,7 +38,7 @@ impl Executor<'_> {
                     tolerate(done)?;
                 }
                 Write::Token { at, mut patch, claims } => {
-                    let token = self.api.sign(&claims).map_err(Failure::new)?;
+                    let token = self.api.sign(&claims).map_err(RequestFailure::new)?;
                     patch["data"]["token"] = BASE64_STANDARD.encode(token).into();
                     tolerate(self.merge(&at, "", &patch, read).await)?;
                 }
@@ -56,7 +56,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    async fn create(&mut self, resource: Resource, object: Object, told: Option<Told>) -> Result<(), Failure> {
+    async fn create(&mut self, resource: Resource, object: Object, told: Option<Told>) -> Result<(), RequestFailure> {
         let namespace = object.namespace().to_owned();
         match self
             .api
@@ -91,7 +91,7 @@ impl Executor<'_> {
         grace: Option<i64>,
         propagation: Option<PropagationPolicy>,
         told: Option<Told>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let options = DeleteOptions {
             grace_period_seconds: grace,
             uid: Some(at.uid.clone()),
@@ -123,7 +123,7 @@ impl Executor<'_> {
         subresource: &str,
         patch: &Value,
         read: &impl Fn(&Target) -> Option<Arc<Object>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let owners = patch.pointer("/metadata/ownerReferences").is_some();
         if at.resource == Resource::Pod || owners {
             self.api
@@ -144,7 +144,7 @@ impl Executor<'_> {
         at: &Target,
         status: Value,
         read: &impl Fn(&Target) -> Option<Arc<Object>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let Some(mut object) = self.current(at, read) else {
             return Ok(());
         };
@@ -160,7 +160,7 @@ impl Executor<'_> {
         self.replace(at, "status", Value::Object(object.0)).await
     }
 
-    async fn replace(&mut self, at: &Target, subresource: &str, object: Value) -> Result<(), Failure> {
+    async fn replace(&mut self, at: &Target, subresource: &str, object: Value) -> Result<(), RequestFailure> {
         let Value::Object(map) = object else { return Ok(()) };
         let mut written = self
             .api
@@ -179,7 +179,7 @@ impl Executor<'_> {
         }
     }
 
-    async fn bind(&self, pod: &Target, node: &str) -> Result<(), Failure> {
+    async fn bind(&self, pod: &Target, node: &str) -> Result<(), RequestFailure> {
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.key.name(), "namespace": pod.key.namespace()},
             "target": {"kind": "Node", "name": node},
@@ -216,7 +216,7 @@ impl Executor<'_> {
 }
 
 /// Treats a missing object as success: there is nothing left to do.
-fn tolerate(done: Result<(), Failure>) -> Result<(), Failure> {
+fn tolerate(done: Result<(), RequestFailure>) -> Result<(), RequestFailure> {
     match done {
         Err(failure) if failure.is_not_found() => Ok(()),
         other => other,

@@ -19,7 +19,7 @@ use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::Identity;
-use crate::workers::{Api, Context, Controller, Failure, Follows, Observed, WorkQueue, Worker};
+use crate::workers::{Api, Context, Controller, Follows, Observed, RequestFailure, WorkQueue, Worker};
 
 /// The names in storage of [`Resource::WATCHED`].
 const FOLLOWED: [&str; Resource::WATCHED.len()] = {
@@ -149,7 +149,7 @@ impl Controller for Workloads {
         }
     }
 
-    async fn sync(&mut self, task: Task, context: &mut Context<'_, Task>) -> Result<(), Failure> {
+    async fn sync(&mut self, task: Task, context: &mut Context<'_, Task>) -> Result<(), RequestFailure> {
         let now = context.api.now();
         let plan = self.plan(&task, now);
         if let Some(at) = plan.again {
@@ -201,7 +201,7 @@ impl Workloads {
         task: &Task,
         identity: &Identity,
         context: &mut Context<'_, Task>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let mut writes = self.plan(task, context.api.now()).writes;
         writes.retain(|it| matches!(it, Write::Status { at, .. } if at.resource == task.resource));
         let Self { cluster, recorder, .. } = self;

@@ -33,7 +33,7 @@ fn data(template: &JsonMap) -> Value {
 
 /// Finds the revisions of a set. The present one is made, or numbered anew where the set went back to an older one;
 /// then there is none until the change has been seen.
-pub(crate) fn of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
+pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
     let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
     all.sort_by_key(|it| (number(it), it.name().to_owned()));
     let template = Cursor::root(set).map_or_empty("spec.template");

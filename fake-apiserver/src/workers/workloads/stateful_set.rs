@@ -63,7 +63,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     };
     let claimed = sees.claimed(Resource::Pod, (Resource::StatefulSet, set), &selector, &mut plan);
-    let revisions = revisions::of(Resource::StatefulSet, set, sees, &mut plan);
+    let revisions = revisions::revisions_of(Resource::StatefulSet, set, sees, &mut plan);
     let Some(update) = revisions.update else {
         return plan;
     };

@@ -1,11 +1,11 @@
 //! Webhook configurations and admission policies.
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Field, Row};
+use super::super::read::{Field, TableRow};
 use super::Printer;
 
 /// The printer of a kind of admissionregistration.k8s.io.
-pub(super) fn of(kind: &str) -> Option<Printer> {
+pub(super) fn printer_of(kind: &str) -> Option<Printer> {
     Some(match kind {
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => WEBHOOKS,
         "ValidatingAdmissionPolicy" => VALIDATING_POLICY,
@@ -72,7 +72,7 @@ const MUTATING_POLICY: Printer = Printer {
     },
 };
 
-fn param_kind(row: Row<'_>) -> String {
+fn param_kind(row: TableRow<'_>) -> String {
     let kind = row.at("spec.paramKind");
     if kind.is_set() {
         format!("{}/{}", kind.at("apiVersion").text(), kind.at("kind").text())

@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers and the scale subresource.
 
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
-use super::super::read::{Field, Row};
+use super::super::read::{Field, TableRow};
 use super::Printer;
 
 pub(super) const SCALE: Printer = Printer {
@@ -86,7 +86,7 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
 /// Metrics a cell shows.
 const MAX_METRICS: usize = 2;
 
-fn targets(row: Row<'_>) -> String {
+fn targets(row: TableRow<'_>) -> String {
     let statuses: Vec<_> = row.at("status.currentMetrics").items().collect();
     let metrics = row.at("spec.metrics").items().enumerate();
     let mut texts: Vec<String> = metrics

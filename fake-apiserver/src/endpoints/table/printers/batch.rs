@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::duration;
-use super::super::read::Row;
+use super::super::read::TableRow;
 use super::Printer;
 
 const SELECTOR: Column = Column::text(
@@ -44,7 +44,7 @@ pub(super) const JOB: Printer = Printer {
     },
 };
 
-fn status(row: Row<'_>) -> &'static str {
+fn status(row: TableRow<'_>) -> &'static str {
     let has = |kind: &str| {
         let condition = row.at("status.conditions").find("type", kind);
         condition.is_some_and(|it| it.at("status").text() == "True")
@@ -64,7 +64,7 @@ fn status(row: Row<'_>) -> &'static str {
     }
 }
 
-fn completions(row: Row<'_>) -> String {
+fn completions(row: TableRow<'_>) -> String {
     let succeeded = row.at("status.succeeded").int();
     let (wanted, parallelism) = (row.at("spec.completions"), row.at("spec.parallelism").int());
     if wanted.is_set() {
@@ -76,7 +76,7 @@ fn completions(row: Row<'_>) -> String {
     }
 }
 
-fn run_time(row: Row<'_>) -> String {
+fn run_time(row: TableRow<'_>) -> String {
     let Some(start) = row.at("status.startTime").time() else {
         return String::new();
     };
@@ -122,7 +122,7 @@ pub(super) const CRON_JOB: Printer = Printer {
     cells: cron_job,
 };
 
-fn cron_job(row: Row<'_>) -> Vec<Value> {
+fn cron_job(row: TableRow<'_>) -> Vec<Value> {
     let (names, images) = row.at("spec.jobTemplate.spec.template.spec.containers").containers();
     let (suspend, last) = (row.at("spec.suspend"), row.at("status.lastScheduleTime"));
     let zone = row.at("spec.timeZone");

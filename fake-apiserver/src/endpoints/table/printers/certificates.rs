@@ -2,7 +2,7 @@
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::duration;
-use super::super::read::Row;
+use super::super::read::TableRow;
 use super::Printer;
 
 pub(super) const SIGNING_REQUEST: Printer = Printer {
@@ -56,7 +56,7 @@ pub(super) const SIGNING_REQUEST: Printer = Printer {
     },
 };
 
-fn condition(row: Row<'_>) -> String {
+fn condition(row: TableRow<'_>) -> String {
     let has = |kind: &str| row.at("status.conditions").find("type", kind).is_some();
     let mut text = if has("Denied") {
         "Denied"

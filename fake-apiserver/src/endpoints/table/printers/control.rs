@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
-use super::super::read::{Row, with_more};
+use super::super::read::{TableRow, with_more};
 use super::Printer;
 
 pub(super) const FLOW_SCHEMA: Printer = Printer {
@@ -157,7 +157,7 @@ pub(super) const STORAGE_VERSION_MIGRATION: Printer = Printer {
     cells: migration,
 };
 
-fn migration(row: Row<'_>) -> Vec<Value> {
+fn migration(row: TableRow<'_>) -> Vec<Value> {
     let resource = row.at("spec.resource");
     let parts = ["resource", "version", "group"].map(|it| resource.at(it));
     let parts: Vec<&str> = parts.iter().filter(|it| it.is_set()).map(|it| it.text()).collect();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::columns::{Column, NAME};
-use super::super::read::{Field, Row};
+use super::super::read::{Field, TableRow};
 use super::Printer;
 
 pub(super) const EVENT: Printer = Printer {
@@ -52,7 +52,7 @@ pub(super) const EVENT: Printer = Printer {
     cells,
 };
 
-fn cells(row: Row<'_>) -> Vec<Value> {
+fn cells(row: TableRow<'_>) -> Vec<Value> {
     let either = |core: &str, events: &str| -> Field<'_> {
         let field = row.at(core);
         if field.is_set() { field } else { row.at(events) }

@@ -18,7 +18,7 @@ mod dynamic_resources;
 use serde_json::Value;
 
 use super::columns::{AGE, Column, NAME};
-use super::read::Row;
+use super::read::TableRow;
 
 pub(super) use pod::row_conditions as pod_row_conditions;
 
@@ -27,7 +27,7 @@ pub(super) use pod::row_conditions as pod_row_conditions;
 pub(super) struct Printer {
     pub(super) columns: &'static [Column],
     /// One cell a column.
-    pub(super) cells: fn(Row<'_>) -> Vec<Value>,
+    pub(super) cells: fn(TableRow<'_>) -> Vec<Value>,
 }
 
 /// The name and the age of an object; the first and the last cell of many kinds.
@@ -37,7 +37,7 @@ const NAME_AND_AGE: Printer = Printer {
 };
 
 /// The printer of a kind; `None`: it shows its name and when it was created.
-pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
+pub(super) fn printer_of(group: &str, kind: &str) -> Option<Printer> {
     Some(match (group, kind) {
         ("", "Pod") => pod::POD,
         ("", "PodTemplate") => workloads::POD_TEMPLATE,
@@ -81,7 +81,7 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
         ("storage.k8s.io", "CSIDriver") => storage::CSI_DRIVER,
         ("rbac.authorization.k8s.io", "RoleBinding") => rbac::ROLE_BINDING,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding") => rbac::CLUSTER_ROLE_BINDING,
-        ("admissionregistration.k8s.io", kind) => return admission::of(kind),
+        ("admissionregistration.k8s.io", kind) => return admission::printer_of(kind),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificates::SIGNING_REQUEST,
         ("certificates.k8s.io", "ClusterTrustBundle") => certificates::CLUSTER_TRUST_BUNDLE,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => control::FLOW_SCHEMA,

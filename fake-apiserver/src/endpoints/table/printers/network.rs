@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Field, Row, or_none, with_more};
+use super::super::read::{Field, TableRow, or_none, with_more};
 use super::Printer;
 
 pub(super) const SERVICE: Printer = Printer {
@@ -76,7 +76,7 @@ pub(super) const SERVICE: Printer = Printer {
     },
 };
 
-fn external_ip(row: Row<'_>) -> String {
+fn external_ip(row: TableRow<'_>) -> String {
     let external = row.at("spec.externalIPs");
     match row.at("spec.type").text() {
         "ClusterIP" | "NodePort" => or_none(external.join(",")),
@@ -94,14 +94,14 @@ fn external_ip(row: Row<'_>) -> String {
 }
 
 /// Addresses or host names of the load balancer, sorted.
-fn load_balancer<'a>(row: Row<'a>) -> Vec<&'a str> {
+fn load_balancer<'a>(row: TableRow<'a>) -> Vec<&'a str> {
     let ingress = row.at("status.loadBalancer.ingress").items();
     let addresses = ingress.map(|it| it.at("ip").text_or(it.at("hostname").text()));
     let addresses: BTreeSet<&str> = addresses.filter(|it| !it.is_empty()).collect();
     addresses.into_iter().collect()
 }
 
-fn ports(row: Row<'_>) -> String {
+fn ports(row: TableRow<'_>) -> String {
     let ports = row.at("spec.ports").items().map(|port| {
         let (number, protocol) = (port.at("port").int(), port.at("protocol").text());
         match port.at("nodePort").int() {
@@ -128,7 +128,7 @@ pub(super) const ENDPOINTS: Printer = Printer {
     cells: |row| vec![row.name(), endpoints(row).into(), row.age()],
 };
 
-fn endpoints(row: Row<'_>) -> String {
+fn endpoints(row: TableRow<'_>) -> String {
     let subsets = row.at("subsets");
     if subsets.count() == 0 {
         return "<none>".to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Field, Row, or_none};
+use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
 
 pub(super) const NODE: Printer = Printer {
@@ -44,7 +44,7 @@ const ADDRESSES: &str = "List of addresses reachable to the node. Queried from c
      this may not be possible, such as Pods that inherit a Node's address in its own status or consumers of the \
      downward API (status.hostIP).";
 
-fn node(row: Row<'_>) -> Vec<Value> {
+fn node(row: TableRow<'_>) -> Vec<Value> {
     // The last condition of a type counts.
     let ready = row
         .at("status.conditions")
@@ -89,7 +89,7 @@ fn kernel(info: Field<'_>) -> String {
 }
 
 /// Roles are labels: `node-role.kubernetes.io/<role>`, or `kubernetes.io/role=<role>`.
-fn roles(row: Row<'_>) -> String {
+fn roles(row: TableRow<'_>) -> String {
     let labels = row.object.labels();
     let roles: BTreeSet<&str> = labels
         .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {

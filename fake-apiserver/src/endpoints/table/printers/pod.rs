@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Field, Row, or_none};
+use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
 
 pub(super) const POD: Printer = Printer {
@@ -57,7 +57,7 @@ pub(super) const POD: Printer = Printer {
     cells,
 };
 
-fn cells(row: Row<'_>) -> Vec<Value> {
+fn cells(row: TableRow<'_>) -> Vec<Value> {
     let summary = Summary::of(row);
     let restarts = match summary.last_restart {
         Some(time) if summary.restarts != 0 => {
@@ -88,7 +88,7 @@ fn cells(row: Row<'_>) -> Vec<Value> {
 }
 
 /// The `conditions` of a row: a Pod that has ended is marked so.
-pub(in crate::endpoints::table) fn row_conditions(row: Row<'_>) -> Option<Value> {
+pub(in crate::endpoints::table) fn row_conditions(row: TableRow<'_>) -> Option<Value> {
     let (reason, message) = match row.at("status.phase").text() {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
@@ -107,7 +107,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(row: Row<'_>) -> Self {
+    fn of(row: TableRow<'_>) -> Self {
         let phase = row.at("status.phase").text();
         let mut summary = Self {
             reason: row.at("status.reason").text_or(phase).to_owned(),
@@ -140,7 +140,7 @@ impl Summary {
 
     /// Counts the init containers up to the one that still works; whether there is one. Restarts of the others count
     /// only for sidecars once initialization is over.
-    fn add_init_containers(&mut self, row: Row<'_>) -> bool {
+    fn add_init_containers(&mut self, row: TableRow<'_>) -> bool {
         let specs = row.at("spec.initContainers");
         let is_sidecar = |spec: Field<'_>| spec.at("restartPolicy").text() == "Always";
         self.containers += specs.items().filter(|it| is_sidecar(*it)).count();
@@ -183,7 +183,7 @@ impl Summary {
         is_initializing
     }
 
-    fn add_containers(&mut self, row: Row<'_>) {
+    fn add_containers(&mut self, row: TableRow<'_>) {
         let mut has_running = false;
         for status in row.at("status.containerStatuses").items().rev() {
             self.add_restarts(status);
@@ -225,7 +225,7 @@ fn ended(terminated: Field<'_>) -> String {
     }
 }
 
-fn readiness_gates(row: Row<'_>) -> String {
+fn readiness_gates(row: TableRow<'_>) -> String {
     let gates = row.at("spec.readinessGates");
     if gates.count() == 0 {
         return "<none>".to_owned();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::Row;
+use super::super::read::TableRow;
 use super::Printer;
 
 pub(super) const ROLE_BINDING: Printer = Printer {
@@ -38,7 +38,7 @@ pub(super) const CLUSTER_ROLE_BINDING: Printer = Printer {
     cells,
 };
 
-fn cells(row: Row<'_>) -> Vec<Value> {
+fn cells(row: TableRow<'_>) -> Vec<Value> {
     let subjects = |kind: &str| {
         let found = row.at("subjects").items().filter(|it| it.at("kind").text() == kind);
         let names = found.map(|it| {

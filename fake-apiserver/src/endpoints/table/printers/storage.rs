@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Field, Row, or_none};
+use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
 
 pub(super) const PERSISTENT_VOLUME: Printer = Printer {
@@ -127,7 +127,7 @@ pub(super) const PERSISTENT_VOLUME_CLAIM: Printer = Printer {
     },
 };
 
-fn phase(row: Row<'_>) -> Value {
+fn phase(row: TableRow<'_>) -> Value {
     if row.is_terminating() {
         "Terminating"
     } else {
@@ -154,7 +154,7 @@ fn access_modes(modes: Field<'_>) -> String {
 }
 
 /// The class an old annotation names, else the field.
-fn storage_class(row: Row<'_>) -> String {
+fn storage_class(row: TableRow<'_>) -> String {
     let mut annotations = row.at("metadata.annotations").entries();
     let annotation = annotations.find(|(key, _)| *key == "volume.beta.kubernetes.io/storage-class");
     let class = annotation.map_or_else(|| row.at("spec.storageClassName"), |(_, class)| class);
@@ -214,7 +214,7 @@ pub(super) const VOLUME_ATTRIBUTES_CLASS: Printer = Printer {
 };
 
 /// The name, marked where an annotation makes the class the default one.
-fn named_default(row: Row<'_>, annotation: &str) -> Value {
+fn named_default(row: TableRow<'_>, annotation: &str) -> Value {
     let is_default = row.at("metadata.annotations").entries().any(|(key, value)| {
         (key == annotation
             || key == "storageclass.beta.kubernetes.io/is-default-class" && annotation.starts_with("storageclass."))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
-use super::super::read::{Field, Row};
+use super::super::read::{Field, TableRow};
 use super::Printer;
 
 const READY: Column = Column::text("Ready", "Number of the pod with ready state");
@@ -95,7 +95,7 @@ pub(super) const REPLICA_SET: Printer = Printer {
     cells: |row| replicas(row, row.at("spec.selector").selector()),
 };
 
-fn replicas(row: Row<'_>, selector: String) -> Vec<Value> {
+fn replicas(row: TableRow<'_>, selector: String) -> Vec<Value> {
     let (names, images) = template_containers(row);
     vec![
         row.name(),
@@ -109,7 +109,7 @@ fn replicas(row: Row<'_>, selector: String) -> Vec<Value> {
     ]
 }
 
-fn template_containers(row: Row<'_>) -> (String, String) {
+fn template_containers(row: TableRow<'_>) -> (String, String) {
     row.at("spec.template.spec.containers").containers()
 }
 
@@ -223,7 +223,7 @@ pub(super) const STATEFUL_SET: Printer = Printer {
     },
 };
 
-fn ready(row: Row<'_>) -> Value {
+fn ready(row: TableRow<'_>) -> Value {
     format!(
         "{}/{}",
         row.at("status.readyReplicas").int(),

@@ -10,14 +10,14 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::quantity::Quantity;
-use crate::storage::Range;
+use crate::storage::KeyRange;
 
 /// Annotation that lists the filled-in values.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Returns `true` if there is any LimitRange.
 pub(super) fn is_used(reader: &Reader) -> bool {
-    reader.store.snapshot("limitranges").count(&Range::of(None)) > 0
+    reader.store.snapshot("limitranges").count(&KeyRange::of(None)) > 0
 }
 
 fn limits(reader: &Reader, object: &Object) -> Vec<Object> {

@@ -16,7 +16,7 @@ use crate::registry::scheme::{Row, Scheme};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::registry::writer::Writer;
-use crate::storage::{Change, Compacted, Key, Range, Revision, Stored};
+use crate::storage::{Change, Compacted, Key, KeyRange, Revision, Stored};
 
 /// The state of the controller; empty until there is a quota.
 #[derive(Debug, Default)]
@@ -75,11 +75,11 @@ impl Counts {
         let Some((_, quotas)) = snapshot(RESOURCE) else {
             return BTreeSet::new();
         };
-        for stored in quotas.range(&Range::of(None)) {
+        for stored in quotas.range(&KeyRange::of(None)) {
             let mut counted = Counted::read(row, stored);
             for other in counted.rows(scheme) {
                 if let Some((_, objects)) = snapshot(&other.storage) {
-                    let range = Range::of(Some(stored.key.namespace()));
+                    let range = KeyRange::of(Some(stored.key.namespace()));
                     objects.range(&range).for_each(|it| counted.add(other, it));
                 }
             }
@@ -111,7 +111,7 @@ impl Counts {
 
     /// Counts a change for the quotas of its namespace.
     fn count(&mut self, scheme: &Scheme, resource: &str, change: &Change, dirty: &mut BTreeSet<String>) {
-        let range = Range::of(Some(change.object().key.namespace()));
+        let range = KeyRange::of(Some(change.object().key.namespace()));
         let end = range.end.unwrap_or_default();
         let mut quotas = self.quotas.range_mut(range.start..end).peekable();
         if quotas.peek().is_none() {
@@ -148,7 +148,7 @@ impl Counts {
         if self.quotas.get(key.as_str()).is_some_and(|it| it.spec == fresh.spec) {
             return Ok(());
         }
-        let range = Range::of(Some(key.namespace()));
+        let range = KeyRange::of(Some(key.namespace()));
         for other in fresh.rows(scheme) {
             let objects = reader.store.snapshot_at(&other.storage, revision)?;
             objects.range(&range).for_each(|it| fresh.add(other, it));

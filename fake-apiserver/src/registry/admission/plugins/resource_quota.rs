@@ -16,7 +16,7 @@ use crate::registry::scheme::{Row, codec};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
-use crate::storage::{Key, Range};
+use crate::storage::{Key, KeyRange};
 
 /// Tries of a charge while others write the same quota.
 const TRIES: usize = 8;
@@ -25,7 +25,7 @@ pub(super) const RESOURCE: &str = "resourcequotas";
 
 /// Returns `true` if there is any ResourceQuota.
 pub(super) fn is_used(reader: &Reader) -> bool {
-    reader.store.snapshot(RESOURCE).count(&Range::of(None)) > 0
+    reader.store.snapshot(RESOURCE).count(&KeyRange::of(None)) > 0
 }
 
 /// A write, for one quota after the other.

@@ -14,7 +14,7 @@ use crate::api::user::{AUTHENTICATED, UserInfo};
 use crate::registry::authorization::Decision;
 use crate::registry::authorization::authorizer::Authorizer;
 use crate::registry::cel::library;
-use crate::registry::cel::program::Outcome;
+use crate::registry::cel::program::ProgramOutcome;
 use crate::registry::types::names;
 
 thread_local! {
@@ -70,7 +70,7 @@ impl Opaque for Question {
 
 /// Returns the variable `authorizer` for the user of a request; `authorizer.requestResource` is the resource of the
 /// request.
-pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> Outcome {
+pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> ProgramOutcome {
     let resource = Resource {
         group: review.request_resource.group.clone(),
         resource: review.request_resource.resource.clone(),
@@ -86,7 +86,7 @@ pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> Out
         (key(AUTHORIZER), about(Asked::Nothing)),
         (key("requestResource"), about(Asked::Resource(resource))),
     ]);
-    Outcome(CelValue::Map(CelMap { map: Arc::new(map) }))
+    ProgramOutcome(CelValue::Map(CelMap { map: Arc::new(map) }))
 }
 
 fn key(name: &str) -> Key {

@@ -11,7 +11,7 @@ use super::super::matching::Matched;
 use super::authorizer::{self, FUNCTIONS};
 use crate::api::admission::AdmissionRequest;
 use crate::api::status::Status;
-use crate::registry::cel::program::{Bindings, Outcome, Program};
+use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 use crate::registry::reader::Reader;
 use crate::storage::Key;
 
@@ -33,8 +33,8 @@ pub(super) struct Environment {
     old_object: Value,
     namespace: Value,
     pub(super) params: Value,
-    variables: Vec<(String, Outcome)>,
-    authorizer: Outcome,
+    variables: Vec<(String, ProgramOutcome)>,
+    authorizer: ProgramOutcome,
     /// Variables that could not be evaluated, with why.
     failed: Vec<(String, String)>,
     /// Budget left; `None` if an expression would have cost more.
@@ -96,7 +96,7 @@ impl Environment {
     }
 
     /// The value of an expression, which is charged for.
-    pub(super) fn value(&self, program: &Program) -> Result<Outcome, String> {
+    pub(super) fn value(&self, program: &Program) -> Result<ProgramOutcome, String> {
         let Some(budget) = self.budget.get() else {
             return Err(OUT_OF_BUDGET.to_owned());
         };
@@ -109,7 +109,7 @@ impl Environment {
     }
 
     /// The value of an expression, and what it cost.
-    fn evaluate(&self, program: &Program) -> (Result<Outcome, String>, u64) {
+    fn evaluate(&self, program: &Program) -> (Result<ProgramOutcome, String>, u64) {
         let (result, cost) = FUNCTIONS.with(|functions| {
             program.evaluate(&Bindings {
                 values: &[

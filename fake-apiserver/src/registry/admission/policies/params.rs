@@ -7,7 +7,7 @@ use crate::api::selector::LabelSelector;
 use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;
 use crate::registry::types::cursor::Cursor;
-use crate::storage::{Key, Range};
+use crate::storage::{Key, KeyRange};
 
 /// The kind of a policy's parameters: `apiVersion` and `kind`.
 pub(super) type ParamKind = (String, String);
@@ -56,7 +56,7 @@ pub(super) fn find(
             let selector = reference
                 .get("selector")
                 .and_then(|it| LabelSelector::from_object(it).ok().flatten());
-            let range = Range::of((!namespace.is_empty()).then_some(namespace));
+            let range = KeyRange::of((!namespace.is_empty()).then_some(namespace));
             let snapshot = reader.store.snapshot(&row.storage);
             let selects = |stored: &&std::sync::Arc<crate::storage::Stored>| {
                 selector.as_ref().is_some_and(|it| it.matches(|key| stored.label(key)))

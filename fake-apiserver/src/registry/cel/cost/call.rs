@@ -4,24 +4,24 @@ use std::rc::Rc;
 
 use kube_cel::cel::common::ast::CallExpr;
 
-use super::coster::{Coster, Entries, Part};
+use super::coster::{Coster, Entries, PartCost};
 use super::price::{self, Price};
-use super::range::{Range, TRAVERSAL};
+use super::range::{CostRange, TRAVERSAL};
 use super::types::Type;
 use crate::registry::cel::macros::MAP_INSERT;
 use crate::registry::cel::parse;
 
 impl Coster {
-    pub(crate) fn call(&mut self, call: &CallExpr) -> Part {
+    pub(crate) fn call(&mut self, call: &CallExpr) -> PartCost {
         let prefix = parse::namespace(call, |name| self.is_local(name));
         let name = match prefix {
             Some(prefix) => format!("{prefix}.{}", call.func_name),
             None => call.func_name.clone(),
         };
-        let mut args: Vec<Part> = call.args.iter().map(|it| self.part(it)).collect();
+        let mut args: Vec<PartCost> = call.args.iter().map(|it| self.part(it)).collect();
         if name == "dyn" && args.len() == 1 {
             let mut part = args.remove(0);
-            part.cost = part.cost + Range::ONE;
+            part.cost = part.cost + CostRange::ONE;
             part.kind = Type::Dyn;
             return part;
         }
@@ -29,21 +29,21 @@ impl Coster {
             (Some(target), None) => Some(self.part(target)),
             _ => None,
         };
-        let args_cost = args.iter().fold(Range::ZERO, |sum, arg| sum + arg.cost);
+        let args_cost = args.iter().fold(CostRange::ZERO, |sum, arg| sum + arg.cost);
         let prices = prices(&name, target.as_ref(), &args);
-        let (mut cost, mut size, mut entries) = (Range { min: u64::MAX, max: 0 }, None, None);
+        let (mut cost, mut size, mut entries) = (CostRange { min: u64::MAX, max: 0 }, None, None);
         for price in prices {
             cost = cost.or(match price.includes_args {
                 true => price.cost,
                 false => price.cost + args_cost,
             });
             size = match (size, price.size) {
-                (Some(one), Some(other)) => Some(Range::or(one, other)),
+                (Some(one), Some(other)) => Some(CostRange::or(one, other)),
                 (one, other) => one.or(other),
             };
             entries = entries.or(price.entries);
         }
-        let target_cost = target.as_ref().map_or(Range::ZERO, |it| it.cost);
+        let target_cost = target.as_ref().map_or(CostRange::ZERO, |it| it.cost);
         let kind = result_type(&name, target.as_ref(), &args);
         let of = (name == "_[_]").then(|| args.first().map(|it| &it.place)).flatten();
         self.called(target_cost + cost, kind, size, entries, of)
@@ -51,12 +51,12 @@ impl Coster {
 }
 
 /// Returns the costs of the operator or function, for each of the types it may have.
-fn prices(name: &str, target: Option<&Part>, args: &[Part]) -> Vec<Price> {
+fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price> {
     match (name, args) {
         ("_&&_" | "_||_", [left, right]) => {
             let min = left.cost.min;
             let max = left.cost.max.saturating_add(right.cost.max);
-            vec![Price::whole(Range { min, max })]
+            vec![Price::whole(CostRange { min, max })]
         }
         ("_?_:_", [condition, yes, no]) => {
             let mut price = Price::whole(condition.cost + yes.cost.or(no.cost));
@@ -77,26 +77,26 @@ fn prices(name: &str, target: Option<&Part>, args: &[Part]) -> Vec<Price> {
             price.size = container.entries.map(|it| it.values);
             vec![price]
         }
-        _ => vec![price::of(name, target, args)],
+        _ => vec![price::price_of(name, target, args)],
     }
 }
 
 /// A comparison that reads as much as the shorter of two values has.
-fn traversal_of_both(left: &Part, right: &Part) -> Price {
+fn traversal_of_both(left: &PartCost, right: &PartCost) -> Price {
     let max = left.size_or_any().max.min(right.size_or_any().max);
-    Price::of(Range { min: max.min(1), max }.scaled(TRAVERSAL))
+    Price::of(CostRange { min: max.min(1), max }.scaled(TRAVERSAL))
 }
 
-fn equality(name: &str, left: &Part, right: &Part) -> Price {
+fn equality(name: &str, left: &PartCost, right: &PartCost) -> Price {
     match (&left.kind, &right.kind) {
         (Type::Named(one), Type::Named(other)) if one == other && *one != "type" && name == "_==_" => Price::ONE,
         _ => traversal_of_both(left, right),
     }
 }
 
-fn comparisons(left: &Part, right: &Part) -> Vec<Price> {
-    let is_text = |part: &Part| matches!(part.kind, Type::String | Type::Bytes);
-    let is_dyn = |part: &Part| matches!(part.kind, Type::Dyn);
+fn comparisons(left: &PartCost, right: &PartCost) -> Vec<Price> {
+    let is_text = |part: &PartCost| matches!(part.kind, Type::String | Type::Bytes);
+    let is_dyn = |part: &PartCost| matches!(part.kind, Type::Dyn);
     match (is_text(left) || is_text(right), is_dyn(left) && is_dyn(right)) {
         (true, _) => vec![traversal_of_both(left, right)],
         (false, true) => vec![traversal_of_both(left, right), Price::ONE],
@@ -104,16 +104,16 @@ fn comparisons(left: &Part, right: &Part) -> Vec<Price> {
     }
 }
 
-fn sums(left: &Part, right: &Part) -> Vec<Price> {
+fn sums(left: &PartCost, right: &PartCost) -> Vec<Price> {
     let size = left.size_or_any() + right.size_or_any();
-    let joined = |cost: Range| {
+    let joined = |cost: CostRange| {
         let mut price = Price::of(cost);
         price.size = Some(size);
         price.entries = Entries::or(left.entries, right.entries);
         price
     };
     let text = || joined(size.scaled(TRAVERSAL));
-    let list = || joined(Range::ONE);
+    let list = || joined(CostRange::ONE);
     let kinds = [&left.kind, &right.kind];
     if kinds.iter().any(|it| matches!(it, Type::String | Type::Bytes)) {
         vec![text()]
@@ -145,13 +145,13 @@ const TEXTS: &[&str] = &[
 ];
 
 /// The type of what an operator or a function makes.
-fn result_type(name: &str, target: Option<&Part>, args: &[Part]) -> Type {
+fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type {
     let first = target.or(args.first()).map_or(Type::Unknown, |it| it.kind.clone());
     match name {
         "_?_:_" => match args {
             [
                 _,
-                Part {
+                PartCost {
                     kind: Type::Null | Type::Unknown,
                     ..
                 },
@@ -222,7 +222,7 @@ fn fixed_type(name: &str) -> Type {
     }
 }
 
-fn arithmetic(args: &[Part]) -> Type {
+fn arithmetic(args: &[PartCost]) -> Type {
     let [left, right] = args else { return Type::Unknown };
     match (&left.kind, &right.kind) {
         (Type::List(items), Type::List(_)) if matches!(**items, Type::Unknown) => right.kind.clone(),

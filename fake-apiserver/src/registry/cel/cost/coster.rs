@@ -6,14 +6,14 @@ use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, ListExpr, L
 use kube_cel::cel::parser::Expression;
 
 use super::decl::Decl;
-use super::range::Range;
+use super::range::CostRange;
 use super::types::Type;
 use crate::registry::cel::costs;
 
 /// Cost of making a list, a map or an object.
-const LIST: Range = Range::exactly(costs::LIST);
-const MAP: Range = Range::exactly(costs::MAP);
-const OBJECT: Range = Range::exactly(40);
+const LIST: CostRange = CostRange::exactly(costs::LIST);
+const MAP: CostRange = CostRange::exactly(costs::MAP);
+const OBJECT: CostRange = CostRange::exactly(40);
 
 /// The most that an expression on a value of type `root` costs.
 pub(crate) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool) -> u64 {
@@ -45,9 +45,9 @@ impl Place {
         }
     }
 
-    fn size(&self) -> Option<Range> {
+    fn size(&self) -> Option<CostRange> {
         match self {
-            Self::At(decl) => Some(Range {
+            Self::At(decl) => Some(CostRange {
                 min: 0,
                 max: decl.max_elements,
             }),
@@ -56,7 +56,7 @@ impl Place {
     }
 
     /// The size of the items of a list that is there.
-    pub(crate) fn element_size(&self) -> Option<Range> {
+    pub(crate) fn element_size(&self) -> Option<CostRange> {
         match self {
             Self::At(decl) => decl.element().and_then(|it| Self::At(it).size()),
             Self::Nowhere | Self::Lost => None,
@@ -68,8 +68,8 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries {
     is_list: bool,
-    keys: Range,
-    pub(crate) values: Range,
+    keys: CostRange,
+    pub(crate) values: CostRange,
 }
 
 impl Entries {
@@ -86,11 +86,11 @@ impl Entries {
 
 /// Known facts about a part of an expression.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) cost: Range,
+pub(crate) struct PartCost {
+    pub(crate) cost: CostRange,
     pub(crate) kind: Type,
     pub(crate) place: Place,
-    pub(crate) size: Option<Range>,
+    pub(crate) size: Option<CostRange>,
     pub(crate) entries: Option<Entries>,
     /// The number, if it is written as one.
     pub(crate) number: Option<i64>,
@@ -98,9 +98,9 @@ pub(crate) struct Part {
     pub(crate) text: Option<String>,
 }
 
-impl Part {
-    fn new(cost: Range, kind: Type) -> Self {
-        let size = kind.is_scalar().then_some(Range::ONE);
+impl PartCost {
+    fn new(cost: CostRange, kind: Type) -> Self {
+        let size = kind.is_scalar().then_some(CostRange::ONE);
         Self {
             cost,
             kind,
@@ -126,11 +126,11 @@ impl Part {
     }
 
     /// Its size; anything, if nothing is known but its type.
-    pub(crate) fn size_or_any(&self) -> Range {
+    pub(crate) fn size_or_any(&self) -> CostRange {
         match (self.size, &self.kind) {
             (Some(size), _) => size,
-            (None, Type::Unknown) => Range::ONE,
-            (None, _) => Range::ANY,
+            (None, Type::Unknown) => CostRange::ONE,
+            (None, _) => CostRange::ANY,
         }
     }
 }
@@ -140,7 +140,7 @@ struct Local {
     name: String,
     kind: Type,
     place: Place,
-    size: Option<Range>,
+    size: Option<CostRange>,
     entries: Option<Entries>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Coster {
 }
 
 impl Coster {
-    pub(crate) fn part(&mut self, expression: &Expression) -> Part {
+    pub(crate) fn part(&mut self, expression: &Expression) -> PartCost {
         match &expression.expr {
             Expr::Literal(literal) => self::literal(literal),
             Expr::Ident(name) => self.ident(name),
@@ -167,9 +167,9 @@ impl Coster {
                     EntryExpr::MapEntry(entry) => self.part(&entry.value).cost,
                 });
                 let cost = values.fold(OBJECT, std::ops::Add::add);
-                Part::new(cost, Type::Unknown)
+                PartCost::new(cost, Type::Unknown)
             }
-            Expr::Unspecified => Part::new(Range::ZERO, Type::Unknown),
+            Expr::Unspecified => PartCost::new(CostRange::ZERO, Type::Unknown),
         }
     }
 
@@ -177,9 +177,9 @@ impl Coster {
         self.locals.iter().any(|it| it.name == name)
     }
 
-    fn ident(&self, name: &str) -> Part {
+    fn ident(&self, name: &str) -> PartCost {
         if let Some(local) = self.locals.iter().rev().find(|it| it.name == name) {
-            let mut part = Part::new(Range::ONE, local.kind.clone()).at(local.place.clone());
+            let mut part = PartCost::new(CostRange::ONE, local.kind.clone()).at(local.place.clone());
             part.size = part.size.or(local.size);
             part.entries = local.entries;
             return part;
@@ -190,54 +190,54 @@ impl Coster {
             "oldSelf" => Type::of(&self.root),
             _ => Type::Named("type"),
         };
-        Part::new(Range::ONE, kind).at(Place::At(Rc::clone(&self.root)))
+        PartCost::new(CostRange::ONE, kind).at(Place::At(Rc::clone(&self.root)))
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Part {
+    fn select(&mut self, select: &SelectExpr) -> PartCost {
         let operand = self.part(&select.operand);
         if select.test {
-            return Part::new(operand.cost, Type::Bool);
+            return PartCost::new(operand.cost, Type::Bool);
         }
         let own = match operand.kind {
-            Type::Map(..) | Type::Object(_) => Range::ONE,
-            _ => Range::ZERO,
+            Type::Map(..) | Type::Object(_) => CostRange::ONE,
+            _ => CostRange::ZERO,
         };
         let place = operand.place.step(&self.root, |decl| decl.field(&select.field));
         let kind = match &operand.kind {
             Type::Optional(inner) => Type::optional(inner.field(&select.field)),
             other => other.field(&select.field),
         };
-        Part::new(operand.cost + own, kind).at(place)
+        PartCost::new(operand.cost + own, kind).at(place)
     }
 
-    fn list(&mut self, list: &ListExpr) -> Part {
-        let items: Vec<Part> = list.elements.iter().map(|it| self.part(it)).collect();
+    fn list(&mut self, list: &ListExpr) -> PartCost {
+        let items: Vec<PartCost> = list.elements.iter().map(|it| self.part(it)).collect();
         let cost = items.iter().fold(LIST, |sum, item| sum + item.cost);
         let kind = items.first().map_or(Type::Unknown, |item| item.kind.clone());
-        let mut part = Part::new(cost, Type::list(kind));
-        part.size = Some(Range::exactly(items.len() as u64));
+        let mut part = PartCost::new(cost, Type::list(kind));
+        part.size = Some(CostRange::exactly(items.len() as u64));
         part.entries = Some(Entries {
             is_list: true,
-            keys: Range::ONE,
+            keys: CostRange::ONE,
             values: sizes(items.iter()),
         });
         part
     }
 
-    fn map(&mut self, map: &MapExpr) -> Part {
+    fn map(&mut self, map: &MapExpr) -> PartCost {
         let entries = map.entries.iter().map(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => (self.part(&entry.key), self.part(&entry.value)),
-            EntryExpr::StructField(field) => (Part::new(Range::ZERO, Type::String), self.part(&field.value)),
+            EntryExpr::StructField(field) => (PartCost::new(CostRange::ZERO, Type::String), self.part(&field.value)),
         });
-        let entries: Vec<(Part, Part)> = entries.collect();
+        let entries: Vec<(PartCost, PartCost)> = entries.collect();
         let cost = entries
             .iter()
             .fold(MAP, |sum, (key, value)| sum + key.cost + value.cost);
         let (key, value) = entries.first().map_or((Type::Unknown, Type::Unknown), |(key, value)| {
             (key.kind.clone(), value.kind.clone())
         });
-        let mut part = Part::new(cost, Type::Map(Rc::new(key), Rc::new(value)));
-        part.size = Some(Range::exactly(entries.len() as u64));
+        let mut part = PartCost::new(cost, Type::Map(Rc::new(key), Rc::new(value)));
+        part.size = Some(CostRange::exactly(entries.len() as u64));
         part.entries = Some(Entries {
             is_list: false,
             keys: sizes(entries.iter().map(|(key, _)| key)),
@@ -246,7 +246,7 @@ impl Coster {
         part
     }
 
-    fn comprehension(&mut self, it: &ComprehensionExpr) -> Part {
+    fn comprehension(&mut self, it: &ComprehensionExpr) -> PartCost {
         let range = self.part(&it.iter_range);
         let start = self.part(&it.accu_init);
         let depth = self.locals.len();
@@ -273,7 +273,7 @@ impl Coster {
 
         let count = range.size_or_any();
         let cost = range.cost + start.cost + result.cost + count.times(step.cost + condition.cost);
-        let mut part = Part::new(cost, result.kind);
+        let mut part = PartCost::new(cost, result.kind);
         match &it.accu_init.expr {
             Expr::Literal(_) => part.size = start.size,
             Expr::List(_) | Expr::Map(_) => {
@@ -286,7 +286,7 @@ impl Coster {
     }
 
     /// The variable of a macro on `range`.
-    fn push_variable(&mut self, name: &str, range: &Part) {
+    fn push_variable(&mut self, name: &str, range: &PartCost) {
         let is_list = range.is_list();
         let place = range.place.step(&self.root, |decl| match is_list {
             true => decl.element(),
@@ -297,7 +297,7 @@ impl Coster {
     }
 
     /// The variables of a macro on `range` that has two: an index and an item, or a key and a value.
-    fn push_variables(&mut self, first: &str, second: &str, range: &Part) {
+    fn push_variables(&mut self, first: &str, second: &str, range: &PartCost) {
         let is_list = range.is_list();
         let key = range
             .place
@@ -308,7 +308,7 @@ impl Coster {
         self.push_local(second, range.kind.element(), value, range.entries.map(|it| it.values));
     }
 
-    fn push_local(&mut self, name: &str, kind: Type, place: Place, size: Option<Range>) {
+    fn push_local(&mut self, name: &str, kind: Type, place: Place, size: Option<CostRange>) {
         self.locals.push(Local {
             name: name.to_owned(),
             kind,
@@ -321,13 +321,13 @@ impl Coster {
     /// The part that a call makes.
     pub(crate) fn called(
         &self,
-        cost: Range,
+        cost: CostRange,
         kind: Type,
-        size: Option<Range>,
+        size: Option<CostRange>,
         entries: Option<Entries>,
         of: Option<&Place>,
-    ) -> Part {
-        let mut part = Part::new(cost, kind);
+    ) -> PartCost {
+        let mut part = PartCost::new(cost, kind);
         if let Some(place) = of {
             part = part.at(place.step(&self.root, Decl::element));
         }
@@ -337,7 +337,7 @@ impl Coster {
     }
 }
 
-fn literal(literal: &LiteralValue) -> Part {
+fn literal(literal: &LiteralValue) -> PartCost {
     let (kind, size) = match literal {
         LiteralValue::Boolean(_) => (Type::Bool, 1),
         LiteralValue::Bytes(bytes) => (Type::Bytes, bytes.inner().len()),
@@ -347,8 +347,8 @@ fn literal(literal: &LiteralValue) -> Part {
         LiteralValue::String(text) => (Type::String, text.inner().chars().count()),
         LiteralValue::UInt(_) => (Type::Uint, 1),
     };
-    let mut part = Part::new(Range::ZERO, kind);
-    part.size = Some(Range::exactly(size as u64));
+    let mut part = PartCost::new(CostRange::ZERO, kind);
+    part.size = Some(CostRange::exactly(size as u64));
     match literal {
         LiteralValue::Int(number) => part.number = Some(*number.inner()),
         LiteralValue::String(text) => part.text = Some(text.inner().to_owned()),
@@ -358,6 +358,9 @@ fn literal(literal: &LiteralValue) -> Part {
 }
 
 /// Returns the smallest range that includes the sizes of all parts.
-fn sizes<'a>(parts: impl Iterator<Item = &'a Part>) -> Range {
-    parts.map(Part::size_or_any).reduce(Range::or).unwrap_or(Range::ZERO)
+fn sizes<'a>(parts: impl Iterator<Item = &'a PartCost>) -> CostRange {
+    parts
+        .map(PartCost::size_or_any)
+        .reduce(CostRange::or)
+        .unwrap_or(CostRange::ZERO)
 }

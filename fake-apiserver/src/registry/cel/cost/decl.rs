@@ -9,7 +9,7 @@ pub(crate) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 /// A type.
 #[derive(Debug)]
 pub(crate) struct Decl {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DeclKind,
     /// Most characters, bytes, items or entries; 0 for what has none.
     pub(crate) max_elements: u64,
     pub(crate) min_size: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Decl {
 
 /// The sort of a type.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum DeclKind {
     Dyn,
     Bool,
     Int,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 impl Decl {
     /// A type with its sizes.
-    pub(crate) fn new(kind: Kind, max_elements: u64, min_size: u64) -> Rc<Self> {
+    pub(crate) fn new(kind: DeclKind, max_elements: u64, min_size: u64) -> Rc<Self> {
         Rc::new(Self {
             kind,
             max_elements,
@@ -44,7 +44,7 @@ impl Decl {
     /// The type of a field of an object, by its escaped name.
     pub(crate) fn field(&self, name: &str) -> Option<Rc<Self>> {
         match &self.kind {
-            Kind::Object(fields) => fields.get(name).cloned(),
+            DeclKind::Object(fields) => fields.get(name).cloned(),
             _ => None,
         }
     }
@@ -52,13 +52,13 @@ impl Decl {
     /// The type of the items of a list, or of the values of a map.
     pub(crate) fn element(&self) -> Option<Rc<Self>> {
         match &self.kind {
-            Kind::List(element) | Kind::Map(element) => Some(Rc::clone(element)),
+            DeclKind::List(element) | DeclKind::Map(element) => Some(Rc::clone(element)),
             _ => None,
         }
     }
 
     /// The type of the keys of a map, of which no bound is known, and none is assumed.
     pub(crate) fn key(&self) -> Option<Rc<Self>> {
-        matches!(self.kind, Kind::Map(_)).then(|| Self::new(Kind::String, 0, 2))
+        matches!(self.kind, DeclKind::Map(_)).then(|| Self::new(DeclKind::String, 0, 2))
     }
 }

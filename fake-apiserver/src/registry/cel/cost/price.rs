@@ -1,7 +1,7 @@
 //! Cost of a function, by its name; Kubernetes' own libraries and those of the language.
 
-use super::coster::{Entries, Part};
-use super::range::{REGEX, Range, TRAVERSAL};
+use super::coster::{Entries, PartCost};
+use super::range::{CostRange, REGEX, TRAVERSAL};
 use super::types::Type;
 use crate::registry::cel::costs;
 
@@ -11,17 +11,17 @@ const FORMAT_REGEX: f64 = 128.0;
 /// The cost of a call, and what is known of the sizes of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
-    pub(crate) cost: Range,
+    pub(crate) cost: CostRange,
     /// Set if the cost includes that of the arguments.
     pub(crate) includes_args: bool,
-    pub(crate) size: Option<Range>,
+    pub(crate) size: Option<CostRange>,
     pub(crate) entries: Option<Entries>,
 }
 
 impl Price {
-    pub(crate) const ONE: Self = Self::of(Range::ONE);
+    pub(crate) const ONE: Self = Self::of(CostRange::ONE);
 
-    pub(crate) const fn of(cost: Range) -> Self {
+    pub(crate) const fn of(cost: CostRange) -> Self {
         Self {
             cost,
             includes_args: false,
@@ -31,14 +31,14 @@ impl Price {
     }
 
     /// The cost with that of the arguments.
-    pub(crate) const fn whole(cost: Range) -> Self {
+    pub(crate) const fn whole(cost: CostRange) -> Self {
         Self {
             includes_args: true,
             ..Self::of(cost)
         }
     }
 
-    fn sized(cost: Range, size: Range) -> Self {
+    fn sized(cost: CostRange, size: CostRange) -> Self {
         Self {
             size: Some(size),
             ..Self::of(cost)
@@ -47,7 +47,7 @@ impl Price {
 }
 
 /// Returns the cost of a function.
-pub(crate) fn of(name: &str, target: Option<&Part>, args: &[Part]) -> Price {
+pub(crate) fn price_of(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Price {
     let price = match (target, args) {
         (Some(target), args) => of_method(name, target, args),
         (None, args) => of_function(name, args),
@@ -55,19 +55,19 @@ pub(crate) fn of(name: &str, target: Option<&Part>, args: &[Part]) -> Price {
     price.unwrap_or(Price::ONE)
 }
 
-fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
+fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> {
     let size = target.size_or_any();
-    let argument = args.first().map(Part::size_or_any);
+    let argument = args.first().map(PartCost::size_or_any);
     Some(match name {
-        "check" => Price::of(Range::exactly(costs::CHECK)),
+        "check" => Price::of(CostRange::exactly(costs::CHECK)),
         "fieldSelector" | "labelSelector" => {
             let length = argument?;
             // A list, and for two characters each a requirement: a struct and its list.
             let requirements = length.scaled(0.5).scaled(50.0);
-            Price::of(Range::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
+            Price::of(CostRange::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => match &target.kind {
-            Type::List(items) => Price::of(size.times(Range::ONE + traversal_of_item(target, items))),
+            Type::List(items) => Price::of(size.times(CostRange::ONE + traversal_of_item(target, items))),
             _ => Price::of(size.scaled(TRAVERSAL)),
         },
         "lowerAscii" | "upperAscii" | "substring" | "trim" => Price::sized(size.scaled(TRAVERSAL), size),
@@ -78,15 +78,15 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
         "split" => {
             let max = args.get(1).and_then(|it| it.number);
             let max = max.map_or(size.max, i64::cast_unsigned);
-            Price::sized(size.scaled(2.0 * TRAVERSAL), Range { min: 0, max })
+            Price::sized(size.scaled(2.0 * TRAVERSAL), CostRange { min: 0, max })
         }
         "join" => {
             let mut made = match &target.kind {
                 Type::List(_) => size.times(item_size(target)),
-                _ => Range::ZERO,
+                _ => CostRange::ZERO,
             };
             if let Some(separator) = argument {
-                let separators = Range {
+                let separators = CostRange {
                     min: size.min.saturating_sub(1),
                     max: size.max.saturating_sub(1),
                 };
@@ -95,11 +95,11 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
             Price::sized(made.scaled(TRAVERSAL), made)
         }
         "find" | "findAll" => {
-            let cost = (size + Range::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX));
-            let found = Range { min: 0, max: size.max };
+            let cost = (size + CostRange::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX));
+            let found = CostRange { min: 0, max: size.max };
             Price::sized(cost, found)
         }
-        "matches" => Price::of((size + Range::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX))),
+        "matches" => Price::of((size + CostRange::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX))),
         "contains" => Price::of(size.scaled(TRAVERSAL).times(argument?.scaled(TRAVERSAL))),
         "startsWith" | "endsWith" => Price::of(argument?.scaled(TRAVERSAL)),
         "format" => Price::of(size.scaled(TRAVERSAL)),
@@ -108,10 +108,10 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
         "validate" => Price::of(argument?.scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)),
         "slice" => match args {
             [from, to] => {
-                let written = |part: &Part| part.number.map(|it| u64::try_from(it).unwrap_or(0));
+                let written = |part: &PartCost| part.number.map(|it| u64::try_from(it).unwrap_or(0));
                 let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
                 // A real server's numbers begin anew below 0: a slice that ends before it begins is the dearest.
-                listed(1.0, Range::exactly(to.wrapping_sub(from)))
+                listed(1.0, CostRange::exactly(to.wrapping_sub(from)))
             }
             _ => return None,
         },
@@ -122,7 +122,7 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
     })
 }
 
-fn of_function(name: &str, args: &[Part]) -> Option<Price> {
+fn of_function(name: &str, args: &[PartCost]) -> Option<Price> {
     let size = args.first()?.size_or_any();
     Some(match name {
         "url" | "jsonpatch.escapeKey" => Price::sized(size.scaled(TRAVERSAL), size),
@@ -132,49 +132,52 @@ fn of_function(name: &str, args: &[Part]) -> Option<Price> {
         "ip.isCanonical" => Price::of(size.scaled(2.0 * TRAVERSAL)),
         "bytes" if matches!(args.first()?.kind, Type::String) => {
             let max = size.max.saturating_mul(4);
-            Price::sized(size.scaled(TRAVERSAL), Range { min: size.min, max })
+            Price::sized(size.scaled(TRAVERSAL), CostRange { min: size.min, max })
         }
         "string" if matches!(args.first()?.kind, Type::Bytes) => {
             let min = size.min / 4;
-            Price::sized(size.scaled(TRAVERSAL), Range { min, max: size.max })
+            Price::sized(size.scaled(TRAVERSAL), CostRange { min, max: size.max })
         }
-        "sets.contains" | "sets.intersects" => Price::of(size.times(args.get(1)?.size_or_any()) + Range::ONE),
-        "sets.equivalent" => Price::of(size.times(args.get(1)?.size_or_any()).scaled(2.0) + Range::ONE),
+        "sets.contains" | "sets.intersects" => Price::of(size.times(args.get(1)?.size_or_any()) + CostRange::ONE),
+        "sets.equivalent" => Price::of(size.times(args.get(1)?.size_or_any()).scaled(2.0) + CostRange::ONE),
         "lists.range" => {
             let count = args.first()?.number.map(|it| u64::try_from(it).unwrap_or(0));
-            listed(1.0, count.map_or(Range::ANY, Range::exactly))
+            listed(1.0, count.map_or(CostRange::ANY, CostRange::exactly))
         }
         _ => return None,
     })
 }
 
 /// A list made of so many elements.
-fn listed(factor: f64, size: Range) -> Price {
-    Price::sized(size.scaled(factor) + Range::ONE + Range::exactly(costs::LIST), size)
+fn listed(factor: f64, size: CostRange) -> Price {
+    Price::sized(
+        size.scaled(factor) + CostRange::ONE + CostRange::exactly(costs::LIST),
+        size,
+    )
 }
 
 /// The size of an item of a list.
-fn item_size(list: &Part) -> Range {
+fn item_size(list: &PartCost) -> CostRange {
     match (list.place.element_size(), &list.kind) {
         (Some(size), _) => size,
-        (None, Type::List(items)) if matches!(**items, Type::Unknown) => Range::ONE,
-        (None, _) => Range::ANY,
+        (None, Type::List(items)) if matches!(**items, Type::Unknown) => CostRange::ONE,
+        (None, _) => CostRange::ANY,
     }
 }
 
-fn traversal_of_item(list: &Part, items: &Type) -> Range {
+fn traversal_of_item(list: &PartCost, items: &Type) -> CostRange {
     match items {
         Type::String | Type::Bytes => item_size(list).scaled(TRAVERSAL),
-        _ => Range::ZERO,
+        _ => CostRange::ZERO,
     }
 }
 
 /// Comparing addresses of 4 or 16 bytes; `masks` more times for the mask.
-fn network(masks: u64, other: Option<&Part>) -> Range {
-    let address = Range { min: 4, max: 16 };
+fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
+    let address = CostRange { min: 4, max: 16 };
     let mut cost = (address + address).scaled(TRAVERSAL);
     if masks > 0 {
-        cost = cost + address.scaled(TRAVERSAL) + Range::ONE;
+        cost = cost + address.scaled(TRAVERSAL) + CostRange::ONE;
     }
     match other {
         Some(other) if matches!(other.kind, Type::String) => cost + other.size_or_any().scaled(TRAVERSAL),
@@ -183,7 +186,7 @@ fn network(masks: u64, other: Option<&Part>) -> Range {
 }
 
 /// The size of a text after all replacements of `from` by `to`.
-fn replaced(text: Range, from: Range, to: Range) -> Range {
+fn replaced(text: CostRange, from: CostRange, to: CostRange) -> CostRange {
     let divided = |a: u64, b: u64| a.div_ceil(b);
     let (most, kept_most) = match from.min {
         0 => (text.max.saturating_add(1), text.max),
@@ -195,8 +198,8 @@ fn replaced(text: Range, from: Range, to: Range) -> Range {
         _ if from.max <= to.min => (0, text.min),
         longest => (divided(text.min, longest), 0),
     };
-    let count = Range { min: fewest, max: most };
-    let kept = Range {
+    let count = CostRange { min: fewest, max: most };
+    let kept = CostRange {
         min: kept_fewest,
         max: kept_most,
     };

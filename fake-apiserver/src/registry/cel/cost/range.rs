@@ -1,4 +1,4 @@
-//! `Range`: the least and the most that something costs, or the sizes it can have.
+//! `CostRange`: the least and the most that something costs, or the sizes it can have.
 
 use std::ops::Add;
 
@@ -10,12 +10,12 @@ pub(crate) const REGEX: f64 = 0.25;
 
 /// Two bounds. All sums and products end at the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct CostRange {
     pub(crate) min: u64,
     pub(crate) max: u64,
 }
 
-impl Range {
+impl CostRange {
     /// Nothing is known.
     pub(crate) const ANY: Self = Self { min: 0, max: u64::MAX };
     pub(crate) const ZERO: Self = Self::exactly(0);
@@ -49,7 +49,7 @@ impl Range {
     }
 }
 
-impl Add for Range {
+impl Add for CostRange {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {

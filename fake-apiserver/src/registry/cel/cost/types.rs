@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::decl::{Decl, Kind};
+use super::decl::{Decl, DeclKind};
 
 /// A type.
 #[derive(Clone, Debug)]
@@ -33,17 +33,17 @@ impl Type {
     /// The type that a schema declares.
     pub(crate) fn of(decl: &Rc<Decl>) -> Self {
         match &decl.kind {
-            Kind::Dyn => Self::Dyn,
-            Kind::Bool => Self::Bool,
-            Kind::Int => Self::Int,
-            Kind::Double => Self::Double,
-            Kind::String => Self::String,
-            Kind::Bytes => Self::Bytes,
-            Kind::Duration => Self::Duration,
-            Kind::Timestamp => Self::Timestamp,
-            Kind::List(items) => Self::list(Self::of(items)),
-            Kind::Map(values) => Self::Map(Rc::new(Self::String), Rc::new(Self::of(values))),
-            Kind::Object(_) => Self::Object(Rc::clone(decl)),
+            DeclKind::Dyn => Self::Dyn,
+            DeclKind::Bool => Self::Bool,
+            DeclKind::Int => Self::Int,
+            DeclKind::Double => Self::Double,
+            DeclKind::String => Self::String,
+            DeclKind::Bytes => Self::Bytes,
+            DeclKind::Duration => Self::Duration,
+            DeclKind::Timestamp => Self::Timestamp,
+            DeclKind::List(items) => Self::list(Self::of(items)),
+            DeclKind::Map(values) => Self::Map(Rc::new(Self::String), Rc::new(Self::of(values))),
+            DeclKind::Object(_) => Self::Object(Rc::clone(decl)),
         }
     }
 

@@ -11,13 +11,13 @@ use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, Value as CelValue};
 
 use super::functions;
-use super::meter::{Failure, Meter};
+use super::meter::{EvalFailure, Meter};
 use super::operators::{self, NO_OVERLOAD, is_constant};
 use crate::registry::cel::costs;
 use crate::registry::cel::macros::MAP_INSERT;
 
 /// A value, or why there is none.
-pub(crate) type Evaluated = Result<CelValue, Failure>;
+pub(crate) type Evaluated = Result<CelValue, EvalFailure>;
 
 /// Evaluates an expression that sees these variables and the functions of `functions`.
 pub(crate) fn evaluate<'a>(
@@ -51,7 +51,7 @@ impl<'a> Evaluation<'a, '_> {
                 self.meter.charge(1)?;
                 match self.scope.iter().rev().find(|(it, _)| it == name) {
                     Some((_, Ok(value))) => Ok(value.clone()),
-                    Some((_, Err(error))) => Err(Failure::Error(error.clone())),
+                    Some((_, Err(error))) => Err(EvalFailure::Error(error.clone())),
                     None => Ok(CelValue::resolve(expression, self.functions)?),
                 }
             }
@@ -60,7 +60,7 @@ impl<'a> Evaluation<'a, '_> {
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(it) => self.comprehension(it),
-            Expr::Struct(_) | Expr::Unspecified => Err(Failure::Error("the expression cannot be evaluated".into())),
+            Expr::Struct(_) | Expr::Unspecified => Err(EvalFailure::Error("the expression cannot be evaluated".into())),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Evaluation<'a, '_> {
         match (select.test, field) {
             (true, field) => Ok(CelValue::Bool(field.is_some())),
             (false, Some(value)) => Ok(value),
-            (false, None) => Err(Failure::Error(format!("no such key: {}", select.field))),
+            (false, None) => Err(EvalFailure::Error(format!("no such key: {}", select.field))),
         }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(CelValue::List(Arc::new(self.elements(list)?)))
     }
 
-    fn elements(&mut self, list: &'a ListExpr) -> Result<Vec<CelValue>, Failure> {
+    fn elements(&mut self, list: &'a ListExpr) -> Result<Vec<CelValue>, EvalFailure> {
         let mut items = Vec::with_capacity(list.elements.len());
         for (index, element) in list.elements.iter().enumerate() {
             let value = self.value(element)?;
@@ -127,7 +127,7 @@ impl<'a> Evaluation<'a, '_> {
         let mut fields = HashMap::with_capacity(map.entries.len());
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return Err(Failure::Error("the expression cannot be evaluated".into()));
+                return Err(EvalFailure::Error("the expression cannot be evaluated".into()));
             };
             let key: Key = self.value(&entry.key)?.try_into().map_err(|_| overload())?;
             let value = self.value(&entry.value)?;
@@ -154,8 +154,8 @@ impl<'a> Evaluation<'a, '_> {
                 self.meter.charge(1)?;
                 match self.value(arg) {
                     Ok(CelValue::Bool(value)) => Ok(CelValue::Bool(value)),
-                    Ok(_) | Err(Failure::Error(_)) => Ok(CelValue::Bool(true)),
-                    Err(Failure::TooDear) => Err(Failure::TooDear),
+                    Ok(_) | Err(EvalFailure::Error(_)) => Ok(CelValue::Bool(true)),
+                    Err(EvalFailure::TooDear) => Err(EvalFailure::TooDear),
                 }
             }
             ("@in" | "_in_", [item, list]) => {
@@ -185,11 +185,11 @@ impl<'a> Evaluation<'a, '_> {
             Ok(CelValue::Bool(value)) if value == decides => return Ok(CelValue::Bool(decides)),
             Ok(CelValue::Bool(_)) => Ok(()),
             Ok(_) => Err(overload()),
-            Err(Failure::TooDear) => return Err(Failure::TooDear),
+            Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
             Err(error) => Err(error),
         };
         match (left, self.value(right)) {
-            (_, Err(Failure::TooDear)) => Err(Failure::TooDear),
+            (_, Err(EvalFailure::TooDear)) => Err(EvalFailure::TooDear),
             (_, Ok(CelValue::Bool(value))) if value == decides => Ok(CelValue::Bool(decides)),
             (Err(error), _) => Err(error),
             (Ok(()), Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
@@ -231,7 +231,7 @@ impl<'a> Evaluation<'a, '_> {
         range: &CelValue,
         items: &[CelValue],
         at: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), EvalFailure> {
         let collects = matches!(it.accu_init.expr, Expr::List(_) | Expr::Map(_));
         for (index, item) in items.iter().enumerate() {
             self.meter.work(1)?;
@@ -261,16 +261,16 @@ impl<'a> Evaluation<'a, '_> {
             };
             self.scope[at].1 = match next {
                 Ok(value) => Ok(value),
-                Err(Failure::TooDear) => return Err(Failure::TooDear),
+                Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
                 Err(error) if collects => return Err(error),
-                Err(Failure::Error(error)) => Err(error),
+                Err(EvalFailure::Error(error)) => Err(error),
             };
         }
         Ok(())
     }
 
     /// The step of a macro that adds to the list or the map that is there; `None` if the step is another one.
-    fn collect(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), Failure>> {
+    fn collect(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), EvalFailure>> {
         let Expr::Call(call) = &step.expr else { return None };
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("_?_:_", [condition, yes, no]) if is_ident(no, accu) && collects(yes, accu) => {
@@ -291,7 +291,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     /// Adds items to the list that is there.
-    fn append(&mut self, more: &'a ListExpr, at: usize) -> Result<(), Failure> {
+    fn append(&mut self, more: &'a ListExpr, at: usize) -> Result<(), EvalFailure> {
         self.meter.charge(costs::LIST + 2)?;
         let items = self.elements(more)?;
         if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
@@ -301,7 +301,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     /// Adds a key with its value, or all entries of a map, to the map that is there.
-    fn insert(&mut self, entry: &'a [Expression], at: usize) -> Result<(), Failure> {
+    fn insert(&mut self, entry: &'a [Expression], at: usize) -> Result<(), EvalFailure> {
         self.meter.charge(2)?;
         let entries: Vec<(Key, CelValue)> = match entry {
             [key, value] => {
@@ -326,7 +326,7 @@ impl<'a> Evaluation<'a, '_> {
         let map = Arc::make_mut(&mut map.map);
         for (key, value) in entries {
             if map.contains_key(&key) {
-                return Err(Failure::Error(format!("insert failed: key {key} already exists")));
+                return Err(EvalFailure::Error(format!("insert failed: key {key} already exists")));
             }
             map.insert(key, value);
         }
@@ -381,6 +381,6 @@ fn literal(literal: &LiteralValue) -> CelValue {
     }
 }
 
-pub(crate) fn overload() -> Failure {
-    Failure::Error(NO_OVERLOAD.to_owned())
+pub(crate) fn overload() -> EvalFailure {
+    EvalFailure::Error(NO_OVERLOAD.to_owned())
 }

@@ -14,7 +14,7 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::parser::Expression;
 
 use super::evaluation::{Evaluated, Evaluation, overload};
-use super::meter::{Failure, Meter, size};
+use super::meter::{EvalFailure, Meter, size};
 use super::operators;
 use crate::api::field::quote;
 use crate::registry::cel::library::TIMESTAMP;
@@ -68,9 +68,9 @@ impl<'a> Evaluation<'a, '_> {
         let is_text = prefix.is_none() && !is_method && matches!(args.as_slice(), [CelValue::String(_)]);
         let result = self.library(prefix, name, is_method, args);
         match (result, read_as(name)) {
-            (Err(Failure::Error(_)), Some(kind)) if is_text => {
+            (Err(EvalFailure::Error(_)), Some(kind)) if is_text => {
                 let text = format!("type conversion error from 'string' to '{kind}'");
-                Err(Failure::Error(text))
+                Err(EvalFailure::Error(text))
             }
             (result, _) => result,
         }
@@ -110,7 +110,7 @@ impl<'a> Evaluation<'a, '_> {
             }),
         };
         let result = catch_unwind(AssertUnwindSafe(|| CelValue::resolve(&call, &context)));
-        let value = result.map_err(|_| Failure::Error("the expression cannot be evaluated".into()))??;
+        let value = result.map_err(|_| EvalFailure::Error("the expression cannot be evaluated".into()))??;
         self.meter.weigh(&value)?;
         Ok(value)
     }
@@ -132,7 +132,7 @@ fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
             match (name, optional.value()) {
                 ("hasValue", value) => Ok(CelValue::Bool(value.is_some())),
                 (_, Some(value)) => Ok(value.clone()),
-                (_, None) => Err(Failure::Error("optional.none() dereference".into())),
+                (_, None) => Err(EvalFailure::Error("optional.none() dereference".into())),
             }
         }),
         ("orValue" | "or", [value, other]) if is_method => meter.charge(1).and_then(|()| {
@@ -180,7 +180,7 @@ fn range(name: &str, text: &Arc<String>, meter: &mut Meter) -> Option<Evaluated>
         return Some(Err(failure));
     }
     Some(match name {
-        "cidr" => Err(Failure::Error(format!(
+        "cidr" => Err(EvalFailure::Error(format!(
             "network address parse error during conversion from string: netip.ParsePrefix({})",
             quote(text)
         ))),
@@ -233,7 +233,7 @@ fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> 
             let pattern = pattern(part, meter)?;
             pattern
                 .is_match(text)
-                .map_err(|error| Failure::Error(error.to_owned()))?
+                .map_err(|error| EvalFailure::Error(error.to_owned()))?
         }
     }))
 }
@@ -282,7 +282,7 @@ fn join(items: &CelValue, separator: &str, meter: &mut Meter) -> Evaluated {
 }
 
 /// A regular expression, which is compiled once for many evaluations.
-fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, Failure> {
+fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, EvalFailure> {
     let known = PATTERNS.with_borrow(|known| known.get(text).cloned());
     if let Some(pattern) = known {
         return Ok(pattern);
@@ -299,7 +299,7 @@ fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, Failure> {
 }
 
 /// Charges what a function of the library costs.
-fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter) -> Result<(), Failure> {
+fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter) -> Result<(), EvalFailure> {
     let size = |index: usize| args.get(index).map_or(0, size);
     match (prefix, name) {
         (Some("sets"), "contains" | "intersects" | "equivalent") => {
@@ -352,7 +352,7 @@ fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter
 }
 
 /// Counts the comparisons of each item with so many others.
-fn pairs(args: &[CelValue], others: usize, meter: &mut Meter) -> Result<(), Failure> {
+fn pairs(args: &[CelValue], others: usize, meter: &mut Meter) -> Result<(), EvalFailure> {
     for arg in args {
         let weight = meter.weigh(arg)?;
         meter.work(weight.saturating_mul(others))?;

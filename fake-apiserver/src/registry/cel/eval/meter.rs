@@ -9,14 +9,14 @@ const WORK_MAX: u64 = 50_000_000;
 
 /// Reason for which an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum EvalFailure {
     /// It is wrong, in the words of a real server where they are known.
     Error(String),
     /// It costs more than one expression may.
     TooDear,
 }
 
-impl From<ExecutionError> for Failure {
+impl From<ExecutionError> for EvalFailure {
     fn from(error: ExecutionError) -> Self {
         Self::Error(match error {
             ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
@@ -67,10 +67,10 @@ impl Meter {
         self.spent
     }
 
-    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
+    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalFailure> {
         self.spent = self.spent.saturating_add(cost);
         match self.spent > self.limit {
-            true => Err(Failure::TooDear),
+            true => Err(EvalFailure::TooDear),
             false => Ok(()),
         }
     }
@@ -81,12 +81,12 @@ impl Meter {
     }
 
     /// Charges what reading so much of a text or of a list costs.
-    pub(crate) fn charge_traversal(&mut self, size: usize, factor: usize) -> Result<(), Failure> {
+    pub(crate) fn charge_traversal(&mut self, size: usize, factor: usize) -> Result<(), EvalFailure> {
         self.charge((size.saturating_mul(factor)).div_ceil(10) as u64)
     }
 
     /// Counts copies and comparisons, which cost nothing.
-    pub(crate) fn work(&mut self, copies: usize) -> Result<(), Failure> {
+    pub(crate) fn work(&mut self, copies: usize) -> Result<(), EvalFailure> {
         self.work = self.work.saturating_add(copies as u64);
         match self.work > WORK_MAX {
             true => Err(self.exhaust()),
@@ -95,7 +95,7 @@ impl Meter {
     }
 
     /// Counts the parts of a value to copy, and returns their number.
-    pub(crate) fn weigh(&mut self, value: &CelValue) -> Result<usize, Failure> {
+    pub(crate) fn weigh(&mut self, value: &CelValue) -> Result<usize, EvalFailure> {
         let left = WORK_MAX.saturating_sub(self.work);
         let weight = weight(value, usize::try_from(left).unwrap_or(usize::MAX));
         self.work(weight)?;
@@ -103,9 +103,9 @@ impl Meter {
     }
 
     /// Ends the evaluation as if it had cost too much.
-    pub(crate) fn exhaust(&mut self) -> Failure {
+    pub(crate) fn exhaust(&mut self) -> EvalFailure {
         self.spent = self.spent.max(self.limit.saturating_add(1));
-        Failure::TooDear
+        EvalFailure::TooDear
     }
 }
 

@@ -12,4 +12,4 @@ mod operators;
 mod tests;
 
 pub(crate) use evaluation::evaluate;
-pub(crate) use meter::{Failure, Meter, weight};
+pub(crate) use meter::{EvalFailure, Meter, weight};

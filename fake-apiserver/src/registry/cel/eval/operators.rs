@@ -10,7 +10,7 @@ use kube_cel::cel::parser::Expression;
 
 use super::evaluation::{Evaluated, overload};
 use super::functions::optional;
-use super::meter::{Failure, Meter, size};
+use super::meter::{EvalFailure, Meter, size};
 
 /// Error for an operator on types it does not support.
 pub(crate) const NO_OVERLOAD: &str = "no such overload";
@@ -36,7 +36,7 @@ pub(crate) fn unary(name: &str, value: CelValue, meter: &mut Meter) -> Evaluated
         ("!_", CelValue::Bool(value)) => Ok(CelValue::Bool(!value)),
         ("-_", CelValue::Int(value)) => match value.checked_neg() {
             Some(value) => Ok(CelValue::Int(value)),
-            None => Err(Failure::Error("integer overflow".into())),
+            None => Err(EvalFailure::Error("integer overflow".into())),
         },
         ("-_", CelValue::Float(value)) => Ok(CelValue::Float(-value)),
         _ => Err(overload()),
@@ -85,7 +85,7 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
 }
 
 /// Compares two values. Shared parts are walked again and again, and so every part of them is counted.
-fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, Failure> {
+fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
         (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() => {
@@ -194,7 +194,7 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
         (CelValue::Map(map), key) => {
             let found: Key = key.clone().try_into().map_err(|_| overload())?;
             let value = map.map.get(&found).cloned();
-            value.ok_or_else(|| Failure::Error(format!("no such key: {}", show(key))))
+            value.ok_or_else(|| EvalFailure::Error(format!("no such key: {}", show(key))))
         }
         (CelValue::List(items), CelValue::Int(_) | CelValue::UInt(_)) => {
             let at = match key {
@@ -203,7 +203,7 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
                 _ => None,
             };
             let value = at.and_then(|at| items.get(at)).cloned();
-            value.ok_or_else(|| Failure::Error(format!("index out of bounds: {}", show(key))))
+            value.ok_or_else(|| EvalFailure::Error(format!("index out of bounds: {}", show(key))))
         }
         _ => Err(overload()),
     }

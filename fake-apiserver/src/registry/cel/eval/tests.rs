@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::registry::cel::library::FUNCTIONS;
-use crate::registry::cel::program::{Bindings, Outcome, Program};
+use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 
 fn cost(rule: &str, this: &Value) -> u64 {
     let program = Program::parse(rule).expect("the rule is one");
@@ -13,7 +13,7 @@ fn cost(rule: &str, this: &Value) -> u64 {
         program.evaluate(&Bindings {
             values: &[("self", this)],
             variables: &[],
-            authorizer: &Outcome(CelValue::Null),
+            authorizer: &ProgramOutcome(CelValue::Null),
             functions,
         })
     });
@@ -61,7 +61,7 @@ fn a_text_that_is_no_value_of_a_type_is_an_error(#[case] rule: &str, #[case] kin
         program.evaluate(&Bindings {
             values: &[],
             variables: &[],
-            authorizer: &Outcome(CelValue::Null),
+            authorizer: &ProgramOutcome(CelValue::Null),
             functions,
         })
     });

@@ -13,7 +13,7 @@ mod status;
 mod strategy;
 mod structural;
 
-pub(crate) use status::{Names, UsedNames, finalize, group, is_settled, reconcile};
+pub(crate) use status::{CrdNames, UsedNames, finalize, group, is_settled, reconcile};
 pub(crate) use strategy::CrdStrategy;
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Obj
 
 /// Returns `true` if [`reconcile`] would leave a CRD unchanged, under any names of others.
 pub(crate) fn is_settled(crd: &Object) -> bool {
-    let wanted = Names::wanted(crd);
-    condition_is(crd, "Established", "True") && wanted == Names::accepted(crd)
+    let wanted = CrdNames::wanted(crd);
+    condition_is(crd, "Established", "True") && wanted == CrdNames::accepted(crd)
 }
 
 /// `spec.group`
@@ -90,7 +90,7 @@ pub(super) fn begin_deletion(crd: &mut Object) {
 
 /// The names of a spec or a status.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Names {
+pub(crate) struct CrdNames {
     plural: String,
     singular: String,
     short_names: Vec<String>,
@@ -99,7 +99,7 @@ pub(crate) struct Names {
     categories: Vec<String>,
 }
 
-impl Names {
+impl CrdNames {
     /// The names in a CRD's status.
     pub(crate) fn accepted(crd: &Object) -> Self {
         Self::of(&Cursor::root(crd).at("status.acceptedNames"))
@@ -150,8 +150,8 @@ impl Names {
 }
 
 fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
-    let wanted = Names::wanted(crd);
-    let had = Names::accepted(crd);
+    let wanted = CrdNames::wanted(crd);
+    let had = CrdNames::accepted(crd);
     if wanted == had {
         return None;
     }
@@ -194,14 +194,14 @@ pub(crate) struct UsedNames {
 
 impl UsedNames {
     /// Counts the names a CRD has.
-    pub(crate) fn add(&mut self, names: &Names) {
+    pub(crate) fn add(&mut self, names: &CrdNames) {
         let count = |counts: &mut BTreeMap<String, usize>, name: &String| *counts.entry(name.clone()).or_default() += 1;
         names.resources().for_each(|it| count(&mut self.resources, it));
         names.kinds().for_each(|it| count(&mut self.kinds, it));
     }
 
     /// Takes back what [`add`](Self::add) counted.
-    pub(crate) fn remove(&mut self, names: &Names) {
+    pub(crate) fn remove(&mut self, names: &CrdNames) {
         let discount = |counts: &mut BTreeMap<String, usize>, name: &String| {
             if let Some(count) = counts.get_mut(name) {
                 *count -= 1;
@@ -216,7 +216,7 @@ impl UsedNames {
 }
 
 /// The names that can be had, and the last conflict found: reason and message.
-fn resolve(wanted: &Names, had: &Names, used: &UsedNames) -> (Names, Option<(&'static str, String)>) {
+fn resolve(wanted: &CrdNames, had: &CrdNames, used: &UsedNames) -> (CrdNames, Option<(&'static str, String)>) {
     let mut names = had.clone();
     let mut conflict = None;
     let mut claim = |wanted: &String, had: &mut String, used: &BTreeMap<String, usize>, reason: &'static str| {

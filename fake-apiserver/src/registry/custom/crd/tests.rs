@@ -241,7 +241,7 @@ fn settled(mut crd: Object, others: &[Object]) -> (Object, usize) {
         others
             .iter()
             .chain([&crd])
-            .for_each(|it| used.add(&Names::accepted(it)));
+            .for_each(|it| used.add(&CrdNames::accepted(it)));
         match reconcile(&crd, &used, "2024-01-01T00:00:00Z") {
             Some(next) => crd = next,
             None => return (crd, writes),

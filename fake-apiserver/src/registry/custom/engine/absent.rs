@@ -1,8 +1,8 @@
 //! In the place of `engine` where the feature `cel` is off: nothing is wrong with a rule, and all rules hold.
 
-use super::rules::{Rule, Verdict};
+use super::rules::{Rule, RuleVerdict};
 use super::schema::Structural;
-use super::validate::View;
+use super::validate::ValueView;
 
 /// No program.
 #[derive(Debug, Default)]
@@ -19,13 +19,13 @@ impl Compiled {
 pub(super) struct Operands;
 
 impl Operands {
-    pub(super) fn new(_: &Structural, _: View<'_>, _: Option<View<'_>>) -> Self {
+    pub(super) fn new(_: &Structural, _: ValueView<'_>, _: Option<ValueView<'_>>) -> Self {
         Self
     }
 }
 
-pub(super) fn evaluate(_: &Rule, _: &Operands, _: &mut u64) -> Verdict {
-    Verdict::Holds
+pub(super) fn evaluate(_: &Rule, _: &Operands, _: &mut u64) -> RuleVerdict {
+    RuleVerdict::Holds
 }
 
 pub(super) fn is_about_change(_: &str) -> bool {

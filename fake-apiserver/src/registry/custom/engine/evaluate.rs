@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use super::super::json_type::JsonType;
 use super::super::properties::FieldsInOrder;
-use super::super::rules::{Rule, Verdict};
+use super::super::rules::{Rule, RuleVerdict};
 use super::super::schema::{Additional, ListKind, Structural, implied};
-use super::super::validate::View;
-use crate::registry::cel::eval::{self, Failure, Meter};
+use super::super::validate::ValueView;
+use crate::registry::cel::eval::{self, EvalFailure, Meter};
 use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};
 use crate::registry::cel::parse::{escape, parse};
 
@@ -65,8 +65,8 @@ impl std::fmt::Debug for Compiled {
 /// them: converting a large value takes longer than evaluating a rule.
 pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
-    value: View<'a>,
-    old: Option<View<'a>>,
+    value: ValueView<'a>,
+    old: Option<ValueView<'a>>,
     /// `self` as it is, and with sets and map-lists in one order.
     converted: [OnceCell<CelValue>; 2],
     /// `oldSelf` in the same two forms.
@@ -74,7 +74,7 @@ pub(in super::super) struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
-    pub(in super::super) fn new(node: &'a Structural, value: View<'a>, old: Option<View<'a>>) -> Self {
+    pub(in super::super) fn new(node: &'a Structural, value: ValueView<'a>, old: Option<ValueView<'a>>) -> Self {
         Self {
             node,
             value,
@@ -98,10 +98,10 @@ impl<'a> Operands<'a> {
 }
 
 /// Evaluates a rule on a value; the cost is taken from `budget`, which is that of the whole request.
-pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> Verdict {
+pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdict {
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
-        Err(error) => return Verdict::Error(error.clone()),
+        Err(error) => return RuleVerdict::Error(error.clone()),
     };
     let sorts = rule.uses_old();
     let mut variables = vec![("self", operands.value(sorts))];
@@ -116,12 +116,12 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
         (None, false) => {}
     }
     match run(program, variables.clone(), budget) {
-        Ok(Ok(CelValue::Bool(true))) => Verdict::Holds,
+        Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
         Ok(Ok(CelValue::Bool(false))) => message(rule, variables, budget),
-        Ok(Ok(_)) => Verdict::Error("cel expression must evaluate to a bool".into()),
-        Ok(Err(Failure::Error(error))) => Verdict::Error(error),
-        Ok(Err(Failure::TooDear)) => Verdict::TooDear,
-        Err(OutOfBudget) => Verdict::OutOfBudget,
+        Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
+        Ok(Err(EvalFailure::Error(error))) => RuleVerdict::Error(error),
+        Ok(Err(EvalFailure::TooDear)) => RuleVerdict::TooDear,
+        Err(OutOfBudget) => RuleVerdict::OutOfBudget,
     }
 }
 
@@ -133,7 +133,7 @@ fn run(
     program: &Expression,
     variables: Vec<(&str, CelValue)>,
     budget: &mut u64,
-) -> Result<Result<CelValue, Failure>, OutOfBudget> {
+) -> Result<Result<CelValue, EvalFailure>, OutOfBudget> {
     let mut meter = Meter::new(Meter::CALL);
     let result = FUNCTIONS.with(|functions| eval::evaluate(program, functions, variables, &mut meter));
     *budget = budget.checked_sub(meter.spent()).ok_or(OutOfBudget)?;
@@ -141,40 +141,40 @@ fn run(
 }
 
 /// A rule that does not hold, with what `messageExpression` makes, if that can be shown.
-fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> Verdict {
+fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> RuleVerdict {
     if rule.message_expression.is_empty() {
-        return Verdict::Fails(None);
+        return RuleVerdict::Fails(None);
     }
     let program = rule.compiled.message.get_or_init(|| parse(&rule.message_expression));
     let Ok(program) = program else {
-        return Verdict::Fails(None);
+        return RuleVerdict::Fails(None);
     };
     match run(program, variables, budget) {
         Ok(Ok(CelValue::String(text))) => {
             let text = text.trim();
             let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
-            Verdict::Fails(is_fit.then(|| text.to_owned()))
+            RuleVerdict::Fails(is_fit.then(|| text.to_owned()))
         }
-        Ok(Ok(_) | Err(Failure::Error(_))) => Verdict::Fails(None),
-        Ok(Err(Failure::TooDear)) => Verdict::MessageTooDear,
-        Err(OutOfBudget) => Verdict::MessageOutOfBudget,
+        Ok(Ok(_) | Err(EvalFailure::Error(_))) => RuleVerdict::Fails(None),
+        Ok(Err(EvalFailure::TooDear)) => RuleVerdict::MessageTooDear,
+        Err(OutOfBudget) => RuleVerdict::MessageOutOfBudget,
     }
 }
 
 /// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
-fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
+fn to_cel(value: ValueView<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
     match value {
-        View::Null => CelValue::Null,
-        View::Bool(value) => CelValue::Bool(value),
-        View::Number(number) => {
+        ValueView::Null => CelValue::Null,
+        ValueView::Bool(value) => CelValue::Bool(value),
+        ValueView::Number(number) => {
             let is_real = node.is_some_and(|node| node.kind == Some(JsonType::Number));
             match number.as_i64().filter(|_| !is_real) {
                 Some(number) => CelValue::Int(number),
                 None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
             }
         }
-        View::String(text) => text_to_cel(text, node),
-        View::Array(list) => {
+        ValueView::String(text) => text_to_cel(text, node),
+        ValueView::Array(list) => {
             let items = node.and_then(|node| node.items.as_deref());
             let mut order: Vec<&Value> = list.iter().collect();
             if sorts && node.is_some_and(|node| node.list != ListKind::Atomic) {
@@ -183,7 +183,7 @@ fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
             let items = order.into_iter().map(|item| to_cel(item.into(), items, sorts));
             CelValue::List(Arc::new(items.collect()))
         }
-        View::Object(map) => map_to_cel(map, node, sorts),
+        ValueView::Object(map) => map_to_cel(map, node, sorts),
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use crate::registry::cel::cost::decl::{Decl, Kind, REQUEST_BYTES_MAX};
+use crate::registry::cel::cost::decl::{Decl, DeclKind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::cursor::Cursor;
 
@@ -18,20 +18,20 @@ const CHAR_BYTES: u64 = 4;
 /// The type of a schema; `None` if rules cannot see its values.
 pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Rc<Decl>> {
     if node.is_true("x-kubernetes-int-or-string") {
-        return Some(Decl::new(Kind::Dyn, text_max(node), 1));
+        return Some(Decl::new(DeclKind::Dyn, text_max(node), 1));
     }
     match node.text("type") {
         "array" => {
             let items = node.schema("items")?;
             let items = decl_of(&items, items.is_true("x-kubernetes-embedded-resource"))?;
             let most = limit(node, "maxItems").unwrap_or((REQUEST_BYTES_MAX - 2) / (items.min_size + 1));
-            Some(Decl::new(Kind::List(items), most, 2))
+            Some(Decl::new(DeclKind::List(items), most, 2))
         }
         "object" => of_object(node, is_resource),
         "string" => Some(of_string(node)),
-        "boolean" => Some(Decl::new(Kind::Bool, 0, 4)),
-        "number" => Some(Decl::new(Kind::Double, 0, 1)),
-        "integer" => Some(Decl::new(Kind::Int, 0, 1)),
+        "boolean" => Some(Decl::new(DeclKind::Bool, 0, 4)),
+        "number" => Some(Decl::new(DeclKind::Double, 0, 1)),
+        "integer" => Some(Decl::new(DeclKind::Int, 0, 1)),
         _ => None,
     }
 }
@@ -41,7 +41,7 @@ fn of_object(node: &Cursor<'_>, is_resource: bool) -> Option<Rc<Decl>> {
         let values = decl_of(&values, values.is_true("x-kubernetes-embedded-resource"))?;
         // A key, two quotation marks, a colon and a comma.
         let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
-        return Some(Decl::new(Kind::Map(values), most, 2));
+        return Some(Decl::new(DeclKind::Map(values), most, 2));
     }
     let mut fields = BTreeMap::new();
     let mut min_size = 2;
@@ -57,24 +57,24 @@ fn of_object(node: &Cursor<'_>, is_resource: bool) -> Option<Rc<Decl>> {
         }
     }
     if is_resource {
-        let text = || Decl::new(Kind::String, TEXT_MAX, 2);
+        let text = || Decl::new(DeclKind::String, TEXT_MAX, 2);
         let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));
         fields.insert("apiVersion".to_owned(), text());
         fields.insert("kind".to_owned(), text());
-        fields.insert("metadata".to_owned(), Decl::new(Kind::Object(names.into()), 0, 2));
+        fields.insert("metadata".to_owned(), Decl::new(DeclKind::Object(names.into()), 0, 2));
     }
-    Some(Decl::new(Kind::Object(fields), 0, min_size))
+    Some(Decl::new(DeclKind::Object(fields), 0, min_size))
 }
 
 fn of_string(node: &Cursor<'_>) -> Rc<Decl> {
     match node.text("format") {
         "byte" => {
             let most = limit(node, "maxLength").unwrap_or(TEXT_MAX);
-            Decl::new(Kind::Bytes, most, 2)
+            Decl::new(DeclKind::Bytes, most, 2)
         }
-        "duration" => Decl::new(Kind::Duration, 32, 3),
-        "date" => Decl::new(Kind::Timestamp, 12, 12),
-        "date-time" => Decl::new(Kind::Timestamp, 32, 21),
+        "duration" => Decl::new(DeclKind::Duration, 32, 3),
+        "date" => Decl::new(DeclKind::Timestamp, 12, 12),
+        "date-time" => Decl::new(DeclKind::Timestamp, 32, 21),
         _ => {
             let names = node.list("enum");
             let longest = names.iter().filter_map(Value::as_str).map(str::len).max();
@@ -82,7 +82,7 @@ fn of_string(node: &Cursor<'_>) -> Rc<Decl> {
                 None if !names.is_empty() => longest.unwrap_or_default() as u64,
                 Some(_) | None => text_max(node),
             };
-            Decl::new(Kind::String, most, 2)
+            Decl::new(DeclKind::String, most, 2)
         }
     }
 }
