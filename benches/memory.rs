@@ -69,7 +69,7 @@ fn main() {
     sockets();
 }
 
-/// What a connection holds of a server on a port: one that has said nothing yet, and one with a watch.
+/// Memory of a connection to a server on a port: of one that has said nothing yet, and of one with a watch.
 fn sockets() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().expect("a runtime");

@@ -46,7 +46,7 @@ impl Axis {
     }
 }
 
-/// What the costs of a plot are.
+/// The unit of a plot's costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Time.

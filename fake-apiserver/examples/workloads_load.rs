@@ -67,7 +67,7 @@ async fn measure(deployments: usize, policy: &str) -> Anything {
     Ok(())
 }
 
-/// Where something that is measured began.
+/// The start of a measurement.
 struct Measured {
     wall: std::time::Instant,
     virtual_time: tokio::time::Instant,

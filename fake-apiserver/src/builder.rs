@@ -205,9 +205,12 @@ impl ApiServerBuilder {
     /// ```
     /// use fake_apiserver::ApiServer;
     ///
-    /// let server = ApiServer::builder().runtime_config(["apps/v1=false"]).unwrap().start();
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::builder().runtime_config(["apps/v1=false"])?.start();
     /// assert!(server.resource("apps/v1", "Deployment").is_none());
     /// assert!(ApiServer::builder().runtime_config(["api/beta=true"]).is_err());
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn runtime_config(mut self, pairs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let pairs: Vec<_> = pairs.into_iter().collect();
@@ -308,14 +311,15 @@ impl ApiServerBuilder {
     /// use http::Request;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = ApiServer::builder()
     ///     .authorization(Authorization::Rbac)
     ///     .token("s3cret", "jane", ["devs"])
     ///     .start();
-    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
-    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
-    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("");
+    /// assert_eq!(server.call(ask("/version")?).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")?).await.status(), 403);
+    /// # Ok(())
     /// # }
     /// ```
     pub fn authorization(mut self, authorization: Authorization) -> Self {

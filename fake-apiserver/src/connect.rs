@@ -34,9 +34,9 @@ impl ApiServer {
     /// use fake_apiserver::{ApiServer, ServeOptions};
     ///
     /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let options = ServeOptions::http().accept_hosts(["api.test"]);
-    /// let serving = ApiServer::start().serve_with("127.0.0.1:0".parse().unwrap(), &options).await?;
+    /// let serving = ApiServer::start().serve_with("127.0.0.1:0".parse()?, &options).await?;
     /// assert!(serving.url().starts_with("http://127.0.0.1:"));
     /// serving.shutdown().await;
     /// # Ok(())

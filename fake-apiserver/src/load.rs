@@ -51,9 +51,12 @@ impl ReadError {
 /// use fake_apiserver::load;
 /// use serde_json::json;
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
 /// let text = load::to_text([&map]);
-/// assert_eq!(load::from_text(&text).unwrap()[0].object, map);
+/// assert_eq!(load::from_text(&text)?[0].object, map);
+/// # Ok(())
+/// # }
 /// ```
 pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
     let documents = objects.into_iter();

@@ -34,11 +34,11 @@ use crate::watch::Position;
 ///
 /// let list = |version: &str| {
 ///     let path = format!("/api/v1/configmaps{version}");
-///     http::Request::get(path).header("User-Agent", "operator").body("").unwrap()
+///     http::Request::get(path).header("User-Agent", "operator").body("")
 /// };
-/// let cached = server.call(list("?resourceVersion=0")).await;
+/// let cached = server.call(list("?resourceVersion=0")?).await;
 /// assert!(!cached.body().windows(5).any(|it| it == b"\"new\""));
-/// let newest = server.call(list("")).await;
+/// let newest = server.call(list("")?).await;
 /// assert!(newest.body().windows(5).any(|it| it == b"\"new\""));
 /// # Ok(())
 /// # }

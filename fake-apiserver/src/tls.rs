@@ -114,8 +114,11 @@ impl std::fmt::Debug for TlsOptions {
 /// randomness.
 ///
 /// ```
-/// let (certificate, key) = fake_apiserver::self_signed_certificate([192, 0, 2, 7].into()).unwrap();
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (certificate, key) = fake_apiserver::self_signed_certificate([192, 0, 2, 7].into())?;
 /// let options = fake_apiserver::ServeOptions::tls().certificate(certificate, key);
+/// # Ok(())
+/// # }
 /// ```
 pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> {
     let authority = authority().map_err(io::Error::other)?;
@@ -126,7 +129,10 @@ pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> 
 /// A bearer token of 128 bits from the system's randomness.
 ///
 /// ```
-/// assert_eq!(fake_apiserver::random_token().unwrap().len(), 32);
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// assert_eq!(fake_apiserver::random_token()?.len(), 32);
+/// # Ok(())
+/// # }
 /// ```
 pub fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];

@@ -235,7 +235,7 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     assert_eq!(made["spec"]["groupPriorityMinimum"], 1000);
     assert_eq!(made["status"]["conditions"][0]["reason"], "Local");
 
-    // What a client changes or deletes is as before, if it is still the server's.
+    // The server restores what a client changes or deletes, as long as it is still the server's.
     ask(
         &server,
         "PATCH",

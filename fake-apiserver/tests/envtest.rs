@@ -98,7 +98,7 @@ fn assets_are_programs_that_know_their_names() {
         assert!(help.status.success());
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         for flag in flags {
-            // So envtest looks for a flag.
+            // This is the test by which envtest looks for a flag.
             let line = help
                 .lines()
                 .find(|line| line.trim_start().starts_with(&format!("--{flag}")));
@@ -269,7 +269,7 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
-    // So the end of the connection is announced, too: without `close_notify` this is an error.
+    // Without `close_notify` at the end of the connection this is an error.
     stream
         .read_to_string(&mut answer)
         .expect("the answer is text and ends in order");

@@ -17,11 +17,12 @@ use tokio::time::Instant;
 /// use informer::Clock;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// tokio::time::pause();
-/// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+/// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse()?);
 /// tokio::time::advance(Duration::from_secs(90)).await;
 /// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Default)]

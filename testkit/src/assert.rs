@@ -35,7 +35,7 @@ impl TestCluster {
         let Some(found) = self.find(&id) else {
             self.fail(&format!("there is no {}{}", self.located(&id), self.others_of(&id)));
         };
-        // What a typed object says without being asked.
+        // Fields that a typed object has although the test did not set them.
         if let Some(metadata) = expected["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }

@@ -26,13 +26,14 @@ impl TestCluster {
     /// use testkit::{TestCluster, Verb};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = TestCluster::start();
     /// let pods: Api<Pod> = Api::all(cluster.client_named("operator"));
-    /// pods.list(&ListParams::default()).await.unwrap();
+    /// pods.list(&ListParams::default()).await?;
     ///
     /// assert_eq!(cluster.requests().on(Verb::List, "pods").client("operator").count(), 1);
     /// assert_eq!(cluster.requests().writes().count(), 0);
+    /// # Ok(())
     /// # }
     /// ```
     pub fn requests(&self) -> Requests {

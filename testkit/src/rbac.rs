@@ -22,17 +22,18 @@
 //! "#;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let cluster = TestCluster::builder().rbac().yaml(SHIPPED).start();
 //! let client = cluster.client_as("operator", UserInfo::service_account("default", "operator"));
 //! let maps = Api::<ConfigMap>::default_namespaced(client);
-//! maps.list(&ListParams::default()).await.unwrap();
+//! maps.list(&ListParams::default()).await?;
 //! assert!(maps.get("settings").await.unwrap_err().to_string().contains("forbidden"));
 //!
 //! let observed = cluster.requests().client("operator").observed_rbac();
 //! let report = observed.compare(SHIPPED);
 //! assert!(report.missing().iter().any(|rule| rule.verbs == ["get"]));
 //! assert!(report.unused().is_empty());
+//! # Ok(())
 //! # }
 //! ```
 

@@ -44,12 +44,13 @@ impl TestCluster {
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # use testkit::{TestCluster, objects::pod};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = TestCluster::start();
     /// cluster.create(pod("web-0").namespace("shop").label("app", "web")).await;
     ///
     /// assert_eq!(cluster.get(pod("web-0").namespace("shop")).label("app"), Some("web"));
-    /// assert_eq!(cluster.get::<Pod>("shop/web-0").spec.unwrap().containers.len(), 1);
+    /// assert_eq!(cluster.get::<Pod>("shop/web-0").spec.unwrap_or_default().containers.len(), 1);
+    /// # Ok(())
     /// # }
     /// ```
     ///

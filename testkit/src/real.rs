@@ -84,7 +84,7 @@ impl TestCluster {
             client: DebugClient(client),
             known: Mutex::default(),
         });
-        // What this crate's own server begins with is not there.
+        // The first objects of this crate's own server are removed.
         let empty = cluster.server.objects(&cluster.server.snapshot());
         for object in empty {
             let _ = cluster.server.apply_event(WatchEventKind::Deleted, object);

@@ -4,16 +4,17 @@
 //! use testkit::{Pace, Recording, TestCluster};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // kubectl get configmaps -A -w -o json --output-watch-events > stream.json
 //! let stream = r#"
 //!     {"type": "ADDED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}
 //!     {"type": "DELETED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}
 //! "#;
-//! let recording = Recording::from_kubectl(stream).unwrap();
+//! let recording = Recording::from_kubectl(stream)?;
 //! assert_eq!(recording.len(), 2);
 //! let cluster = TestCluster::start();
 //! cluster.replay(&recording, Pace::Original).await;
+//! # Ok(())
 //! # }
 //! ```
 
@@ -248,7 +249,7 @@ impl TestCluster {
                     Err(err) if event.kind != WatchEventKind::Deleted => {
                         fail_at(place, &format!("event {} of the recording: {err}", index + 1))
                     }
-                    // What is deleted already stays so.
+                    // An object that is deleted already stays deleted.
                     Ok(()) | Err(_) => {}
                 }
             }

@@ -24,10 +24,10 @@ impl TestCluster {
     /// use testkit::{TestCluster, WatchEventKind, objects::pod};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = TestCluster::start();
     /// let pods: Api<Pod> = Api::all(cluster.client());
-    /// let mut events = pods.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    /// let mut events = pods.watch(&WatchParams::default(), "0").await?.boxed();
     ///
     /// // There is no such Pod: the controller under test receives a false event.
     /// cluster.watches().on("pods").send(WatchEventKind::Deleted, pod("web-0"));
@@ -36,6 +36,7 @@ impl TestCluster {
     /// cluster.watches().on("pods").expire();
     /// let event = events.next().await;
     /// assert!(matches!(event, Some(Ok(WatchEvent::Error(status))) if status.code == 410));
+    /// # Ok(())
     /// # }
     /// ```
     pub fn watches(&self) -> Watches {

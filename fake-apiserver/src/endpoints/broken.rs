@@ -18,7 +18,7 @@ pub(crate) struct NoAnswer(pub(crate) Broken);
 /// The answer that stands for none.
 pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
     let mut response = Response::new(Body::from("the connection was broken by a fault that was injected\n"));
-    // What a proxy says of a server that does not answer; seen by callers that have no connection.
+    // As a proxy answers for a server that does not; seen by callers that have no connection.
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
     response.extensions_mut().insert(NoAnswer(broken));
     response

@@ -348,7 +348,7 @@ pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, va
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
-            // What has no protobuf form here: the header says so.
+            // The value has no protobuf form here, and the header says that it is JSON.
             None => return whole(call, code, Encoding::Json, json_line(&AsGoPrints(&value))),
         },
         Encoding::Yaml => yaml::to_string(&value).into(),

@@ -111,7 +111,7 @@ impl WatchBody {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match self.left.pop_front() {
-                // What comes before the break is given the time to be sent.
+                // Output before the break gets the time to be sent.
                 Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
                     self.left.push_front(Err(err));
                     cx.waker().wake_by_ref();
@@ -179,7 +179,7 @@ impl WatchBody {
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
                         self.open.reaches(watcher.position());
-                        // What was committed before the definition changed has been sent by now.
+                        // Changes from before the definition changed have been sent by now.
                         if let RowChange::Ends(change) = &mut self.row_change
                             && change.as_mut().poll(cx).is_ready()
                         {
@@ -341,7 +341,7 @@ impl WatchBody {
         line
     }
 
-    /// Does what a test put in; whether that ends the stream in order.
+    /// Applies an injection of a test. Returns `true` if it ends the stream in order.
     fn inject(&mut self, injected: Injected) -> bool {
         match injected {
             Injected::Event(kind, object) => {
@@ -389,7 +389,7 @@ impl WatchBody {
     }
 
     fn send(&mut self, revision: Revision, line: Bytes) {
-        // What a test puts in is sent as it is.
+        // Events of a test are sent as they are.
         self.open.counts(revision);
         self.left.push_back(Ok(self.sent_form(&line)));
     }

@@ -183,7 +183,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         let frame = tokio::select! {
             frame = body.frame() => frame,
             message = receiver.next() => match message {
-                // What a watcher says is of no interest; pings are answered by themselves.
+                // Messages of a watcher are ignored; the library answers pings.
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,
             },

@@ -16,10 +16,13 @@ use crate::api::status::Status;
 /// ```
 /// use fake_apiserver::faults::FaultRule;
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rule: FaultRule = serde_json::from_str(
 ///     r#"{"effect": {"status": {"code": 503}}, "on": {"verbs": ["list"], "resource": "pods"}, "times": 2}"#,
-/// ).unwrap();
+/// )?;
 /// assert_eq!(rule.to_string(), "503 ServiceUnavailable on list pods, 2 times");
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

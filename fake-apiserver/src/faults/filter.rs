@@ -11,10 +11,13 @@ use crate::api::request_info::{RequestInfo, Verb};
 /// ```
 /// use fake_apiserver::{Verb, faults::RequestFilter};
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let text = r#"{"verbs": ["update"], "resource": "deployments.apps"}"#;
-/// let filter: RequestFilter = serde_json::from_str(text).unwrap();
+/// let filter: RequestFilter = serde_json::from_str(text)?;
 /// assert_eq!(filter.verbs, [Verb::Update]);
 /// assert_eq!(filter.to_string(), "on update deployments.apps");
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -5,14 +5,15 @@
 //! use fake_apiserver::{ApiServer, faults::{Effect, FaultRule}};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = ApiServer::start();
-//! let fault = server.inject_rule(FaultRule::new(Effect::NotFound)).unwrap();
-//! let request = || http::Request::get("/api/v1/pods").body("").unwrap();
-//! assert_eq!(server.call(request()).await.status(), 404);
+//! let fault = server.inject_rule(FaultRule::new(Effect::NotFound))?;
+//! let request = || http::Request::get("/api/v1/pods").body("");
+//! assert_eq!(server.call(request()?).await.status(), 404);
 //! assert_eq!(fault.hits(), 1);
 //! drop(fault);
-//! assert_eq!(server.call(request()).await.status(), 200);
+//! assert_eq!(server.call(request()?).await.status(), 200);
+//! # Ok(())
 //! # }
 //! ```
 

@@ -116,7 +116,7 @@ impl Setup {
         if let Some(token) = token {
             let url = serving.url();
             report(format_args!("control API at {url}/_fake, bearer token {token}"));
-            // What follows `#` is not sent: no server, log or other page sees the token.
+            // The fragment behind `#` is not sent: no server, log or other page sees the token.
             let shown = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC);
             report(format_args!("its page: {url}/_fake/#token={shown}"));
         }

@@ -158,7 +158,7 @@ impl StoredDefinitions {
             let before = self.served.remove(&key).unwrap_or_default();
             let is_same = |(old, new): (&Arc<Row>, &Arc<Row>)| old.definition() == new.definition();
             if rows.len() == before.len() && before.iter().zip(&rows).all(is_same) {
-                // What waits for a row to change goes on waiting.
+                // The row is the same: watches that wait for it to change go on.
                 self.served.insert(key, before);
                 continue;
             }

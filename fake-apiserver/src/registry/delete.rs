@@ -356,7 +356,7 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let generation = number(object, "generation").unwrap_or(0);
     let terminating = object.is_terminating();
     let meta = object.metadata_mut();
-    // Who marks its own objects, as the registry of CRDs does, leaves the generation.
+    // A kind that marks its own objects, as the registry of CRDs does, keeps the generation.
     if with_grace && !marked_before && generation > 0 {
         meta.insert("generation".into(), (generation.saturating_add(1)).into());
     }

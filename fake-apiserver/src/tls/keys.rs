@@ -28,9 +28,9 @@ use crate::api::token::TokenSigner;
 /// use fake_apiserver::{ApiServer, ServiceAccountKeys};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> std::io::Result<()> {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = ApiServer::builder().service_account_keys(ServiceAccountKeys::generate()?).start();
-/// let request = http::Request::get("/openid/v1/jwks").body("").unwrap();
+/// let request = http::Request::get("/openid/v1/jwks").body("")?;
 /// assert_eq!(server.call(request).await.status(), 200);
 /// # Ok(())
 /// # }

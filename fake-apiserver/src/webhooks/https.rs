@@ -49,7 +49,7 @@ fn config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
     let mut bundle = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(ca_bundle) {
         let certificate = certificate.map_err(|_| "unable to load root certificates".to_owned())?;
-        // What is no authority can still be the certificate itself.
+        // A certificate that is no authority's can still be the server's own.
         let _ = roots.add(certificate.clone());
         bundle.push(certificate);
     }

@@ -37,7 +37,7 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
-    /// Is asked before each turn whether something beside the objects changed, such as what a test says of Pods.
+    /// Called before each turn, to enqueue keys for changes other than those of objects, such as a new script of Pods.
     fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }

@@ -39,10 +39,13 @@ workers! {
 /// ```
 /// use fake_apiserver::Worker;
 ///
-/// let gc = Worker::parse_list("gc,namespace").unwrap();
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let gc = Worker::parse_list("gc,namespace")?;
 /// assert_eq!(gc, [Worker::GarbageCollector, Worker::Namespace]);
-/// assert!(Worker::parse_list("all").unwrap().contains(&Worker::Namespace));
+/// assert!(Worker::parse_list("all")?.contains(&Worker::Namespace));
 /// assert!(Worker::parse_list("gx").unwrap_err().to_string().contains("gc, namespace"));
+/// # Ok(())
+/// # }
 /// ```
 pub enum Worker {
     /// Deletes objects whose owners are gone, and holds or releases owners whose deletion waits for their dependents.

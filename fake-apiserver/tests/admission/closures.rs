@@ -84,7 +84,7 @@ async fn p2_a_closure_sees_the_whole_review() {
         ),
         (
             Operation::Delete,
-            // That of a collection has no name.
+            // The request that deletes a collection has no name.
             text(""),
             text("-"),
             text("1"),

@@ -188,7 +188,7 @@ async fn p7_expressions_make_exactly_the_type_they_must(#[case] expression: &str
     );
 }
 
-// What is not typed here is not refused.
+// Expressions that have no type here are not refused.
 #[rstest]
 #[case("object.a == 1")]
 #[case("object.list.all(x, x)")]

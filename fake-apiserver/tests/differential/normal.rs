@@ -117,7 +117,7 @@ fn walk(value: Value, key: &str, request: &str) -> Value {
 
 fn walk_list(mut list: Vec<Value>, key: &str, request: &str) -> Value {
     if matches!(key, "managedFields" | "conditions") {
-        // What the real server's own loop does to FlowSchemas a moment later.
+        // Traces of the real server's own loop, which writes FlowSchemas a moment later.
         list.retain(|it| it["manager"] != "api-priority-and-fairness-config-consumer-v1" && it["type"] != "Dangling");
     }
     if key == "cells" {

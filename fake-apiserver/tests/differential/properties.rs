@@ -99,7 +99,7 @@ impl Stored {
         if !is_read_back {
             stored.fail("read back", &format!("{made}\n  became {}", stored.object));
         }
-        // What is written later and changes nothing keeps its times.
+        // A later write that changes nothing keeps the times.
         tokio::time::advance(Duration::from_secs(2)).await;
         Some(stored)
     }

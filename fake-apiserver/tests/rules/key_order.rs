@@ -102,7 +102,7 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
 #[tokio::test]
 async fn built_in_objects_have_the_order_of_gos_structs(#[case] query: &str, #[case] depth: usize) {
     let whole = text(&server().await, &format!("{PODS}/p{query}")).await;
-    // What is between tokens does not matter.
+    // White space between tokens does not matter.
     let compact = whole.replace("\n", "").replace("  ", "").replace("\": ", "\":");
     assert_eq!(
         keys(&compact, depth),

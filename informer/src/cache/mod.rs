@@ -17,7 +17,7 @@
 //! cluster.run(async move { runs.run(std::future::pending()).await });
 //!
 //! maps.synced().await?;
-//! assert_eq!(maps.lister().namespace("default").get("settings").unwrap().key().name(), "settings");
+//! assert!(maps.lister().namespace("default").get("settings").is_some());
 //! # Ok(())
 //! # }
 //! ```

@@ -205,7 +205,7 @@ impl<K: Cacheable> Processor<K> {
             }
             Delta::Deleted(object) => {
                 self.note_version(&object, newest);
-                // What the cache never had cannot go away.
+                // An object that the cache never had cannot go away.
                 if writer.remove(object.key()).is_some() {
                     self.tell_deleted(object, false, outcomes);
                 }

@@ -208,7 +208,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
         let mut state = self.lock();
         let State { caches, keys, sweep_at } = &mut *state;
-        // What no cache has cannot be stale, and what the cache has seen meanwhile need not be kept.
+        // Objects of no cache cannot be stale, and writes that the cache has seen need not be kept.
         writes.retain(|write| !caches.have_seen(write));
         if writes.is_empty() {
             return;

@@ -242,7 +242,7 @@ fn is_subresource_of_namespace(rest: &[&str]) -> bool {
 async fn observe(client: Client, request: Request<Body>, target: Target) -> Result<Response<Body>, kube::Error> {
     let is_delete = *request.method() == Method::DELETE;
     let (head, body) = request.into_parts();
-    // What kube sends lies in memory.
+    // Bodies that kube sends lie in memory.
     let sent = body.collect_bytes().await?;
     let is_dry_run = is_dry_run(&head, &sent);
     let request = Request::from_parts(head, Body::from(sent.clone()));
@@ -381,7 +381,7 @@ impl Target {
         }
         // A Scale is another object than the one that is scaled.
         let labels = (kind != "Scale").then_some(metadata.labels);
-        // What the server answered with is a state of the object, also where it is being deleted. It was the last one
+        // The answer is a state of the object, also where it is being deleted. It was the last one
         // if a deletion is answered with a state that is not: nothing held the object.
         let what = match metadata.deletion_timestamp {
             Some(_) if version.is_empty() => return,

@@ -35,7 +35,8 @@ use crate::{Error, ObjectKey};
 /// })
 /// .await?;
 /// assert_eq!(result, OperationResult::UpdatedStatusOnly);
-/// assert_eq!(web.status.unwrap().message.unwrap(), "it is well");
+/// let status = web.status.unwrap_or_default();
+/// assert_eq!(status.message.as_deref(), Some("it is well"));
 /// # Ok(())
 /// # }
 /// ```

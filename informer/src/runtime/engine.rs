@@ -271,7 +271,7 @@ impl<'a> Engine<'a> {
                 crew.tasks.abandon().await;
             }
         };
-        // What blocks its thread cannot be dropped; the lease does not wait for it.
+        // A part that blocks its thread cannot be dropped; the lease does not wait for it.
         let _ = timeout(ABANDON_TIMEOUT, ending).await;
         self.leave_election().await;
         late

@@ -79,7 +79,7 @@ where
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-    // What goes wrong here concerns this client alone.
+    // Errors here concern this client alone.
     if let Either::Right(((), connection)) = select(connection.as_mut(), std::pin::pin!(stop.cancelled())).await {
         connection.graceful_shutdown();
     } else {

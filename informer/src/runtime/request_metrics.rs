@@ -26,12 +26,13 @@ const BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0,
 /// use testkit::TestCluster;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let metrics = Metrics::new();
 /// let client = count_requests(&TestCluster::start().client(), &metrics);
 /// let pods = kube::Api::<k8s_openapi::api::core::v1::Pod>::default_namespaced(client);
-/// assert!(pods.get_opt("web").await.unwrap().is_none());
+/// assert!(pods.get_opt("web").await?.is_none());
 /// assert!(metrics.render().contains("rest_client_requests_total{code=\"404\",method=\"GET\"} 1"));
+/// # Ok(())
 /// # }
 /// ```
 pub fn count_requests(client: &Client, metrics: &Metrics) -> Client {

@@ -31,6 +31,7 @@ use serde_json::Value;
 /// #     #[kube(group = "example.com", version = "v1beta1", kind = "Document", namespaced)]
 /// #     pub struct DocumentSpec { pub name: String, #[serde(default)] pub words: u32 }
 /// # }
+/// # fn main() {
 ///
 /// // `Document` of v1 has a `title`, `v1beta1::Document` calls it `name`.
 /// let documents = Conversion::to_hub::<Document>().spoke(
@@ -43,6 +44,7 @@ use serde_json::Value;
 ///     },
 /// );
 /// # let _ = documents;
+/// # }
 /// ```
 pub struct Conversion<H = ()> {
     pub(super) group: String,

@@ -199,7 +199,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
         cluster.advance(Duration::from_secs(1)).await;
     }
     let recovered = ended.elapsed();
-    // What has come is handed out and worked on, after three failures at the most.
+    // All events are handed out and worked on, after three failures at the most.
     cluster.advance(Duration::from_secs(2)).await;
     check(seed, &cluster, &informer, &handlers, &worked);
     let requests = cluster.journal().requests();

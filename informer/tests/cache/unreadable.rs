@@ -107,7 +107,7 @@ async fn an_object_that_a_later_list_cannot_read_stays_as_it_was_and_that_is_an_
     informer.run(three_seconds).await.expect("it is new");
     let mut told: Vec<_> = told.take().into_iter().filter(|it| !it.starts_with("same")).collect();
     told.sort();
-    // What has the name of another object, with another uid, is another object: that one is gone.
+    // An object with the name of another and another uid replaces it: that one is gone.
     assert_eq!(
         told,
         ["initial a", "initial b", "initial c", "vanished b", "vanished c"]

@@ -325,7 +325,7 @@ async fn so_many_keys_are_worked_on_at_a_time_and_a_shutdown_waits_for_them(#[ca
     for name in ["a", "b", "c", "d", "e"] {
         cluster.create(config_map(name)).await;
     }
-    // How many are under work, the most there were, and how many are done.
+    // Keys under work, the most at once, and those that are done.
     let counts = Arc::new(Mutex::new((0, 0, 0)));
     let factory = SharedInformerFactory::new(cluster.client());
     let (told, stop) = (Arc::clone(&counts), CancellationToken::new());

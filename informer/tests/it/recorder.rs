@@ -237,7 +237,7 @@ async fn an_event_of_a_series_that_is_gone_is_made_again_under_its_name() {
     assert_eq!(told(&cluster), [(Some(2), Some("second".to_owned()))]);
     assert_eq!(name(&cluster), first);
 
-    // What comes later is counted in it, also if it goes once more.
+    // Later ones are counted in it, also after its object was removed once more.
     recorder.record(&web, Note::normal("Reason", "Act", "third"));
     cluster.advance(Duration::from_secs(31 * 60)).await;
     assert_eq!(told(&cluster), [(Some(3), Some("second".to_owned()))]);

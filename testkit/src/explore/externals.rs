@@ -147,7 +147,7 @@ impl Point {
         self.around("", || ()).await
     }
 
-    /// Does something, and lets it go wrong as the plan says.
+    /// Makes a call, and fails it as the plan says.
     async fn around<T>(&self, object: &str, call: impl FnOnce() -> T) -> Result<T, Unreachable> {
         let Some(gate) = &self.gate else { return Ok(call()) };
         let (index, life, actions) = gate.call(&escaped(&self.client), &escaped(&self.name), object);

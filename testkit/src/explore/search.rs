@@ -50,7 +50,7 @@ pub(crate) struct Search<'a> {
     pub(crate) runs: &'a Runs<'a>,
     pub(crate) faults: Faults,
     pub(crate) limits: Limits,
-    /// Which part of the search is made here.
+    /// The part of the search that is made here.
     pub(crate) shard: Shard,
     pub(crate) seed: u64,
     /// Called after each run with the coverage so far.
@@ -326,7 +326,7 @@ impl<'a> Search<'a> {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
-            // What is so from the beginning goes with all that follows.
+            // A fault from the beginning goes with all that follow.
             None if matches!(last_fault.action, Action::Skew(_)) => self.candidates(outcome, 1),
             Some(at) => self.candidates(outcome, at + 1),
             None => Vec::new(),

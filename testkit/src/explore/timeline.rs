@@ -311,7 +311,7 @@ fn numbers(left: &[Cell], right: &[Cell]) -> (Vec<usize>, Vec<usize>) {
 /// The places of the longest common subsequence.
 fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
     let width = right.len() + 1;
-    // How long it is from a place in both on, row by row.
+    // Length of the longest common sequence from a place in both, row by row.
     let mut lengths = vec![0_u32; (left.len() + 1) * width];
     for l in (0..left.len()).rev() {
         for r in (0..right.len()).rev() {

@@ -27,7 +27,7 @@ struct Context {
 async fn reconcile(parent: &ConfigMap, context: &Context) -> Reconciled {
     let pods = api::<Pod>(&context.client);
     let mut found: Vec<String> = match context.is_fixed {
-        // What it created a moment ago may not be in there yet.
+        // An object that it created a moment ago may be missing there.
         false => context.cache.state().iter().map(|it| it.name_any()).collect(),
         true => names(&pods).await?,
     };

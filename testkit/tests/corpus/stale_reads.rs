@@ -21,7 +21,7 @@ const FINALIZER: &str = "example.com/volumes";
 async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let (parents, volumes) = (api::<ConfigMap>(&client), api::<Secret>(&client));
     let name = parent.name_any();
-    // What is decided by an object is decided by the object as it is.
+    // The decision is made by the object as it is now.
     let parent = match is_fixed {
         false => ConfigMap::clone(&parent),
         true => match parents.get_opt(&name).await? {

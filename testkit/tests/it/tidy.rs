@@ -193,7 +193,7 @@ const CRATE_WORDS: &[(&str, &[&str])] = &[
 /// Calls that stop the program, which no library makes.
 const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
 
-/// Words that turn a description into a question; no block of documentation begins with one.
+/// Words that turn a description into a question; no block of documentation or comments begins with one.
 const QUESTIONS: &[&str] = &["What", "Who", "Whose", "Whom", "Whether", "How"];
 
 /// The longest file, in lines of code without its tests; generated ones may be longer.
@@ -278,7 +278,7 @@ fn crates_point_one_way() {
 fn the_informer_reads_no_clock_but_the_runtimes() {
     let mut faults = Faults::default();
     for source in sources("informer/src") {
-        // What is written down for others is read there, and decides nothing.
+        // The time of day that is written for others is read there, and decides nothing.
         if source.layer() == "clock" {
             continue;
         }
@@ -338,14 +338,14 @@ fn files_are_small_and_open_with_a_sentence() {
 }
 
 #[test]
-fn documentation_begins_with_the_thing_or_the_verb() {
+fn documentation_and_comments_begin_with_the_thing_or_the_verb() {
     let mut faults = Faults::default();
     let mut files = Vec::new();
     find_files(&root(), &["rs"], &mut files);
     for source in files.into_iter().map(Source::read) {
         for (number, word) in first_words(&source.text) {
             if QUESTIONS.contains(&word) {
-                let what = format!("documentation begins with `{word}`: begin with the thing, or with the verb");
+                let what = format!("a comment begins with `{word}`: begin with the thing, or with the verb");
                 faults.add(&source, number, &what);
             }
         }
@@ -353,12 +353,12 @@ fn documentation_begins_with_the_thing_or_the_verb() {
     faults.assert_none();
 }
 
-/// The first word of each block of documentation, with its line.
+/// The first word of each block of documentation or comments, with its line.
 fn first_words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut before = None;
     for (index, line) in text.lines().map(str::trim_start).enumerate() {
-        let mark = ["///", "//!"].into_iter().find(|mark| line.starts_with(mark));
+        let mark = ["///", "//!", "//"].into_iter().find(|mark| line.starts_with(mark));
         if let Some(mark) = mark
             && before != Some(mark)
         {
@@ -753,7 +753,7 @@ mod reader {
 
     #[test]
     fn a_block_of_documentation_has_one_first_word() {
-        let words = first_words("//! Whole\n//! How\n\n/// What\n/// Who\nfn a() {}\n    /// Whether\n");
+        let words = first_words("//! Whole\n//! How\n\n/// What\n/// Who\nfn a() {}\n    // Whether\n    // How\n");
         assert_eq!(words, [(1, "Whole"), (4, "What"), (7, "Whether")]);
     }
 

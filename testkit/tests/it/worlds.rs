@@ -186,7 +186,7 @@ async fn a_restart_breaks_watches_and_costs_a_list_where_the_log_is_lost(
     cluster.create(pod("b")).await;
     let refused = Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Service(_))), "{refused:?}");
-    // How long kube-runtime waits between tries is drawn anew in each run, and may be longer than `settle` does.
+    // kube-runtime draws the time between tries anew in each run; it may be longer than `settle` waits.
     cluster
         .eventually(|c| c.get(pod("b")).label("seen") == Some("true"))
         .await;

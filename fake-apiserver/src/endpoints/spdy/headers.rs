@@ -56,7 +56,7 @@ impl HeaderReader {
 
     fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Gone> {
         if !self.has_begun {
-            // What the checksum of a dictionary says is settled: there is only one.
+            // The checksum of the dictionary is not checked: there is only one.
             let [_, flags, ..] = block else { return Err(Gone) };
             let header = if flags & HAS_DICTIONARY == 0 { 2 } else { 6 };
             block = block.get(header..).ok_or(Gone)?;

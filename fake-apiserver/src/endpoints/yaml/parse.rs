@@ -188,7 +188,7 @@ impl<'a> Documents<'a> {
                 self.anchors.clear();
                 self.copied = Size::default();
                 let value = self.node(0)?.map(|it| it.value).unwrap_or_default();
-                // What is wrong right after the value is an error of this document.
+                // An error right after the value is one of this document.
                 self.parser
                     .peek()
                     .transpose()

@@ -95,7 +95,7 @@ impl Scan {
             }
             b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'!' => self.operator(),
             b'?' => {
-                // That of `a.?b` and of `[?a]` is none.
+                // The `?` of `a.?b` and of `[?a]` is no conditional.
                 let before = at.checked_sub(1).map_or(b' ', |at| bytes[at]);
                 if !b".[{,".contains(&before) {
                     self.opened += 1;

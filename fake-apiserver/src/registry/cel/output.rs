@@ -219,7 +219,7 @@ impl Walk<'_> {
         if let Some(name) = &it.iter_var2 {
             self.locals.push(name, second);
         }
-        // What a list is made of shows in the step that adds to it.
+        // The type of a list's items shows in the step that adds to it.
         if let Some(Output::List(_)) = start {
             let made = added(&it.loop_step).and_then(|item| self.output(item)).map(list_of);
             self.locals.0[depth].1 = made;

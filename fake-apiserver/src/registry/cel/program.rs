@@ -164,7 +164,7 @@ impl ProgramOutcome {
 
     /// The value as JSON; else why it cannot be.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        // What is shared in the value is not in JSON.
+        // Parts that the value shares are written out in JSON.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }

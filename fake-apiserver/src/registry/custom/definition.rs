@@ -144,7 +144,7 @@ impl CustomResource {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Namespaced,
             },
-            // What a version that is no longer preferred is replaced by in deprecation warnings.
+            // Deprecation warnings name it as the replacement.
             preferred: preferred_version(&spec),
             terminating,
         };

@@ -89,7 +89,7 @@ impl Strategy for Event {
                 object.insert(to.to_owned(), value);
             }
         }
-        // What the core group always writes the other leaves out when it is zero.
+        // The other group omits zero values of fields that the core group always writes.
         object.retain(|key, value| !(value.is_null() || (value == "" && key.starts_with("reporting"))));
         object.insert("eventTime".into(), time);
         if api_version == CORE {

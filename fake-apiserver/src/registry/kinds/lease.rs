@@ -138,7 +138,7 @@ fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64,
 }
 
 fn parse_version(text: &str) -> Option<(u64, u64, u64)> {
-    // What follows the numbers does not order versions that are compared here.
+    // Suffixes do not matter for the versions that are compared here.
     let numbers = text.split(['-', '+']).next()?;
     let number = |text: &str| {
         let is_canonical = text == "0" || !text.starts_with('0');

@@ -28,7 +28,7 @@ fn strategy_of(case: &JsonMap) -> &'static dyn Strategy {
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     strategy.default(object);
-    // What is refused here is short of what admission fills in, which the comparison shows.
+    // A refusal leaves out fields that admission fills in, which the comparison shows.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
     object.metadata_mut().insert("generation".to_owned(), json!(1));

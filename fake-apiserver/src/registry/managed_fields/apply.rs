@@ -189,7 +189,7 @@ fn merge_and_check(
     if let Some(mine) = &mine
         && !same_fields
     {
-        // What identifies the object is applied every time, though never owned.
+        // Fields that identify the object are applied every time, though never owned.
         let applied = owned.clone().union(unowned().clone());
         changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
     }

@@ -225,7 +225,7 @@ impl Replay {
             .get(&format!("{}/{}", request.resource, request.name))
             .cloned();
         if let Some(live) = &mut live {
-            // What is stored is read in the version of the request.
+            // The stored object is read in the version of the request.
             live.insert("apiVersion".to_owned(), json!(request.api_version));
         }
         let time = format!("2026-01-01T00:00:{:02}Z", self.second);
@@ -321,7 +321,7 @@ impl Replay {
             metadata.insert("managedFields".to_owned(), list);
         }
         if request.subresource == "status" {
-            // What the strategy restores later was sent nevertheless.
+            // The spec was sent, although the strategy restores it later.
             decoded.insert("spec".to_owned(), sent.get("spec").cloned().unwrap_or_default());
         }
         if let Some(Value::Object(spec)) = decoded.get_mut("spec") {

@@ -189,7 +189,7 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
         _ => false,
     };
     let have_other_times = |a: &Value, b: &Value| a.get("time") != b.get("time");
-    // What differs differs mostly in its metadata, which is small.
+    // Most differences are in metadata, which is small.
     if old.len() == now.len()
         && same_metadata(live, new)
         && old.iter().zip(now).any(|(a, b)| have_other_times(a, b))

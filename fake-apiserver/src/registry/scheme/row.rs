@@ -286,7 +286,7 @@ impl Row {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
             if let Some(shape) = self.shape() {
-                // What the other version always writes and this one omits where it is empty; no type refuses it.
+                // Omits empty fields that the other version always writes; no type refuses the object.
                 let _ = decode_builtin::convert(shape, object);
             }
         }

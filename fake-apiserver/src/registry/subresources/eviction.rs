@@ -55,7 +55,7 @@ impl Registry {
         }
         if !options.dry_run {
             options.check_preconditions(request.row, &stored)?;
-            // What comes next makes its own version.
+            // The deletion that follows must not be compared with the version from before this write.
             options.resource_version = None;
             self.change_status(
                 request.row,

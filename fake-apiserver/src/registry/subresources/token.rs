@@ -120,7 +120,7 @@ impl Registry {
             return Ok(Vec::new());
         }
         let (api_version, kind, name) = (at("apiVersion"), at("kind"), at("name"));
-        // What is no group and version is read as neither.
+        // A text that is no group and version is read as neither.
         let (group, version) = match api_version.split_once('/') {
             Some((_, version)) if version.contains('/') => ("", ""),
             Some(both) => both,

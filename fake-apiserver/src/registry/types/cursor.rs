@@ -278,7 +278,7 @@ impl<'a> Cursor<'a> {
                 .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
             entries.all(|(key, value)| beside.get(key).is_some_and(|it| is_same(value, it)))
         };
-        // What both have is compared once.
+        // Fields that both have are compared once.
         covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())
     }
 

@@ -47,7 +47,7 @@ impl<'a> TypedPrinter<'a> {
                 self.entries.extend(map.map(|(name, value)| {
                     let field = fields.find(name);
                     Entry {
-                        // What the type does not know comes last.
+                        // Fields that the type does not have come last.
                         place: field.map_or(u8::MAX, |it| it.place()),
                         name,
                         value,

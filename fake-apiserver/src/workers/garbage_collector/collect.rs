@@ -210,7 +210,7 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
         && failure.is_conflict()
         && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
     {
-        // What changed meanwhile has nothing to do with its owners: objects that change all the time must go, too.
+        // The change had nothing to do with its owners: objects that change all the time must go, too.
         deleted = api.delete(&node.resource, &node.key, &options(None)).await;
     }
     match deleted {

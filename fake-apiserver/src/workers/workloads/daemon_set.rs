@@ -218,7 +218,7 @@ fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>,
             }
         }
     }
-    // What is missing anyway goes first.
+    // Pods that are unavailable anyway go first.
     old.sort_by_key(|(is_healthy, _)| *is_healthy);
     for (is_healthy, pod) in old {
         if is_healthy && missing >= most {

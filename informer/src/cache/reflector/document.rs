@@ -23,7 +23,7 @@ struct Buffer {
 
 impl Buffer {
     fn push(&mut self, piece: &[u8]) {
-        // What is left is the beginning of one object at the most.
+        // At the most the beginning of one object is left.
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(piece);

@@ -264,7 +264,7 @@ impl Coster {
         let condition = self.part(&it.loop_cond);
         let step = self.part(&it.loop_step);
         self.locals.truncate(depth + 1);
-        // What a list or a map is made of shows in the step that adds to it.
+        // The type of a list's or map's items shows in the step that adds to it.
         if let (Some(local), Type::List(_) | Type::Map(..)) = (self.locals.last_mut(), &step.kind) {
             local.kind = step.kind.clone();
         }

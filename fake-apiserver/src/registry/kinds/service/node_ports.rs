@@ -60,7 +60,7 @@ pub(super) fn allocate(
         return Ok(());
     }
     let mut taken = Taken::read(old, context);
-    // What the Service has stays its own until the write is done.
+    // Ports of the Service stay its own until the write is done.
     let former: Vec<i64> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
     taken.ports.extend(&former);
     let mut operation = Operation {

@@ -92,7 +92,7 @@ pub(super) const OMIT_EMPTY: u8 = 4;
 pub(super) const OMIT_ZERO: u8 = 8;
 pub(super) const GATED: u8 = 16;
 
-// What the rows of the generated table are written with.
+// Types and macros of the rows of the generated table.
 pub(super) const NO_LIST: ListType<'static> = ListType::Atomic;
 pub(super) const NO_PATCH: PatchStrategy = patch(false, false, false, None);
 

@@ -27,7 +27,7 @@ pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }
 
-// What the rows of the generated table are written with.
+// Types and macros of the rows of the generated table.
 pub(super) type Texts = Cow<'static, [Text]>;
 
 macro_rules! texts {

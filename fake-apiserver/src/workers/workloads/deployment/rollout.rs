@@ -97,7 +97,7 @@ impl<'a> Rollout<'a> {
         if room <= 0 {
             return false;
         }
-        // What does not serve goes first, of the oldest sets first.
+        // Unavailable replicas go first, those of the oldest sets before others.
         let mut sizes: Vec<(&Arc<Object>, i64)> = old.iter().map(|it| (*it, replicas(it))).collect();
         let mut left = room;
         for (set, size) in &mut sizes {

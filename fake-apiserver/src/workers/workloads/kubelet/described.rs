@@ -13,10 +13,13 @@ type Flag = fn(PodScript) -> PodScript;
 /// A script for selected Pods, as data.
 ///
 /// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let order: fake_apiserver::ScriptOrder = serde_json::from_str(
 ///     r#"{"pods": {"labels": "app=db"}, "script": {"runsForMs": 3000, "exitCode": 1, "logs": "out of luck\n",
 ///         "exec": [{"command": ["pg_isready"], "stdout": "no response\n", "exitCode": 2}]}}"#,
-/// ).unwrap();
+/// )?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

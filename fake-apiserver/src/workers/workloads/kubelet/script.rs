@@ -254,9 +254,10 @@ impl PodSelector {
 /// use fake_apiserver::{ApiServer, PodScript, PodSelector};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = ApiServer::start();
-/// server.kubelet().script(PodSelector::labelled("app=web").unwrap(), PodScript::default().never_ready());
+/// server.kubelet().script(PodSelector::labelled("app=web")?, PodScript::default().never_ready());
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,7 @@ impl Look<'_> {
         let pod = self.pod;
         let grace = grace(pod);
         if grace == Some(0) {
-            // What holds it now is a finalizer.
+            // Only a finalizer holds it now.
             return plan;
         }
         let is_running = |it: &JsonMap| Cursor::root(it).map("state.running").is_some();
