@@ -11,12 +11,26 @@ mod shell;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use compare::{Difference, compare, known_differences, report};
 use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
 use scenario::{AREAS, Scenario};
+
+#[test]
+fn the_readme_says_how_many_scenarios_there_are() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(tests.join("tests/conformance/transcripts")).expect("the transcripts are there");
+    let scenarios = files.map(|file| {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("a transcript is text");
+        text.lines().filter(|line| !line.trim().is_empty()).count()
+    });
+    let claim = format!("{} scenarios recorded from 1.36 are replayed", scenarios.sum::<usize>());
+    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
+    assert!(readme.contains(&claim), "README.md lacks: {claim}");
+}
 
 /// Results of the scenarios of an area.
 #[derive(Debug, Default)]

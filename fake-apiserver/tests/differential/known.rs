@@ -8,6 +8,13 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/known_differences.txt")
 }
 
+/// Number of cases that are listed.
+pub(crate) fn count() -> usize {
+    let text = std::fs::read_to_string(path()).expect("the list of known differences is there");
+    let is_case = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().filter(is_case).count()
+}
+
 /// Fails if a case differs that is not listed, or does not differ although it is. With `DIFFERENTIAL_UPDATE=1` what no
 /// longer differs goes from the list, and with `DIFFERENTIAL_UPDATE=all` the list is written anew.
 /// `DIFFERENTIAL_SHOW=1` prints all that differ, for who runs the test with `--nocapture`.

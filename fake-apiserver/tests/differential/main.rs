@@ -9,6 +9,8 @@ mod normal;
 mod properties;
 mod recording;
 
+use std::path::Path;
+
 use axum::body::Body;
 use fake_apiserver::{Anonymous, ApiServer, Authorization};
 use http_body_util::BodyExt as _;
@@ -32,6 +34,21 @@ fn start() -> ApiServer {
         .token(TOKEN, "admin", ["system:masters"])
         .token("dev-token", "dev", [""; 0])
         .start()
+}
+
+#[test]
+fn the_readme_says_how_many_requests_there_are_and_how_many_differ() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(tests.join("tests/differential/requests")).expect("the recordings are there");
+    let cases = files.map(|file| Recording::read(&file.expect("a file").path()).cases.len());
+    let cases = cases.sum::<usize>();
+    let (thousands, rest) = (cases / 1000, cases % 1000);
+    let claim = format!(
+        "{thousands},{rest:03} recorded ones are sent; {} differ",
+        known::count()
+    );
+    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
+    assert!(readme.contains(&claim), "README.md lacks: {claim}");
 }
 
 #[rstest]
