@@ -59,7 +59,7 @@ pub(crate) struct Common {
 
     /// Answer requests for these hosts, too, separated by commas; `*.` matches all names below a name, `*` any.
     /// Loopback names and the address it listens on are always accepted; others are refused, since a web page can reach
-    /// this server under a name of its own
+    /// this server under another host name
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }

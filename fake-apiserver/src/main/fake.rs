@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
-    /// Listen beyond loopback even if everyone who reaches the port may do everything, or can guess the keys of a seed
+    /// Listen beyond loopback even where anyone who reaches the port is an administrator, or can derive the tokens of
+    /// a seed
     #[arg(long)]
     insecure_listen: bool,
 
@@ -123,7 +124,7 @@ Examples:
   HTTPS on a fixed port, with your resources and a log of requests:
     fake-apiserver --listen 127.0.0.1:6443 --tls --crd config/crd/bases -v
 
-  Roles count; one user with a token, everyone without one is the administrator:
+  With roles: one user with a token; requests without one are the administrator's:
     fake-apiserver --authorization rbac --token s3cret=jane:devs --kubeconfig fake.kubeconfig
     kubectl --kubeconfig fake.kubeconfig --token s3cret get pods
 
@@ -131,7 +132,7 @@ Examples:
     kubectl get deployments,pods,services -A -o yaml > dump.yaml
     fake-apiserver --load dump.yaml
 
-  Deleted owners and namespaces take with them what is theirs:
+  Deleting an owner or a namespace deletes what belongs to it:
     fake-apiserver --workers gc,namespace
 
   The control plane of envtest:
@@ -157,7 +158,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     let listen = args.listen.address;
     if is_open && !listen.ip().is_loopback() && !args.insecure_listen {
         return Err(format!(
-            "whoever reaches {listen} could do everything, since nobody has to say who he is: use --anonymous deny, \
+            "anyone who reaches {listen} could do everything, since no credentials are needed: use --anonymous deny, \
              or --authorization rbac with --anonymous allow, or --insecure-listen"
         ));
     }

@@ -81,7 +81,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
 pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> Result<(), String> {
     match common.seed {
         Some(_) if !listen.ip().is_loopback() => Err(format!(
-            "whoever reaches {listen} could guess the keys and tokens that --seed makes: leave it out, or use {remedy}"
+            "anyone who reaches {listen} could derive the tokens of --seed: omit it, or use {remedy}"
         )),
         Some(_) | None => Ok(()),
     }
