@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
-use fake_apiserver::api::object::Object;
-use fake_apiserver::bench::FieldManager;
+use fake_apiserver::bench::{Document, FieldManager};
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -66,13 +65,6 @@ fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> 
         .expect("a valid request")
 }
 
-fn object(value: Value) -> Object {
-    match value {
-        Value::Object(map) => Object(map),
-        _ => Object::default(),
-    }
-}
-
 /// Builds the configuration that a manager applies: a Pod with its own annotation.
 fn configuration(name: &str, manager: usize, at: usize) -> Value {
     let mut pod = objects::pod(name);
@@ -91,8 +83,10 @@ fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
 }
 
 /// Applies to the same object again and again.
-fn merge(live: &Object, name: &str, count: usize) -> Duration {
-    let configurations: Vec<_> = (1..=count).map(|at| object(configuration(name, 0, at))).collect();
+fn merge(live: &Document, name: &str, count: usize) -> Duration {
+    let configurations: Vec<_> = (1..=count)
+        .map(|at| Document::from(configuration(name, 0, at)))
+        .collect();
     let start = cpu_time();
     for applied in &configurations {
         let merged = FieldManager { manager: "bench-0" }.apply(live, applied);
@@ -269,22 +263,23 @@ impl Bench {
     }
 
     /// The Pod after each of five managers has applied it.
-    fn applied_by_all(&self, name: &str) -> Object {
+    fn applied_by_all(&self, name: &str) -> Document {
         let mut live = Value::Null;
         for manager in 0..MANAGERS {
             let pod = configuration(name, manager, 0);
             live = self.serve(Self::apply(&format!("bench-{manager}"), name, &pod)).1;
         }
-        object(live)
+        live.into()
     }
 
     /// Measures the field manager alone in an update that changes a label of a running Pod.
     pub fn track_update(&mut self, count: usize) -> Duration {
-        let live = object(objects::running_pod("tracked"));
+        let live = Document::from(objects::running_pod("tracked"));
         let mut spent = Duration::ZERO;
         for at in 0..count {
-            let mut new = object(objects::running_pod("tracked"));
+            let mut new = objects::running_pod("tracked");
             new["metadata"]["labels"]["at"] = at.to_string().into();
+            let mut new = Document::from(new);
             let start = cpu_time();
             FieldManager { manager: "bench" }.track_update(&live, &mut new);
             spent += cpu_time() - start;
@@ -299,7 +294,7 @@ impl Bench {
             "merged-alone",
             &configuration("merged-alone", 0, 0),
         ));
-        merge(&object(live), "merged-alone", count)
+        merge(&live.into(), "merged-alone", count)
     }
 
     /// The same for a Pod of five managers.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::api::status::Status;
@@ -44,6 +45,19 @@ impl Watcher {
     }
 }
 
+/// An object as the server works on it.
+#[derive(Clone, Debug)]
+pub struct Document(Object);
+
+impl From<serde_json::Value> for Document {
+    fn from(value: serde_json::Value) -> Self {
+        match value.into() {
+            Value::Object(map) => Self(Object(map)),
+            _ => Self(Object::default()),
+        }
+    }
+}
+
 /// The field manager of Pods, without the server around it.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManager<'a> {
@@ -68,12 +82,13 @@ impl FieldManager<'_> {
     }
 
     /// Applies a configuration to the object there is.
-    pub fn apply(&self, live: &Object, applied: &Object) -> Result<Object, Status> {
-        self.of_pods(|types, manager| managed_fields::apply(types, Some(live), applied, manager, "Pod", false))
+    pub fn apply(&self, live: &Document, applied: &Document) -> Result<Document, Status> {
+        self.of_pods(|types, manager| managed_fields::apply(types, Some(&live.0), &applied.0, manager, "Pod", false))
+            .map(Document)
     }
 
     /// Records in `new` what it changes.
-    pub fn track_update(&self, live: &Object, new: &mut Object) {
-        self.of_pods(|types, manager| managed_fields::track_update(types, Some(live), new, manager));
+    pub fn track_update(&self, live: &Document, new: &mut Document) {
+        self.of_pods(|types, manager| managed_fields::track_update(types, Some(&live.0), &mut new.0, manager));
     }
 }

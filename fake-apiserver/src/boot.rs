@@ -130,11 +130,13 @@ fn make(kind: &Kind) -> World {
 }
 
 /// Stores objects that a part of the server writes and owns.
-fn put_own(server: &ApiServer, manager: &str, objects: impl IntoIterator<Item = Value>) {
+fn put_own(server: &ApiServer, manager: &str, objects: impl IntoIterator<Item = impl Into<crate::api::json::Value>>) {
     let registry = &server.endpoints.registry;
     let scheme = registry.reader.scheme();
     for object in objects {
-        let Value::Object(object) = object else { continue };
+        let crate::api::json::Value::Object(object) = object.into() else {
+            continue;
+        };
         let object = Object(object);
         if let Some(row) = scheme.lookup_kind(object.api_version(), object.kind()) {
             // The names are valid and free.

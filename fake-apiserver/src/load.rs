@@ -60,7 +60,9 @@ impl ReadError {
 /// ```
 pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
     let documents = objects.into_iter();
-    documents.map(|it| format!("---\n{}", yaml::to_string(it))).collect()
+    documents
+        .map(|it| format!("---\n{}", yaml::to_string(&it.clone().into())))
+        .collect()
 }
 
 /// Reads files and directories of YAML and JSON: several documents a file, and lists, which count as their items.
@@ -166,7 +168,7 @@ fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), Re
     for (index, document) in documents.into_iter().enumerate() {
         let place = place(file, index, several);
         let document = document.map_err(|reason| ReadError::new(place.as_str(), reason))?;
-        flatten(&place, document, 0, manifests)?;
+        flatten(&place, document.into(), 0, manifests)?;
     }
     Ok(())
 }

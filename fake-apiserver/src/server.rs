@@ -305,7 +305,7 @@ impl ApiServer {
             .reader
             .convert_stored(&row, std::slice::from_ref(&stored))
             .await?;
-        Ok(Value::Object(codec::decode(&row, &stored).0))
+        Ok(Value::Object(codec::decode(&row, &stored).0.into()))
     }
 
     /// The uid of an object, without a request and without decoding it; `None` if there is no such object, or if its
@@ -332,7 +332,9 @@ impl ApiServer {
         let snapshot = registry.reader.store.snapshot(&row.storage);
         let stored: Vec<_> = snapshot.range(&range).cloned().collect();
         registry.reader.convert_stored(&row, &stored).await?;
-        let decoded = stored.iter().map(|stored| Value::Object(codec::decode(&row, stored).0));
+        let decoded = stored
+            .iter()
+            .map(|stored| Value::Object(codec::decode(&row, stored).0.into()));
         Ok(decoded.collect())
     }
 
@@ -387,7 +389,7 @@ impl ApiServer {
                     reason: "not a JSON object".into(),
                 });
             };
-            let object = Object(map);
+            let object = Object(map.into());
             let (kind, name) = (object.kind().to_owned(), object.name().to_owned());
             self.load_one(object)
                 .map_err(|reason| LoadError { kind, name, reason })?;

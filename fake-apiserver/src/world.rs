@@ -130,7 +130,7 @@ impl StoredObject {
 
     /// The object, decoded.
     pub fn value(&self) -> Value {
-        Value::Object(codec::decode(&self.row, &self.stored).0)
+        Value::Object(codec::decode(&self.row, &self.stored).0.into())
     }
 }
 
@@ -300,7 +300,7 @@ impl ApiServer {
             if seen.insert(row.storage.clone()) {
                 let snapshot = registry.reader.store.snapshot(&row.storage);
                 let decoded = snapshot.range(&everything).map(|stored| codec::decode(row, stored));
-                objects.extend(decoded.map(|it| Value::Object(it.0)));
+                objects.extend(decoded.map(|it| Value::Object(it.0.into())));
             }
         }
         objects
@@ -409,11 +409,11 @@ fn title(object: &Value) -> String {
 /// Without what changes with every write.
 fn bare(object: Value) -> Value {
     let Value::Object(map) = object else { return object };
-    let mut object = Object(map);
+    let mut object = Object(map.into());
     let metadata = object.metadata_mut();
     metadata.remove("resourceVersion");
     metadata.remove("managedFields");
-    Value::Object(object.0)
+    Value::Object(object.0.into())
 }
 
 /// A line for each field that differs: `spec.replicas: 2 -> 3`.

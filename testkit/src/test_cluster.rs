@@ -122,8 +122,8 @@ impl Default for TestClusterBuilder {
             has_rbac: false,
             workers: Vec::new(),
             has_pod_scripts: false,
-            // Clients do not go by virtual time: kube's recorder forgets an Event after six minutes of the machine's,
-            // and after an hour of the cluster's would patch one that is gone, for ever.
+            // Clients do not follow virtual time. kube's recorder forgets an Event after six minutes of the machine's
+            // clock alone: after an hour of virtual time it would patch an expired Event, again and again.
             server: ApiServer::builder().event_ttl(None),
             bounds: Bounds::default(),
             work: Work::default(),

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use crate::api::json::Value;
 
 /// The path of a field, such as `spec.containers[0].name` or `metadata.labels[a.b/c]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FieldPath(String);
+pub(crate) struct FieldPath(String);
 
 impl FieldPath {
     /// The path of a top-level field.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(name.to_owned())
     }
 
     /// The path of the object itself, which prints as `<nil>`.
-    pub fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self::default()
     }
 
@@ -26,7 +26,7 @@ impl FieldPath {
 
     /// A field of this one; `name` may hold dots to go several steps down.
     #[must_use]
-    pub fn child(&self, name: &str) -> Self {
+    pub(crate) fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
             Self(name.to_owned())
         } else {
@@ -36,13 +36,13 @@ impl FieldPath {
 
     /// An item of this list.
     #[must_use]
-    pub fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         self.with("[", &index.to_string(), "]")
     }
 
     /// An entry of this map.
     #[must_use]
-    pub fn key(&self, key: &str) -> Self {
+    pub(crate) fn key(&self, key: &str) -> Self {
         self.with("[", key, "]")
     }
 
@@ -64,7 +64,7 @@ impl fmt::Display for FieldPath {
 
 /// Type of a field error; the names are those of Go's `field.ErrorType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldErrorKind {
+pub(crate) enum FieldErrorKind {
     /// `Required value`
     Required,
     /// `Invalid value`
@@ -83,28 +83,26 @@ pub enum FieldErrorKind {
     TooLong,
     /// `Too many`
     TooMany,
-    /// `Too few`
-    TooFew,
     /// `Internal error`; the value is not shown
     Internal,
 }
 
 /// One error of validation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// Path of the field.
-    pub path: FieldPath,
+    pub(crate) path: FieldPath,
     /// Type of the error.
-    pub kind: FieldErrorKind,
+    pub(crate) kind: FieldErrorKind,
     /// The offending value as it is printed; `None` prints none.
-    pub value: Option<Value>,
+    pub(crate) value: Option<Value>,
     /// The rest of the text; may be empty.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 impl FieldError {
     /// The text without the path: `Invalid value: "x": detail`.
-    pub fn body(&self) -> String {
+    pub(crate) fn body(&self) -> String {
         use FieldErrorKind as Kind;
         let text = match self.kind {
             Kind::Required => "Required value",
@@ -115,7 +113,6 @@ impl FieldError {
             Kind::NotFound => "Not found",
             Kind::TooLong => "Too long",
             Kind::TooMany => "Too many",
-            Kind::TooFew => "Too few",
             Kind::Internal => "Internal error",
         };
         let mut out = text.to_owned();
@@ -146,7 +143,7 @@ fn print_value(value: &Value) -> String {
 }
 
 /// A string as Go's `%q` writes it.
-pub fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -182,26 +179,26 @@ pub(crate) fn is_print(c: char) -> bool {
 
 /// The errors found in one object, in the order they were found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FieldErrors(Vec<FieldError>);
+pub(crate) struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
     /// No errors yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Returns `true` if there are no errors.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The errors in order.
-    pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }
 
     /// All errors as one text, each once: the error itself, or a list in brackets (`field.ErrorList.ToAggregate`).
-    pub fn aggregate(&self) -> String {
+    pub(crate) fn aggregate(&self) -> String {
         let mut texts: Vec<String> = Vec::new();
         for error in self.iter() {
             let text = error.to_string();
@@ -216,12 +213,12 @@ impl FieldErrors {
     }
 
     /// Adds an error.
-    pub fn push(&mut self, error: FieldError) {
+    pub(crate) fn push(&mut self, error: FieldError) {
         self.0.push(error);
     }
 
     /// Adds all errors of another list.
-    pub fn extend(&mut self, other: FieldErrors) {
+    pub(crate) fn extend(&mut self, other: FieldErrors) {
         self.0.extend(other.0);
     }
 
@@ -235,17 +232,17 @@ impl FieldErrors {
     }
 
     /// `path: Required value: detail`
-    pub fn required(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
+    pub(crate) fn required(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Required, None, detail.into());
     }
 
     /// `path: Invalid value: value: detail`
-    pub fn invalid(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, detail: impl Into<String>) {
+    pub(crate) fn invalid(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Invalid, Some(value.into()), detail.into());
     }
 
     /// `path: Unsupported value: value: supported values: "a", "b"`
-    pub fn not_supported(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, supported: &[&str]) {
+    pub(crate) fn not_supported(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, supported: &[&str]) {
         let list: Vec<String> = supported.iter().map(|text| quote(text)).collect();
         let detail = if list.is_empty() {
             String::new()
@@ -256,12 +253,12 @@ impl FieldErrors {
     }
 
     /// `path: Forbidden: detail`
-    pub fn forbidden(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
+    pub(crate) fn forbidden(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Forbidden, None, detail.into());
     }
 
     /// `path: Duplicate value: value`
-    pub fn duplicate(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
+    pub(crate) fn duplicate(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
         self.add(
             path.into(),
             FieldErrorKind::Duplicate,
@@ -271,12 +268,12 @@ impl FieldErrors {
     }
 
     /// `path: Not found: value`
-    pub fn not_found(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
+    pub(crate) fn not_found(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
         self.add(path.into(), FieldErrorKind::NotFound, Some(value.into()), String::new());
     }
 
     /// `path: Too long: may not be more than max bytes`
-    pub fn too_long(&mut self, path: impl Into<FieldPath>, max: usize) {
+    pub(crate) fn too_long(&mut self, path: impl Into<FieldPath>, max: usize) {
         self.add(
             path.into(),
             FieldErrorKind::TooLong,
@@ -286,7 +283,7 @@ impl FieldErrors {
     }
 
     /// `path: Too many: n: must have at most max items`
-    pub fn too_many(&mut self, path: impl Into<FieldPath>, n: usize, max: usize) {
+    pub(crate) fn too_many(&mut self, path: impl Into<FieldPath>, n: usize, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         self.add(
             path.into(),

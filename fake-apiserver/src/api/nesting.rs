@@ -1,6 +1,6 @@
 //! Depth of nested objects.
 
-use serde_json::{Map, Value};
+use crate::api::json::{Map, SmolStr, Value};
 
 /// The most levels of lists and maps of an object. Owned fields nest up to five levels deeper in
 /// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
@@ -29,8 +29,8 @@ pub(crate) fn levels_of_object(object: &Value) -> usize {
     }
 }
 
-fn levels_of_map(object: &Map<String, Value>) -> usize {
-    let below = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+fn levels_of_map(object: &Map) -> usize {
+    let below = |(key, value): (&SmolStr, &Value)| match (key.as_str(), value) {
         ("metadata", Value::Object(metadata)) => {
             let fields = metadata.iter().filter(|(key, _)| *key != "managedFields");
             1 + fields.map(|(_, value)| levels(value)).max().unwrap_or_default()
@@ -42,7 +42,7 @@ fn levels_of_map(object: &Map<String, Value>) -> usize {
 
 /// Returns `true` if an object can be read back once it is written, by this server and by those clients; the owners of
 /// its fields count, too.
-pub(crate) fn is_readable(object: &Map<String, Value>) -> bool {
+pub(crate) fn is_readable(object: &Map) -> bool {
     let whole = 1 + object.values().map(levels).max().unwrap_or_default();
     whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)
 }

@@ -1,12 +1,11 @@
 //! The options of a request, as its query string and the body of a delete spell them.
 
-use serde_json::Value;
-
 use super::field::{FieldErrors, FieldPath, is_print};
 use super::kubernetes_version::KubernetesVersion;
 use super::resource::GroupKind;
 use super::selector::{FieldSelector, LabelSelector};
 use super::status::Status;
+use crate::api::json::Value;
 
 /// The parameters of a query string, decoded, in order.
 #[derive(Clone, Debug, Default)]
@@ -377,7 +376,7 @@ impl DeleteOptions {
     }
 
     /// Options given as a body that has been found to be an object with the right kind and types.
-    pub fn from_body(body: &Value) -> Result<Self, Status> {
+    pub(crate) fn from_body(body: &Value) -> Result<Self, Status> {
         let text = |path: &str| body.pointer(path).and_then(Value::as_str);
         let options = Self {
             grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),

@@ -1,8 +1,11 @@
 //! `Printer`: writes JSON values as text in one pass, and notes their depth and fractions on the way.
 
-use serde_json::{Number, Value};
+use std::fmt;
+
+use serde_json::Number;
 
 use super::read::plain_len;
+use crate::api::json::Value;
 
 /// Writes values byte for byte as serde_json does.
 #[derive(Debug)]
@@ -126,6 +129,18 @@ impl Printer {
     }
 }
 
+/// Compact JSON; with `{:#}` in lines.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return f.write_str(&serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?);
+        }
+        let mut printer = Printer::new(0, 64);
+        printer.value(self);
+        f.write_str(&String::from_utf8_lossy(&printer.into_bytes()))
+    }
+}
+
 /// Writes a number in decimal.
 pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
@@ -143,8 +158,8 @@ pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
     use crate::api::nesting;

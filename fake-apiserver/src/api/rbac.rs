@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
-
 use super::field::quote;
+use crate::api::json::{Map, Value};
 
 /// Attributes of a request for authorisation, as Kubernetes' `authorizer.Attributes`.
 ///
@@ -126,7 +125,13 @@ impl PolicyRule {
     }
 
     /// The rules of a Role or ClusterRole. Fields of a wrong type read as absent.
-    pub fn all_of(role: &Map<String, Value>) -> Vec<Self> {
+    pub fn all_of(role: &serde_json::Map<String, serde_json::Value>) -> Vec<Self> {
+        let rules = role.get("rules").cloned().map(Value::from);
+        Self::of_role(&rules.map(|rules| ("rules", rules)).into_iter().collect())
+    }
+
+    /// The same of one in the form that the server works on.
+    pub(crate) fn of_role(role: &Map) -> Vec<Self> {
         let rules = role.get("rules").and_then(Value::as_array);
         rules.into_iter().flatten().map(Self::from_value).collect()
     }
@@ -146,13 +151,9 @@ impl PolicyRule {
     }
 
     /// The rule as JSON; empty fields are left out.
-    pub fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> serde_json::Value {
         let fields = self.fields().into_iter().filter(|(_, _, list)| !list.is_empty());
-        Value::Object(
-            fields
-                .map(|(_, json, list)| (json.to_owned(), list.clone().into()))
-                .collect(),
-        )
+        fields.map(|(_, json, list)| (json, list.clone())).collect()
     }
 
     /// Returns `true` if the rule allows a request.
@@ -306,8 +307,8 @@ fn url_covers(url: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 
@@ -393,8 +394,8 @@ mod tests {
         let value = json!({
             "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["get"],
         });
-        assert_eq!(rule(&value).to_value(), value);
+        assert_eq!(Value::from(rule(&value).to_value()), value);
         let value = json!({"nonResourceURLs": ["/x"], "verbs": ["get"]});
-        assert_eq!(rule(&value).to_value(), value);
+        assert_eq!(Value::from(rule(&value).to_value()), value);
     }
 }

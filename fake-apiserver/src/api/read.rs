@@ -1,6 +1,8 @@
 //! `read`: parses JSON text in one pass, and notes repeated keys, depth and fractions on the way.
 
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
+
+use crate::api::json::{Map, SmolStr, Value};
 
 /// The most levels of lists and objects, as serde_json has it.
 const LEVELS_MAX: usize = 127;
@@ -23,6 +25,8 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     let mut reader = Reader {
         text,
         at: 0,
+        entries: Vec::with_capacity(32),
+        items: Vec::new(),
         level: 0,
         levels: 0,
         repeats_key: false,
@@ -61,6 +65,10 @@ struct Reader<'a> {
     text: &'a str,
     /// The next byte.
     at: usize,
+    /// The entries of the objects that are open, so that each object is allocated once and has no room to spare.
+    entries: Vec<(SmolStr, Value)>,
+    /// The same of lists.
+    items: Vec<Value>,
     level: usize,
     levels: usize,
     repeats_key: bool,
@@ -105,14 +113,14 @@ impl Reader<'_> {
 
     fn object(&mut self) -> Option<Value> {
         self.enter()?;
-        let mut map = Map::new();
+        let start = self.entries.len();
         if self.peek()? == b'}' {
             self.at += 1;
         } else {
             loop {
                 let key = (self.next()? == b'"').then(|| self.string())??;
                 let value = (self.next()? == b':').then(|| self.value())??;
-                self.repeats_key |= map.insert(key, value).is_some();
+                self.entries.push((key, value));
                 match self.next()? {
                     b',' => {}
                     b'}' => break,
@@ -121,17 +129,22 @@ impl Reader<'_> {
             }
         }
         self.level -= 1;
+        let entries = self.entries.split_off(start);
+        let count = entries.len();
+        let map = Map::of_entries(entries);
+        self.repeats_key |= map.len() < count;
         Some(Value::Object(map))
     }
 
     fn list(&mut self) -> Option<Value> {
         self.enter()?;
-        let mut items = Vec::new();
+        let start = self.items.len();
         if self.peek()? == b']' {
             self.at += 1;
         } else {
             loop {
-                items.push(self.value()?);
+                let item = self.value()?;
+                self.items.push(item);
                 match self.next()? {
                     b',' => {}
                     b']' => break,
@@ -140,7 +153,7 @@ impl Reader<'_> {
             }
         }
         self.level -= 1;
-        Some(Value::Array(items))
+        Some(Value::Array(self.items.split_off(start)))
     }
 
     fn enter(&mut self) -> Option<()> {
@@ -150,7 +163,7 @@ impl Reader<'_> {
     }
 
     /// The string that has begun.
-    fn string(&mut self) -> Option<String> {
+    fn string(&mut self) -> Option<SmolStr> {
         let start = self.at;
         let mut has_escapes = false;
         loop {
@@ -168,7 +181,7 @@ impl Reader<'_> {
         }
         let end = self.at - 1;
         match has_escapes {
-            false => self.text.get(start..end).map(str::to_owned),
+            false => self.text.get(start..end).map(SmolStr::new),
             true => serde_json::from_str(self.text.get(start - 1..=end)?).ok(),
         }
     }

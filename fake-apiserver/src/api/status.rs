@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::field::{FieldError, FieldErrorKind, FieldErrors};
 use super::rbac::Attributes;
@@ -247,7 +246,7 @@ impl Status {
     }
 
     /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
-    pub fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
+    pub(crate) fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let list = errors.aggregate();
         Self::new(
             422,
@@ -314,7 +313,7 @@ impl Status {
     }
 
     /// The body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
-    pub fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 }
@@ -363,7 +362,7 @@ impl std::error::Error for Status {}
 
 impl FieldError {
     /// The `details.causes` entry of this error.
-    pub fn cause(&self) -> StatusCause {
+    pub(crate) fn cause(&self) -> StatusCause {
         use FieldErrorKind as Kind;
         let reason = match self.kind {
             Kind::Required => "FieldValueRequired",
@@ -375,7 +374,6 @@ impl FieldError {
             Kind::NotFound => "FieldValueNotFound",
             Kind::TooLong => "FieldValueTooLong",
             Kind::TooMany => "FieldValueTooMany",
-            Kind::TooFew => "FieldValueTooFew",
             Kind::Internal => "InternalError",
         };
         StatusCause {

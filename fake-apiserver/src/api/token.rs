@@ -1,6 +1,6 @@
 //! `TokenSigner`: what makes and reads the signatures of ServiceAccounts' tokens.
 
-use serde_json::Value;
+use crate::api::json::Value;
 
 /// Keys for JSON Web Tokens.
 pub(crate) trait TokenSigner: std::fmt::Debug + Send + Sync {

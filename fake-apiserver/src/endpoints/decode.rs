@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
-use serde_json::Value;
 
 use super::call::Call;
 use super::negotiation::{BodyForm, Served, body_form};
 use super::yaml;
+use crate::api::json::Value;
 use crate::api::json::syntax_error;
 use crate::api::json::type_name;
 use crate::api::object::Object;
@@ -130,7 +130,6 @@ fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     }
     object.insert("apiVersion".into(), envelope.api_version.into());
     object.insert("kind".into(), envelope.kind.into());
-    object.sort();
     Ok(object)
 }
 

@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
+use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::custom::definition;
@@ -79,7 +79,7 @@ pub(crate) fn group(rows: &[&ResourceInfo], name: &str) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-fn describe_group(group: &Group<'_>) -> Map<String, Value> {
+fn describe_group(group: &Group<'_>) -> Map {
     let versions: Vec<Value> = group
         .versions
         .iter()

@@ -14,13 +14,13 @@ use axum::{Extension, Router};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
-use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::call::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{self, CustomSchema, OpenApi};
 use super::{Endpoints, discovery, encode, metrics, yaml};
+use crate::api::json::{Value, json};
 use crate::api::options::Query;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;

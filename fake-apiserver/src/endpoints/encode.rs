@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::{Map, Value, json};
 
 use super::call::{Call, KeptAnswer};
 use super::journal::StoredAnswer;
@@ -18,6 +17,7 @@ use super::list_body::{ItemForm, ListBody};
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::{Endpoints, decode, partial, status_protobuf, yaml};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::answer::{Answer, SuccessStatus};
@@ -241,13 +241,12 @@ fn list_head(row: &Row, page: &ListPage) -> String {
 /// Returns the text behind the items of a list of custom resources.
 fn list_tail(row: &Row, page: &ListPage) -> String {
     let kind = &row.info.list_kind;
-    let mut metadata = Value::Object(list_metadata(row, page));
-    metadata.sort_all_objects();
+    let metadata = Value::Object(list_metadata(row, page));
     format!("],\"kind\":\"{kind}\",\"metadata\":{metadata}}}\n")
 }
 
 /// The metadata of a list. Custom resources always have a `continue` (rule A33).
-fn list_metadata(row: &Row, page: &ListPage) -> Map<String, Value> {
+fn list_metadata(row: &Row, page: &ListPage) -> Map {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".into(), page.revision.to_string().into());
     if row.is_custom() || !page.continue_token.is_empty() {
@@ -306,7 +305,7 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
         ErrorForm::Json => json_line(status),
         ErrorForm::Protobuf => status_protobuf::encode(status).into(),
         ErrorForm::IndentedJson => pretty(status),
-        ErrorForm::Yaml => yaml::to_string(&status.to_value()).into(),
+        ErrorForm::Yaml => yaml::to_string(&status.to_value().into()).into(),
     };
     let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::Response;
 use http::header::CONTENT_TYPE;
-use serde_json::Value;
 
 use super::call::Call;
 use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
 use super::{Endpoints, decode, encode, websocket, yaml};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::Value;
 
+use crate::api::json::Value;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
 use crate::api::user::UserInfo;

@@ -17,9 +17,9 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::discovery;
+use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::definition::OpenApiSchema;
@@ -115,7 +115,7 @@ impl OpenApi<'_> {
     /// `/openapi/v3`: the documents and their hashes.
     pub(crate) fn index(&self) -> Value {
         let hashes = self.hashes().into_iter();
-        let paths: Map<String, Value> = hashes
+        let paths: Map = hashes
             .map(|(path, hash)| {
                 let place = json!({"serverRelativeURL": url(&path, &hash)});
                 (path, place)
@@ -241,19 +241,19 @@ impl OpenApi<'_> {
     }
 
     /// The operations of some resources, and all definitions they lead to.
-    fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions) {
+    fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions) {
         let (paths, mut schemas, wanted) = self.own_parts(concerns);
         complete(self.version, &mut schemas, wanted);
         (paths, schemas)
     }
 
     /// The operations of some resources, the definitions of those of CRDs, and the names of the others they refer to.
-    fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions, Vec<String>) {
+    fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
             operations::add(&mut paths, row, &definition_of, &mut wanted);
             let (path, entry) = groups::resources(&row.group, &row.version, &mut wanted);
-            paths.insert(path, entry);
+            paths.insert(path.into(), entry);
         }
         for it in self.custom.iter().filter(|it| concerns(it.row)) {
             let name = custom_definition(it.row);
@@ -298,11 +298,11 @@ struct Document {
     info: Value,
     openapi: &'static str,
     #[serde(serialize_with = "kinds_in_order")]
-    paths: Map<String, Value>,
+    paths: Map,
 }
 
 /// Writes JSON in which a kind is named in the order people say it: group, version, kind.
-fn kinds_in_order<S: serde::Serializer>(paths: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+fn kinds_in_order<S: serde::Serializer>(paths: &Map, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(paths.iter().map(|(path, value)| (path, KindInOrder(value))))
 }
 
@@ -312,7 +312,7 @@ impl serde::Serialize for KindInOrder<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const PARTS: [&str; 3] = ["group", "version", "kind"];
         match self.0 {
-            Value::Object(map) if map.len() == PARTS.len() && PARTS.iter().all(|part| map.contains_key(*part)) => {
+            Value::Object(map) if map.len() == PARTS.len() && PARTS.iter().all(|part| map.contains_key(part)) => {
                 serializer.collect_map(PARTS.iter().map(|part| (part, &map[*part])))
             }
             Value::Object(map) => kinds_in_order(map, serializer),
@@ -433,7 +433,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
 }
 
 /// Gives a schema the properties every object has.
-fn add_type_meta(schema: &mut Map<String, Value>, meta: &str, about_meta: &str) {
+fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
     let text = |field: &str| description(&format!("{META}Status"), field).unwrap_or_default();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if !properties.is_object() {

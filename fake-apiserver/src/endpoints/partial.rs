@@ -1,8 +1,7 @@
 //! Objects and lists reduced to their metadata (rule M3).
 
-use serde_json::{Map, Value};
-
 use super::negotiation::MetaVersion;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::scheme::Row;
 
@@ -33,13 +32,13 @@ pub(crate) fn head(version: MetaVersion) -> String {
 }
 
 /// Returns the text before the items of a list, which is not empty; `metadata` is the list's.
-pub(crate) fn list_head(metadata: Option<&Map<String, Value>>, version: MetaVersion) -> String {
+pub(crate) fn list_head(metadata: Option<&Map>, version: MetaVersion) -> String {
     let (version, metadata) = (version.api_version(), list_metadata(metadata));
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
 /// Metadata is taken from the internal form of an object, where the count of a DaemonSet's templates is a field yet.
-fn drop_template_generation(metadata: &mut Map<String, Value>) {
+fn drop_template_generation(metadata: &mut Map) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
         return;
     };
@@ -51,7 +50,7 @@ fn drop_template_generation(metadata: &mut Map<String, Value>) {
 
 /// A list as PartialObjectMetadataList; `metadata` is the list's. Items of an empty list are null.
 pub(crate) fn list<'o>(
-    metadata: Option<&Map<String, Value>>,
+    metadata: Option<&Map>,
     items: impl IntoIterator<Item = &'o Object>,
     version: MetaVersion,
 ) -> Value {
@@ -73,7 +72,7 @@ pub(crate) fn list<'o>(
 }
 
 /// The metadata of a list as a typed one has it: without the empty `continue` that lists of custom resources carry.
-pub(super) fn list_metadata(metadata: Option<&Map<String, Value>>) -> Value {
+pub(super) fn list_metadata(metadata: Option<&Map>) -> Value {
     let known = ["resourceVersion", "continue", "remainingItemCount"];
     let fields = metadata.into_iter().flatten();
     let kept = fields.filter(|(name, value)| known.contains(&name.as_str()) && !value.is_null() && *value != "");
@@ -82,9 +81,9 @@ pub(super) fn list_metadata(metadata: Option<&Map<String, Value>>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::{Value, json};
     use http::Request;
     use rstest::rstest;
-    use serde_json::{Value, json};
 
     use crate::ApiServer;
 

@@ -11,9 +11,9 @@ use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::call::Call;
+use crate::api::json::Value;
 use crate::api::request_info::{RequestInfo, Verb};
 
 /// The fields that hold times which clients compare with their own clocks.
@@ -51,7 +51,7 @@ fn shift(value: &mut Value, by: SignedDuration) {
                 match value {
                     Value::String(text) if FIELDS.contains(&key.as_str()) => {
                         if let Some(time) = text.parse::<Timestamp>().ok().and_then(|it| it.checked_add(by).ok()) {
-                            *text = time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+                            *text = time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string().into();
                         }
                     }
                     _ => shift(value, by),

@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body::Frame;
-use serde_json::{Value, json};
 
 use super::broken::{cut_error, eof_error};
 use super::journal::RecordedEvent;
 use super::negotiation::{self, Encoding, View};
 use super::table::IncludeObject;
 use super::{Endpoints, encode, partial, watch_protobuf};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::faults::{GateStep, HeldEvent, Injected, OpenWatch, Sending};

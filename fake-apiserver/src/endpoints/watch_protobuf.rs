@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
 
+use crate::api::json::Value;
 use crate::api::protobuf::write_bytes;
 use crate::registry::types::decode::protobuf;
 

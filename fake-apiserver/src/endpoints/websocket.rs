@@ -12,7 +12,6 @@ use futures::{SinkExt as _, StreamExt as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
-use serde_json::json;
 use sha1::{Digest as _, Sha1};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
@@ -24,6 +23,7 @@ use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 use super::call::Call;
 use super::spdy::Session;
 use super::watch_protobuf;
+use crate::api::json::json;
 use crate::api::status::Status;
 use crate::api::streams::{Connection, ExecHandler, ExecOutput, Listening, PortHandler, Stdin, Streams};
 

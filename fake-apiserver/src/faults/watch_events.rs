@@ -1,7 +1,6 @@
 //! The events that a test puts into a watch, and those that wait behind a held one.
 
-use serde_json::Value;
-
+use crate::api::json::Value;
 use crate::api::status::Status;
 
 /// The `type` of an event that is put into a watch.

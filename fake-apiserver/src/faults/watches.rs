@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
-use serde_json::Value;
-
 use super::gate::{Bookmarks, Flow, Gate, GateStep, Sending};
 use super::watch_events::{HeldEvent, Injected, WatchEventKind};
 use crate::api::request_info::RequestInfo;
@@ -229,8 +227,8 @@ impl WatchHandle {
 /// Content of the watch.
 impl WatchHandle {
     /// Delivers an event to this watch alone. State does not change: the client may receive a false event.
-    pub fn send(&self, kind: WatchEventKind, object: Value) {
-        self.put(Injected::Event(kind, object));
+    pub fn send(&self, kind: WatchEventKind, object: serde_json::Value) {
+        self.put(Injected::Event(kind, object.into()));
     }
 
     /// Delivers a bookmark with the resourceVersion that was delivered last, whether the client requested bookmarks or

@@ -9,6 +9,7 @@ use super::scheme::{body, codec};
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::rbac;
 use crate::api::request_info::Verb;
@@ -217,7 +218,7 @@ impl Registry {
 }
 
 /// Returns `true` if a `resourceVersion` has the form that storage gives.
-fn names_version(version: &serde_json::Value) -> bool {
+fn names_version(version: &Value) -> bool {
     version
         .as_str()
         .is_some_and(|text| super::reader::parse_uint(text).is_ok_and(|it| it > 0))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use super::Registry;
 use super::admission::attributes::Attributes;
@@ -13,6 +12,7 @@ use super::reader::verbs::ListPage;
 use super::request::{Remarks, Warnings};
 use super::scheme::Row;
 use super::scheme::codec;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use crate::api::request_info::RequestInfo;

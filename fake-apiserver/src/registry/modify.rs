@@ -1,7 +1,5 @@
 //! PATCH: JSON, merge and strategic merge patches, and server-side apply.
 
-use serde_json::Value;
-
 use super::answer::Written;
 use super::kinds::metadata;
 use super::managed_fields::{self, Types};
@@ -10,6 +8,7 @@ use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::update::{Change, drop_version, may_create};
 use super::{Registry, patch};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, PatchKind};
 use crate::api::status::Status;

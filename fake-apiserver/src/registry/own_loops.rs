@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::managed_fields::{self, Manager, Types};
 use super::reader::Reader;
 use super::registrations::API_SERVICES;
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
 use super::writer::Writer;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::storage::{Key, KeyRange, Stored};
 

@@ -41,7 +41,6 @@ impl Recent {
         object
             .metadata_mut()
             .insert("resourceVersion".into(), stored.revision.to_string().into());
-        object.sort();
         let mut kept = self.lock();
         kept.bytes += bytes;
         kept.objects.push_back((Arc::clone(stored), Arc::new(object)));
@@ -89,8 +88,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::{Value, json};
     use proptest::prelude::*;
-    use serde_json::{Value, json};
 
     use super::*;
     use crate::registry::scheme::Scheme;

@@ -5,12 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
 use super::Registry;
 use super::managed_fields::{self, Manager, Types};
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::storage::{Key, KeyRange, Stored};

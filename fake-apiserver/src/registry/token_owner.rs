@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
 
 use super::authentication::Access;
 use super::tokens::LEGACY_ISSUER;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::api::json::Value;
 use crate::api::token::TokenSigner;
 
 /// Default issuer, which is also the default audience of tokens.
@@ -148,7 +148,7 @@ impl TokenSigner for TokenKey {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
 

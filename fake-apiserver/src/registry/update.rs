@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
-
 use super::Registry;
 use super::admission::attributes::{Attributes, kind_named};
 use super::answer::{Answer, Written, refuse};
@@ -16,6 +14,7 @@ use super::scheme::codec;
 use super::types::decode::Text;
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
 use crate::api::request_info::RequestInfo;
@@ -363,9 +362,9 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
             }
             for path in row.unowned_paths("status") {
                 let ["metadata", field] = path else { continue };
-                let kept = old.metadata().and_then(|meta| meta.get(*field)).cloned();
+                let kept = old.metadata().and_then(|meta| meta.get(field)).cloned();
                 let meta = object.metadata_mut();
-                meta.remove(*field);
+                meta.remove(field);
                 meta.extend(kept.map(|it| ((*field).to_owned(), it)));
             }
         }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rcgen::KeyPair;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio_rustls::rustls::SignatureScheme;
 use tokio_rustls::rustls::crypto::ring;
@@ -18,6 +17,7 @@ use tokio_rustls::rustls::pki_types::{
 use tokio_rustls::rustls::sign::SigningKey;
 
 use super::{der, subject};
+use crate::api::json::{Value, json};
 use crate::api::token::TokenSigner;
 
 /// The keys of ServiceAccounts' tokens.

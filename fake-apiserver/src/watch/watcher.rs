@@ -281,9 +281,9 @@ impl Drop for Watcher {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::Value;
     use http::Request;
     use rstest::rstest;
-    use serde_json::Value;
 
     use crate::ApiServer;
 

@@ -10,9 +10,9 @@ use futures::future::BoxFuture;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, Response};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::identity::Identity;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::api::status::StatusDetails;
@@ -111,7 +111,7 @@ impl RequestFailure {
             code,
             reason: text("reason"),
             message: text("message"),
-            details: serde_json::from_value(details).unwrap_or_default(),
+            details: serde_json::from_value(details.into()).unwrap_or_default(),
         }
     }
 

@@ -1,8 +1,7 @@
 //! Events: what a controller has to say of an object to people.
 
-use serde_json::{Value, json};
-
 use super::{Api, RequestFailure};
+use crate::api::json::{Value, json};
 use crate::storage::Key;
 
 /// Namespace of the Events of cluster-scoped objects.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::controller::Runner;
 use super::pump::Pump;
 use super::{Context, Controller, Follows, Host, Identity, Observed, RequestFailure, WorkQueue};
+use crate::api::json::json;
 use crate::api::options::PatchKind;
 use crate::server::ApiServer;
 use crate::storage::Key;
@@ -62,7 +62,7 @@ fn run(server: &ApiServer) -> TaskGroup {
 
 fn load(server: &ApiServer, name: &str) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    server.load([map]).expect("a valid ConfigMap");
+    server.load([map.into()]).expect("a valid ConfigMap");
 }
 
 async fn is_seen(server: &ApiServer, name: &str) -> bool {

@@ -19,12 +19,12 @@ const SUFFIX: &str = ".running";
 pub(crate) struct Flight {
     directory: Option<PathBuf>,
     prefix: String,
-    files: Mutex<BTreeMap<String, Kept>>,
+    files: Mutex<BTreeMap<String, FlightFile>>,
 }
 
 /// The file of a thread.
 #[derive(Debug)]
-struct Kept {
+struct FlightFile {
     path: PathBuf,
     /// `None` if it cannot be made.
     file: Option<File>,
@@ -51,7 +51,7 @@ impl Flight {
             let path = directory.join(format!("{}.{number}{SUFFIX}", self.prefix));
             let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
             let (file, length) = (file.ok(), 0);
-            Kept { path, file, length }
+            FlightFile { path, file, length }
         });
         if let Some(file) = &mut kept.file {
             let text = format!("EXPLORE_REPLAY='{plan}'\n");

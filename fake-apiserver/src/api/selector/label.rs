@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
 use super::syntax::{key_error, value_error};
 use crate::api::field::quote;
+use crate::api::json::Value;
 
 /// The requirements of a `labelSelector`; an object is selected if its labels meet all of them.
 ///
@@ -63,7 +62,7 @@ pub enum LabelOperator {
 impl LabelSelector {
     /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector` of a Deployment.
     /// `None` selects nothing; the empty object selects everything.
-    pub fn from_object(object: &Value) -> Result<Option<Self>, String> {
+    pub(crate) fn from_object(object: &Value) -> Result<Option<Self>, String> {
         if object.is_null() {
             return Ok(None);
         }
@@ -71,7 +70,11 @@ impl LabelSelector {
         let labels = object.get("matchLabels").and_then(Value::as_object);
         for (key, value) in labels.into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(LabelRequirement::new(key.clone(), LabelOperator::Equals, vec![value])?);
+            requirements.push(LabelRequirement::new(
+                key.to_string(),
+                LabelOperator::Equals,
+                vec![value],
+            )?);
         }
         let expressions = object.get("matchExpressions").and_then(Value::as_array);
         for expression in expressions.into_iter().flatten() {
@@ -242,8 +245,8 @@ impl fmt::Display for LabelRequirement {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 

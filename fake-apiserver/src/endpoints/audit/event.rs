@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
 
+use crate::api::json::Value;
 use crate::api::status::{Status, StatusDetails};
 use crate::api::user::UserInfo;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde_json::Value;
 
+use crate::api::json::Value;
 use crate::api::rbac::Attributes;
 use crate::api::user::UserInfo;
 use crate::endpoints::yaml;
@@ -153,7 +153,8 @@ impl AuditPolicy {
         if let Some(error) = parsed.strict_error() {
             return Err(AuditPolicyError(error));
         }
-        let policy: Self = serde_json::from_value(parsed.value).map_err(|err| AuditPolicyError(err.to_string()))?;
+        let policy: Self =
+            serde_json::from_value(parsed.value.into()).map_err(|err| AuditPolicyError(err.to_string()))?;
         let mut errors = Vec::new();
         check_stages("omitStages", &policy.omit_stages, &mut errors);
         for (index, rule) in policy.rules.iter().enumerate() {

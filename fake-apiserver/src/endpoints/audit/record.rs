@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::event::{AuditEvent, ResponseStatus};
 use super::policy::{Extent, Level, Stage};
 use crate::api::duration;
+use crate::api::json::Value;
 use crate::api::json::escape_html;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -110,7 +110,7 @@ impl Record {
     pub(crate) fn failed(&mut self, status: &Status) {
         self.event.response_status = Some(status.into());
         if self.wants_answer() && self.event.object_ref.is_some() {
-            self.event.response_object = Some(status.to_value());
+            self.event.response_object = Some(status.to_value().into());
         }
     }
 
@@ -122,7 +122,7 @@ impl Record {
         let value: Value = serde_json::from_slice(answer).unwrap_or_default();
         self.event.response_status = Some(ResponseStatus {
             status: "Success",
-            details: serde_json::from_value(value["details"].clone()).ok(),
+            details: serde_json::from_value(value["details"].clone().into()).ok(),
             ..ResponseStatus::default()
         });
     }

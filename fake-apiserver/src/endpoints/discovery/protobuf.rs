@@ -1,7 +1,6 @@
 //! Discovery documents in Kubernetes' protobuf envelope, for clients that take nothing else (rule M1).
 
-use serde_json::Value;
-
+use crate::api::json::Value;
 use crate::api::protobuf::{write_bytes, write_number, write_text};
 /// Encoding of a field.
 enum Form {
@@ -89,7 +88,7 @@ fn message(value: &Value, fields: &[Field]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
 

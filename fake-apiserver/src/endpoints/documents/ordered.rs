@@ -2,7 +2,8 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+
+use crate::api::json::{Map, Value};
 
 /// The fields of documents: `APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`, `APIGroupDiscoveryList`,
 /// `version.Info`, and the document of OpenID Connect.
@@ -84,7 +85,7 @@ impl<'a> Ordered<'a> {
         Self { value, fields: ROOT }
     }
 
-    fn map<S: Serializer>(&self, map: &'a Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    fn map<S: Serializer>(&self, map: &'a Map, serializer: S) -> Result<S::Ok, S::Error> {
         // Other keys follow, as they stand.
         let rank = |key: &str| {
             self.fields

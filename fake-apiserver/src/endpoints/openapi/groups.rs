@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
-
 use super::operations::{group_title, lower_first, title};
 use super::{META, OpenApi, REF};
+use crate::api::json::{Map, Value, json};
 
 /// The definition of `/version`.
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
@@ -86,15 +85,15 @@ impl OpenApi<'_> {
 }
 
 /// Returns the operations of such a document; `wanted` grows by the definitions they refer to.
-pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map<String, Value> {
+pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map {
     let mut paths = Map::new();
     if document == "logs" {
         let handler = |name: &str| json!({"operationId": name, "responses": {"401": {"description": "Unauthorized"}}, "tags": ["logs"]});
-        paths.insert("/logs/".to_owned(), json!({"get": handler("logFileListHandler")}));
+        paths.insert("/logs/".into(), json!({"get": handler("logFileListHandler")}));
         let parameter = json!({"description": "path to the log", "in": "path", "name": "logpath", "required": true,
             "schema": {"type": "string", "uniqueItems": true}});
         let entry = json!({"get": handler("logFileHandler"), "parameters": [parameter]});
-        paths.insert("/logs/{logpath}".to_owned(), entry);
+        paths.insert("/logs/{logpath}".into(), entry);
         return paths;
     }
     let operation = match FIXED.iter().find(|it| it.document == document) {
@@ -120,7 +119,7 @@ pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map<String
             )
         }
     };
-    paths.insert(format!("/{document}/"), json!({ "get": operation }));
+    paths.insert(format!("/{document}/").into(), json!({ "get": operation }));
     paths
 }
 
@@ -146,7 +145,7 @@ fn get(description: &str, operation: &str, tag: &str, answer: &str, types: &[&st
             json!({"$ref": format!("{REF}{name}")})
         }
     };
-    let content: Map<String, Value> = types
+    let content: Map = types
         .iter()
         .map(|media| ((*media).to_owned(), json!({ "schema": schema })))
         .collect();

@@ -1,9 +1,8 @@
 //! The operations of one resource in an OpenAPI document: as much as clients look at, in the real server's names.
 
-use serde_json::{Map, Value, json};
-
 use super::parameters::{self, DELETE, FORCE, LIST, WRITE, in_query};
 use super::{META, REF};
+use crate::api::json::{Map, Value, json};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
 use crate::registry::scheme::builtins::strategy;
 use crate::registry::types::schema::served::all_builtins;
@@ -81,7 +80,7 @@ struct Writer<'a> {
 }
 
 /// Adds the paths of a resource; `wanted` grows by the definitions they refer to.
-pub(super) fn add(paths: &mut Map<String, Value>, row: &ResourceInfo, of: Definitions<'_>, wanted: &mut Vec<String>) {
+pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, wanted: &mut Vec<String>) {
     let mut writer = Writer {
         row,
         definitions: of,
@@ -155,24 +154,24 @@ pub(super) fn add(paths: &mut Map<String, Value>, row: &ResourceInfo, of: Defini
 
 /// Adds the operations of a path, with the parameters that are its own.
 fn insert<'a>(
-    paths: &mut Map<String, Value>,
+    paths: &mut Map,
     path: String,
     operations: impl IntoIterator<Item = (&'a str, Value)>,
     mut own: Vec<Value>,
 ) {
     let operations = operations.into_iter();
-    let mut entry: Map<String, Value> = operations.map(|(method, it)| (method.to_owned(), it)).collect();
+    let mut entry: Map = operations.map(|(method, it)| (method.to_owned(), it)).collect();
     if entry.values().all(|it| it["x-kubernetes-action"] == "connect") {
         own.retain(|it| it["name"] != "pretty");
     }
-    entry.insert("parameters".to_owned(), own.into());
+    entry.insert("parameters".into(), own.into());
     parameters::share(&mut entry);
-    paths.insert(path, Value::Object(entry));
+    paths.insert(path.into(), Value::Object(entry));
 }
 
 impl Writer<'_> {
     /// Adds the paths with `/watch/`, which are deprecated.
-    fn add_watches(&mut self, paths: &mut Map<String, Value>, prefix: &str, kind: &Kind<'_>) {
+    fn add_watches(&mut self, paths: &mut Map, prefix: &str, kind: &Kind<'_>) {
         let (resource, namespaced) = (&self.row.resource, self.row.scope == Scope::Namespaced);
         let collection = match namespaced {
             true => format!("{prefix}/watch/namespaces/{{namespace}}/{resource}"),
@@ -349,7 +348,7 @@ impl Writer<'_> {
             Action::List | Action::WatchList | Action::Watch | Action::Read | Action::Connect(_) => return None,
         };
         let schema = self.reference(Some(format!("{META}{name}")));
-        let content: Map<String, Value> = types
+        let content: Map = types
             .iter()
             .map(|media| ((*media).to_owned(), json!({ "schema": schema })))
             .collect();
@@ -385,7 +384,7 @@ impl Writer<'_> {
                 types.push("application/vnd.kubernetes.protobuf;stream=watch");
             }
         }
-        let content: Map<String, Value> = types
+        let content: Map = types
             .iter()
             .map(|media| ((*media).to_owned(), json!({ "schema": schema })))
             .collect();
@@ -402,7 +401,7 @@ impl Writer<'_> {
         };
         let mut out = Map::new();
         for (code, text) in codes {
-            out.insert((*code).to_owned(), json!({"description": text, "content": content}));
+            out.insert((*code).into(), json!({"description": text, "content": content}));
         }
         out.insert("401".into(), json!({"description": "Unauthorized"}));
         Value::Object(out)

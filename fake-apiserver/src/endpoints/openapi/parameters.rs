@@ -1,6 +1,6 @@
 //! Parameters of operations: those of each action, and those that all operations of a path share.
 
-use serde_json::{Map, Value, json};
+use crate::api::json::{Map, SmolStr, Value, json};
 
 /// Parameters of lists and watches, beside those of all requests.
 pub(super) const LIST: [(&str, &str); 11] = [
@@ -68,19 +68,19 @@ pub(super) fn of_subresource(name: &str) -> Vec<Value> {
 }
 
 /// Moves the parameters that all operations of a path have beside them.
-pub(super) fn share(entry: &mut Map<String, Value>) {
-    let is_operation = |name: &&String| *name != "parameters";
+pub(super) fn share(entry: &mut Map) {
+    let is_operation = |name: &&SmolStr| *name != "parameters";
     let mut methods = entry
         .keys()
         .filter(is_operation)
         .cloned()
         .collect::<Vec<_>>()
         .into_iter();
-    let listed = |entry: &Map<String, Value>, method: &str| -> Vec<Value> {
+    let listed = |entry: &Map, method: &str| -> Vec<Value> {
         entry[method]["parameters"].as_array().cloned().unwrap_or_default()
     };
     let Some(first) = methods.next() else { return };
-    let rest: Vec<String> = methods.collect();
+    let rest: Vec<SmolStr> = methods.collect();
     let mut shared = listed(entry, &first);
     shared.retain(|it| rest.iter().all(|method| listed(entry, method).contains(it)));
     for method in rest.iter().chain([&first]) {

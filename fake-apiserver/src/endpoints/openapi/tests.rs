@@ -207,7 +207,7 @@ fn n6_custom_resources_have_documents() {
         schemas["com.example.shop.v1.WidgetList"]["description"],
         "WidgetList is a list of Widget"
     );
-    let mut paths: Vec<&String> = document["paths"].as_object().into_iter().flat_map(Map::keys).collect();
+    let mut paths: Vec<_> = document["paths"].as_object().into_iter().flat_map(Map::keys).collect();
     paths.sort();
     let base = "/apis/shop.example.com/v1/namespaces/{namespace}/widgets";
     let expected = [
@@ -281,7 +281,7 @@ fn n6_v2_is_one_whole_document() {
         .split("\"#/definitions/")
         .skip(1)
         .filter_map(|part| part.split('"').next())
-        .filter(|name| !definitions.contains_key(*name))
+        .filter(|name| !definitions.contains_key(name))
         .collect();
     assert_eq!(lost, [""; 0]);
     let pod = &definitions["io.k8s.api.core.v1.Pod"];

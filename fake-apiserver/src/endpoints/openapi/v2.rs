@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::{CustomSchema, Definitions, DocumentAnswer, OpenApi, REF, complete, groups, v2_protobuf};
+use crate::api::json::{Map, SmolStr, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::endpoints::discovery;
 use crate::registry::custom::definition::OpenApiParts;
@@ -149,9 +149,9 @@ fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
 
 impl OpenApiParts {
     /// The same in v2.
-    fn of_v3(paths: &Map<String, Value>, schemas: &Definitions, wanted: Vec<String>) -> Self {
+    fn of_v3(paths: &Map, schemas: &Definitions, wanted: Vec<String>) -> Self {
         let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
-        let path = |(path, item): (&String, &Value)| Some((path.clone(), raw(&path_item(item))?));
+        let path = |(path, item): (&SmolStr, &Value)| Some((path.to_string(), raw(&path_item(item))?));
         let definition = |(name, text): (&String, &RawValue)| {
             let mut schema = serde_json::from_str(text.get()).ok()?;
             convert(&mut schema, 0);
@@ -211,7 +211,7 @@ fn convert(schema: &mut Value, level: usize) {
     if let Some(Value::String(reference)) = wrapped.or_else(|| map.remove("$ref")) {
         map.insert("$ref".into(), reference.replace(REF, "#/definitions/").into());
     }
-    let is = |map: &Map<String, Value>, name: &str| map.get(name) == Some(&Value::Bool(true));
+    let is = |map: &Map, name: &str| map.get(name) == Some(&Value::Bool(true));
     if is(map, "x-kubernetes-int-or-string") {
         map.remove("type");
     } else if map.contains_key("oneOf") && !map.contains_key("type") {
@@ -238,9 +238,9 @@ fn convert(schema: &mut Value, level: usize) {
     }
 }
 
-fn remove_all(map: &mut Map<String, Value>, names: &[&str]) {
+fn remove_all(map: &mut Map, names: &[&str]) {
     for name in names {
-        map.remove(*name);
+        map.remove(name);
     }
 }
 
@@ -267,12 +267,12 @@ fn operation(operation: &Value) -> Value {
             parameter["required"] = true.into();
         }
         all.push(parameter);
-        let types: Vec<&String> = content.into_iter().flat_map(Map::keys).collect();
+        let types: Vec<&SmolStr> = content.into_iter().flat_map(Map::keys).collect();
         out.insert("consumes".into(), json!(types));
     } else if out.contains_key("x-kubernetes-action") {
         out.insert("consumes".into(), json!(["*/*"]));
     }
-    let mut produces: Vec<String> = Vec::new();
+    let mut produces: Vec<SmolStr> = Vec::new();
     if let Some(Value::Object(responses)) = out.get_mut("responses") {
         for response in responses.values_mut() {
             let mut told = json!({"description": response["description"]});
@@ -297,7 +297,7 @@ fn operation(operation: &Value) -> Value {
 }
 
 /// The schema of a body, which is the same for every media type.
-fn schema_of(content: Option<&Map<String, Value>>) -> Value {
+fn schema_of(content: Option<&Map>) -> Value {
     let first = content.and_then(|it| it.values().next());
     let mut schema = first.map(|it| it["schema"].clone()).unwrap_or_default();
     convert(&mut schema, 0);

@@ -1,9 +1,8 @@
 //! The OpenAPI v2 document in protobuf: the messages of gnostic's `openapi.v2`, whose field numbers stand here.
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, SmolStr, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_text};
-type Fields = Map<String, Value>;
+type Fields = Map;
 
 /// The message `Document`.
 pub(super) fn document(document: &Value) -> Vec<u8> {
@@ -217,7 +216,7 @@ fn double(out: &mut Vec<u8>, field: u64, value: f64) {
     out.extend(value.to_le_bytes());
 }
 
-fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn entries(value: &Value) -> impl Iterator<Item = (&SmolStr, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
@@ -227,7 +226,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
 

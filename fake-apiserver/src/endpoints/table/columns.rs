@@ -1,6 +1,6 @@
 //! Columns of built-in kinds, and those that many kinds share.
 
-use serde_json::{Value, json};
+use crate::api::json::{Value, json};
 
 /// One column of a built-in kind.
 #[derive(Clone, Copy, Debug)]

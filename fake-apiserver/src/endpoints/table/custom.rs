@@ -1,12 +1,12 @@
 //! The columns a CustomResourceDefinition declares.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::columns::{CUSTOM_AGE, NAME};
 use super::duration;
 use super::jsonpath::JsonPath;
 use crate::api::json::escape_html;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
 /// One entry of `additionalPrinterColumns`.
@@ -127,7 +127,7 @@ pub(super) fn cells(columns: &[PrinterColumn], object: &Object, now: Timestamp) 
 /// A value in a column of strings, as Go prints it.
 fn print(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Null => "<no value>".to_owned(),
         Value::Bool(it) => it.to_string(),
         Value::Number(it) => match it.as_f64() {

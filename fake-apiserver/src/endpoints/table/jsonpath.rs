@@ -1,6 +1,6 @@
 //! JSONPath as printer columns use it: `.spec.list[0].name`, `.status.conditions[?(@.type=="Ready")].status`.
 
-use serde_json::{Map, Value};
+use crate::api::json::{Map, Value};
 
 /// Most steps of a path.
 const MAX_STEPS: usize = 100;
@@ -72,7 +72,7 @@ impl JsonPath {
     }
 
     /// The first value the path leads to from an object; `None` too where the path is the object itself.
-    pub(super) fn first_of<'a>(&self, root: &'a Map<String, Value>) -> Option<&'a Value> {
+    pub(super) fn first_of<'a>(&self, root: &'a Map) -> Option<&'a Value> {
         let (first, rest) = self.steps.split_first()?;
         let mut visits = MAX_VISITS;
         match first {
@@ -359,7 +359,7 @@ impl Parser<'_> {
         let operand = if self.eat("@") {
             Operand::Path(self.steps()?)
         } else if let Some(text) = self.quoted() {
-            Operand::Literal(Value::String(text))
+            Operand::Literal(Value::String(text.into()))
         } else {
             let end = self
                 .rest
@@ -392,8 +392,8 @@ impl Parser<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 

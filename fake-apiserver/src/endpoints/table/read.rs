@@ -1,10 +1,10 @@
 //! Reading an object for its cells: a field of any type gives some cell.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::duration;
-use crate::api::object::{Object, in_order};
+use crate::api::json::Value;
+use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 
 /// The object a row is made of.
@@ -90,7 +90,7 @@ impl<'a> Field<'a> {
     /// A quantity, an int-or-string or the like as text: strings bare, everything else as JSON.
     pub(super) fn print(self) -> String {
         match self.0 {
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) => text.to_string(),
             Some(other) => other.to_string(),
             None => String::new(),
         }
@@ -106,7 +106,7 @@ impl<'a> Field<'a> {
     pub(super) fn entries(self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let map = self.0.and_then(Value::as_object);
         map.into_iter()
-            .flat_map(in_order)
+            .flatten()
             .map(|(key, value)| (key.as_str(), Field(Some(value))))
     }
 

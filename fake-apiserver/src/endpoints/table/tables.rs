@@ -1,12 +1,12 @@
 //! `Tables`: how the Tables of one request are made.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
 use super::columns::{CREATED_AT, Column, NAME};
 use super::custom::{self, PrinterColumn};
 use super::printers;
 use super::read::TableRow;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::endpoints::negotiation::MetaVersion;
@@ -92,11 +92,7 @@ impl Tables<'_> {
     }
 
     /// The Table of a list; `metadata` is the list's, `items` have kind and apiVersion.
-    pub(crate) fn of_list<'o>(
-        &self,
-        metadata: Option<&Map<String, Value>>,
-        items: impl IntoIterator<Item = &'o Object>,
-    ) -> Value {
+    pub(crate) fn of_list<'o>(&self, metadata: Option<&Map>, items: impl IntoIterator<Item = &'o Object>) -> Value {
         let mut items: Vec<&Object> = items.into_iter().collect();
         if matches!(self.columns, Columns::Builtin { kind: "FlowSchema", .. }) {
             // Shown in the order in which they are tried.

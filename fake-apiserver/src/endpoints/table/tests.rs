@@ -1,9 +1,9 @@
 //! Tables as a kube-apiserver 1.36 wrote them.
 
 use rstest::rstest;
-use serde_json::json;
 
 use super::*;
+use crate::api::json::json;
 
 fn object(value: Value) -> Object {
     match value {

@@ -2,10 +2,9 @@
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value};
-
 use super::emitter::Emitter;
 use super::scalar;
+use crate::api::json::{Map, Value};
 
 /// A longer key is written in the form `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -50,7 +49,7 @@ impl Emitter {
         }
     }
 
-    fn mapping(&mut self, map: &Map<String, Value>, indent: usize) {
+    fn mapping(&mut self, map: &Map, indent: usize) {
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_by(|(a, _), (b, _)| key_order(a, b));
         for (key, value) in entries {
@@ -117,8 +116,8 @@ fn key_order(a: &str, b: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::super::parse;
     use super::*;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use base64::Engine;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
-use serde_json::{Map, Value};
 
 use super::errors;
 use super::resolve::{self, Resolved, resolve};
+use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::read::read;
 
@@ -314,7 +314,7 @@ impl<'a> Documents<'a> {
                 self.duplicates
                     .push(format!("line {}: key {quoted} already set in map", node.line));
             }
-            map.insert(key, node.value);
+            map.insert(key.into(), node.value);
         }
         Ok(Node {
             value: Value::Object(map),
@@ -327,7 +327,7 @@ impl<'a> Documents<'a> {
 }
 
 /// `<<: *map` or `<<: [*a, *b]`, of which the first wins.
-fn merge(value: Value, into: &mut Map<String, Value>) -> Result<(), String> {
+fn merge(value: Value, into: &mut Map) -> Result<(), String> {
     let maps = match value {
         Value::Array(maps) => maps,
         map => vec![map],
@@ -344,7 +344,7 @@ fn merge(value: Value, into: &mut Map<String, Value>) -> Result<(), String> {
 /// A key as JSON has it: always a string.
 fn key_text(key: Value) -> Result<String, String> {
     match key {
-        Value::String(text) => Ok(text),
+        Value::String(text) => Ok(text.into()),
         Value::Bool(it) => Ok(it.to_string()),
         Value::Number(it) => Ok(it.to_string()),
         Value::Null => Err("unsupported map key of type: %!s(<nil>)".to_owned()),
@@ -357,12 +357,12 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, line: usize
     let wanted = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     let value = match wanted.as_deref() {
         None if is_plain && tag.is_none() => plain(&text)?,
-        None | Some("str") => Value::String(text.clone().into_owned()),
+        None | Some("str") => Value::from(&*text),
         Some("binary") => {
             let compact: String = text.split_ascii_whitespace().collect();
             let bytes = base64::engine::general_purpose::STANDARD.decode(compact);
             let text = bytes.ok().map(|it| String::from_utf8_lossy(&it).into_owned());
-            Value::String(text.ok_or("yaml: !!binary value contains invalid base64 data")?)
+            Value::from(text.ok_or("yaml: !!binary value contains invalid base64 data")?)
         }
         Some(wanted) => {
             let value = plain(&text)?;

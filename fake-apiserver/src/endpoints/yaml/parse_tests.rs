@@ -1,9 +1,9 @@
 //! Decoding of YAML bodies by the server.
 
 use rstest::rstest;
-use serde_json::json;
 
 use super::*;
+use crate::api::json::json;
 
 fn value(text: &str) -> Value {
     parse(text.as_bytes()).unwrap().value

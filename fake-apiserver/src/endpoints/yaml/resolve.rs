@@ -1,6 +1,8 @@
 //! Meaning of plain scalars: the resolver of go-yaml 2, YAML 1.1 with its own exceptions.
 
-use serde_json::{Number, Value};
+use serde_json::Number;
+
+use crate::api::json::Value;
 
 /// Value of a plain scalar.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +25,7 @@ impl Resolved {
             Resolved::Bool(it) => Some(Value::Bool(it)),
             Resolved::Number(it) => Some(Value::Number(it)),
             Resolved::NotFinite => None,
-            Resolved::Timestamp | Resolved::String => Some(Value::String(text.to_owned())),
+            Resolved::Timestamp | Resolved::String => Some(Value::String(text.into())),
         }
     }
 }
@@ -195,8 +197,8 @@ fn is_time(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 

@@ -1,8 +1,7 @@
 //! `Attributes`: what a request is for admission.
 
-use serde_json::{Map, Value, json};
-
 use crate::api::admission::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
@@ -167,7 +166,7 @@ impl<'a> Attributes<'a> {
 
     /// The request as it is shown to webhooks and closures.
     pub(crate) fn review(&self, uid: String) -> AdmissionRequest {
-        let shown = |object: &Option<Object>| object.as_ref().map_or(Value::Null, |it| Value::Object(it.0.clone()));
+        let shown = |object: &Option<Object>| Value::from(object.as_ref().map(|it| it.0.clone())).into();
         AdmissionRequest {
             uid,
             operation: self.operation,
@@ -182,7 +181,7 @@ impl<'a> Attributes<'a> {
             object: shown(&self.object),
             old_object: shown(&self.old),
             dry_run: self.dry_run,
-            options: self.options_value(),
+            options: self.options_value().into(),
         }
     }
 

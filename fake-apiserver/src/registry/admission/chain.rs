@@ -62,7 +62,7 @@ impl Admission {
                 hook.name
             )));
         }
-        let next = result::read_back(attributes.row, &attributes.kind, changed).map_err(Status::internal)?;
+        let next = result::read_back(attributes.row, &attributes.kind, changed.into()).map_err(Status::internal)?;
         attributes.object = Some(next);
         Ok(())
     }

@@ -1,9 +1,8 @@
 //! Result of mutation: read back into its type, with the owners of its fields intact.
 
-use serde_json::Value;
-
 use super::attributes::{Attributes, kind_of};
 use crate::api::admission::GroupVersionKind;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::managed_fields;
 use crate::registry::scheme::Row;

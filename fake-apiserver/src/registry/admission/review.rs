@@ -1,12 +1,12 @@
 //! AdmissionReview: what a webhook is sent, and its answer read with all that may be wrong with it (rules P2 to P4).
 
 use base64::Engine as _;
-use serde_json::{Map, Value, json};
 
 use super::attributes::Attributes;
 use super::config::Webhook;
 use crate::api::admission::{AdmissionRequest, Denial};
 use crate::api::field::quote;
+use crate::api::json::{Map, Value, json};
 use crate::api::status::StatusDetails;
 use crate::registry::types::review_version::ReviewVersion;
 use crate::registry::webhook::call;
@@ -54,14 +54,8 @@ pub(super) async fn ask(
 }
 
 /// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
-fn read(
-    review: &Map<String, Value>,
-    version: ReviewVersion,
-    uid: &str,
-    is_mutating: bool,
-) -> Result<ReviewAnswer, String> {
-    let text =
-        |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn read(review: &Map, version: ReviewVersion, uid: &str, is_mutating: bool) -> Result<ReviewAnswer, String> {
+    let text = |map: &Map, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_v1 = version == ReviewVersion::V1;
     let response = match review.get("response") {
         Some(Value::Object(response)) => response,
@@ -112,7 +106,7 @@ fn read(
     let annotations = annotations
         .into_iter()
         .flatten()
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        .filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
     Ok(ReviewAnswer {
         annotations: annotations.collect(),
         denied: (response.get("allowed") != Some(&Value::Bool(true))).then(|| denial(response.get("status"))),
@@ -137,7 +131,7 @@ fn denial(status: Option<&Value>) -> Denial {
         reason: text("reason"),
         message: text("message"),
         details: details
-            .and_then(|it| serde_json::from_value::<StatusDetails>(it.clone()).ok())
+            .and_then(|it| serde_json::from_value::<StatusDetails>(it.clone().into()).ok())
             .map(Box::new),
     }
 }

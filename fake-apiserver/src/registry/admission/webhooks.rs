@@ -2,7 +2,6 @@
 //! at once.
 
 use futures::future::join_all;
-use serde_json::Value;
 
 use super::Admission;
 use super::attributes::{Attributes, kind_of, resource_of};
@@ -12,6 +11,7 @@ use super::reinvocation::Reinvocation;
 use super::review::ReviewAnswer;
 use super::{annotations, result, review, status};
 use crate::api::admission::AdmissionRequest;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
@@ -90,12 +90,13 @@ impl Admission {
             ))));
         }
         let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
-        let patched = json_patch_or_why(request.object.clone(), &answer.patch).map_err(internal)?;
+        let object = Value::from(request.object.clone());
+        let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(internal)?;
         // Go's managers of fields have times of the full clock until they are read back for the first time, which is
         // then a change.
         let is_first = !std::mem::replace(&mut known.is_read_back, true);
         let loses_time = is_first && has_new_owners(attributes);
-        if patched == request.object {
+        if patched == object {
             annotations::patch(attributes, webhook, place, &answer.patch);
             return Ok(loses_time);
         }
@@ -204,7 +205,7 @@ impl Admission {
                     (&mut request.old_object, &attributes.old),
                 ] {
                     if let Some(object) = object {
-                        *shown = Value::Object(self.convert(attributes.row, row, object.clone()).await?.0);
+                        *shown = Value::Object(self.convert(attributes.row, row, object.clone()).await?.0).into();
                     }
                 }
             }

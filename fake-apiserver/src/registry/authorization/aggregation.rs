@@ -3,9 +3,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use serde_json::{Value, json};
-
 use super::{Authorization, CLUSTER_ROLES, GROUP, Rbac};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::rbac::PolicyRule;
 use crate::api::selector::LabelSelector;
@@ -58,10 +57,10 @@ impl Authorization {
     /// The role with the rules it should have; `None` if it has them.
     fn aggregated(&self, row: &Row, role: &Object, roles: &[Object]) -> Option<Object> {
         let rules = gathered(role, roles)?;
-        if PolicyRule::all_of(role) == rules {
+        if PolicyRule::of_role(role) == rules {
             return None;
         }
-        let rules: Vec<Value> = rules.iter().map(PolicyRule::to_value).collect();
+        let rules: Value = rules.iter().map(PolicyRule::to_value).collect();
         let configuration = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole",
             "metadata": {"name": role.name()}, "rules": rules,
@@ -105,7 +104,7 @@ fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
             if !selector.matches(label) {
                 continue;
             }
-            for rule in PolicyRule::all_of(other) {
+            for rule in PolicyRule::of_role(other) {
                 if !rules.contains(&rule) {
                     rules.push(rule);
                 }

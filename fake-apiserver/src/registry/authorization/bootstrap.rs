@@ -1,9 +1,8 @@
 //! The Roles and bindings that exist before the first client, those of Kubernetes' own components included.
 //! `bootstrap.txt` holds them; it is made from the bootstrap policy of Kubernetes and describes its own format.
 
-use serde_json::{Map, Value, json};
-
 use super::GROUP;
+use crate::api::json::{Map, Value, json};
 use crate::api::rbac::PolicyRule;
 
 const TABLE: &str = include_str!("bootstrap.txt");
@@ -46,7 +45,7 @@ fn rule(what: &str, verbs: &str, rest: &[&str]) -> Value {
         },
         _ => PolicyRule::default(),
     };
-    rule.to_value()
+    rule.to_value().into()
 }
 
 fn role(namespace: &str, name: &str, more: &[&str]) -> Value {
@@ -98,7 +97,7 @@ fn metadata(namespace: &str, name: &str, into: &[&str]) -> Value {
     let mut labels = Map::new();
     labels.insert("kubernetes.io/bootstrapping".into(), "rbac-defaults".into());
     for role in into {
-        labels.insert(format!("{AGGREGATE_TO}{role}"), "true".into());
+        labels.insert(format!("{AGGREGATE_TO}{role}").into(), "true".into());
     }
     let mut metadata = json!({
         "name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},

@@ -1,9 +1,8 @@
 //! Privilege escalation: a user cannot grant rights that they do not hold; the checks on writes of Roles and bindings
 //! (rule Q2).
 
-use serde_json::Value;
-
 use super::{Authorization, GROUP, Rbac};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule, quoted};
 use crate::api::status::Status;
@@ -48,7 +47,7 @@ impl Authorization {
         if self.is_allowed(request.user, &escalate) {
             return Ok(());
         }
-        self.check_held(request, role.name(), &PolicyRule::all_of(role))?;
+        self.check_held(request, role.name(), &PolicyRule::of_role(role))?;
         let aggregates = |role: &Object| Cursor::root(role).is_set("aggregationRule");
         if aggregates(role) || old.is_some_and(aggregates) {
             // It can gather anything, today or tomorrow.

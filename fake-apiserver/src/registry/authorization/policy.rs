@@ -77,7 +77,7 @@ impl Policy {
         for (kind, resource) in [("Role", "roles"), ("ClusterRole", "clusterroles")] {
             for role in stored(resource) {
                 let key = (kind, role.namespace().to_owned(), role.name().to_owned());
-                policy.rules.insert(key, PolicyRule::all_of(&role).into());
+                policy.rules.insert(key, PolicyRule::of_role(&role).into());
             }
         }
         for binding in stored("clusterrolebindings") {

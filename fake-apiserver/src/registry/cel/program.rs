@@ -7,13 +7,13 @@ use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, MapEntryExpr, Ma
 use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, Value as CelValue};
-use serde_json::{Map, Value};
 
 use super::eval::{self, EvalFailure, Meter};
 use super::names::{unknown_field, unknown_variable};
 use super::output::{self, Names, Output};
 use super::parse::{parse, visit_parts};
 use super::value::from_json;
+use crate::api::json::{Map, Value};
 
 /// The most parts of a value that JSON is made of; no object of a request has as many.
 const JSON_MAX: usize = 2_000_000;
@@ -185,12 +185,9 @@ fn to_json(value: &CelValue) -> Option<Value> {
             let mut fields = Map::new();
             for (name, value) in map.map.iter() {
                 let Key::String(name) = name else { return None };
-                fields.insert(name.as_str().to_owned(), to_json(value)?);
+                fields.insert(name.as_str().into(), to_json(value)?);
             }
-            // The library's maps have no order; objects are shown in that of their names.
-            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
-            fields.sort_by(|a, b| a.0.cmp(&b.0));
-            Value::Object(fields.into_iter().collect())
+            Value::Object(fields)
         }
         CelValue::Opaque(opaque) => match opaque.downcast_ref::<OptionalValue>() {
             Some(optional) => to_json(optional.value()?)?,

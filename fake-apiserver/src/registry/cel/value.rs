@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use kube_cel::cel::Value as CelValue;
 use kube_cel::cel::objects::{Key, Map as CelMap};
-use serde_json::Value;
+
+use crate::api::json::Value;
 
 /// Converts a value. Nulls in objects are hidden, as unset fields are.
 pub(crate) fn from_json(value: &Value) -> CelValue {
@@ -16,12 +17,12 @@ pub(crate) fn from_json(value: &Value) -> CelValue {
             Some(number) => CelValue::Int(number),
             None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
-        Value::String(text) => CelValue::String(Arc::new(text.clone())),
+        Value::String(text) => CelValue::String(Arc::new(text.to_string())),
         Value::Array(list) => CelValue::List(Arc::new(list.iter().map(from_json).collect())),
         Value::Object(map) => {
             let set = map.iter().filter(|(_, value)| !value.is_null());
             let fields: HashMap<Key, CelValue> = set
-                .map(|(name, value)| (Key::String(Arc::new(name.clone())), from_json(value)))
+                .map(|(name, value)| (Key::String(Arc::new(name.to_string())), from_json(value)))
                 .collect();
             CelValue::Map(CelMap { map: Arc::new(fields) })
         }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
@@ -40,7 +40,7 @@ struct Known {
 
 impl Conversion {
     /// `spec.conversion` of a CRD, where it is by webhook.
-    pub(crate) fn parse(spec: &Map<String, Value>) -> Option<Arc<Self>> {
+    pub(crate) fn parse(spec: &Map) -> Option<Arc<Self>> {
         let spec = Cursor::root(spec);
         if spec.text("conversion.strategy") != "Webhook" {
             return None;
@@ -92,7 +92,7 @@ impl Conversion {
 fn digest(object: &Object, api_version: &str) -> Digest {
     let mut hash = Sha256::new();
     hash.update(api_version.as_bytes());
-    for (key, value) in object.sorted().iter() {
+    for (key, value) in object.iter() {
         hash.update(b"\0");
         hash.update(key.as_bytes());
         match value.as_object().filter(|_| key == "metadata") {

@@ -5,13 +5,12 @@
 //! [`check_version`], `Strategy::default`, and before validation [`check_kind`]. The result of a patch takes
 //! [`coerce`] and what follows.
 
-use serde_json::{Map, Value};
-
 use super::definition::{CustomResource, CustomVersion};
 use super::schema::Structural;
 use super::{default, embedded, metadata, number, prune};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
@@ -22,7 +21,7 @@ const QUOTED_BODY_MAX: usize = 30;
 
 /// Checks that the body says what kind it is; `raw` is the body as sent (rule A15).
 pub(crate) fn check_named(object: &Object, raw: &[u8], version: &CustomVersion) -> Result<(), Status> {
-    let problem = ["kind", "apiVersion"].iter().find_map(|key| match object.get(*key) {
+    let problem = ["kind", "apiVersion"].iter().find_map(|key| match object.get(key) {
         None | Some(Value::Null | Value::String(_)) => None,
         Some(other) => Some(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
@@ -74,7 +73,7 @@ fn coerce_with(
     object: &mut Object,
     resource: &CustomResource,
     version: &CustomVersion,
-    treat_nulls: fn(&mut Map<String, Value>, &Structural),
+    treat_nulls: fn(&mut Map, &Structural),
 ) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
@@ -189,7 +188,7 @@ pub(crate) fn convert(object: &mut Object, version: &CustomVersion) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::super::tests::{object, resource, resource_of};
     use super::*;

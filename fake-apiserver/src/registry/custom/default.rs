@@ -1,13 +1,12 @@
 //! Defaults of the schema, and nulls where the schema does not allow them (rule O6).
 
-use serde_json::{Map, Value};
-
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
+use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
 /// Removes nulls of fields that are neither nullable nor have a default. Nulls in lists stay, and fail validation.
-pub(super) fn drop_nulls(map: &mut Map<String, Value>, node: &Structural) {
+pub(super) fn drop_nulls(map: &mut Map, node: &Structural) {
     let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {
         let Some(child) = fields.child(name) else {
@@ -34,7 +33,7 @@ fn drop_nulls_in(value: &mut Value, node: &Structural) {
 }
 
 /// Fills the defaults in for fields that are missing, or null where null is not allowed.
-pub(super) fn fill(map: &mut Map<String, Value>, node: &Structural) {
+pub(super) fn fill(map: &mut Map, node: &Structural) {
     if !node.below.defaults {
         return;
     }
@@ -44,7 +43,7 @@ pub(super) fn fill(map: &mut Map<String, Value>, node: &Structural) {
             Some(value) if value.is_null() && !child.nullable => *value = default.clone(),
             Some(_) => {}
             None => {
-                map.insert(name.clone(), default.clone());
+                map.insert(name.as_str().into(), default.clone());
             }
         }
     }

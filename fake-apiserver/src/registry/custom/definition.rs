@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::conversion::Conversion;
 use super::schema::Structural;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -310,7 +310,7 @@ impl SelectableField {
     pub(crate) fn value(&self, object: &JsonMap) -> String {
         match Cursor::root(object).get(&self.label) {
             None => String::new(),
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) => text.to_string(),
             Some(other) => other.to_string(),
         }
     }

@@ -1,19 +1,18 @@
 //! Whole objects inside a custom resource (`x-kubernetes-embedded-resource`): their metadata is decoded and checked.
 
-use serde_json::{Map, Value, json};
-
 use super::metadata;
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::kinds::metadata as rules;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 /// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
-pub(super) fn decode(map: &mut Map<String, Value>, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
+pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
     if !node.below.embedded {
         return Ok(());
     }
@@ -24,12 +23,7 @@ pub(super) fn decode(map: &mut Map<String, Value>, node: &Structural, unknown: &
     Ok(())
 }
 
-fn decode_map(
-    map: &mut Map<String, Value>,
-    node: &Structural,
-    path: &Path<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
+fn decode_map(map: &mut Map, node: &Structural, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let mut fields = FieldsInOrder::of(node);
     for (name, value) in map.iter_mut() {
         let path = path.field(name);

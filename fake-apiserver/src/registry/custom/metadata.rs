@@ -2,9 +2,9 @@
 //! and what is empty is left out (rule O18).
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
 use crate::entropy;
 use crate::registry::types::edit::keep_entries;
 
@@ -121,12 +121,7 @@ struct Place<'a> {
     prefix: &'a str,
 }
 
-fn decode_struct(
-    map: &mut Map<String, Value>,
-    fields: &[Field],
-    place: &Place<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
+fn decode_struct(map: &mut Map, fields: &[Field], place: &Place<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let mut first_error = None;
     keep_entries(map, |name, value| {
         let Some(field) = fields.iter().find(|field| field.name == name) else {
@@ -226,7 +221,7 @@ fn decode_time(value: &mut Value) -> Result<(), String> {
             "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
         ));
     };
-    *text = entropy::seconds(time);
+    *text = entropy::seconds(time).into();
     Ok(())
 }
 
@@ -244,7 +239,7 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
 

@@ -1,9 +1,10 @@
 //! Numbers of JSON as Go reads and prints them, and what a schema says about them.
 
-use serde_json::{Number, Value};
+use serde_json::Number;
 
 use super::json_type::JsonType;
 use super::schema::Checks;
+use crate::api::json::Value;
 
 /// Error of a number.
 #[derive(Debug, PartialEq)]
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn whole_floats_become_integers() {
-        let mut value = serde_json::json!({"a": 1.0, "b": [1e3, 1.5]});
+        let mut value = crate::api::json::json!({"a": 1.0, "b": [1e3, 1.5]});
         normalize(&mut value);
         assert_eq!(value.to_string(), r#"{"a":1,"b":[1000,1.5]}"#);
     }

@@ -1,7 +1,6 @@
 //! `Properties`: the declared fields of a schema's node, for walks beside objects.
 
 use super::schema::{Additional, Structural};
-use crate::api::object::keeps_order;
 
 /// The declared fields of a node, sorted by name.
 #[derive(Clone, Debug, Default)]
@@ -35,14 +34,6 @@ impl Properties {
     /// One field of a walk, which begins at 0: `next` is the place behind the field that was found last. Names that are
     /// asked for in their order, which is that of nearly all maps, are found fastest.
     pub(super) fn find_from(&self, next: &mut usize, name: &str) -> Option<&Structural> {
-        let found = self.find_next(next, name);
-        if found.is_none() && keeps_order() {
-            return self.get(name);
-        }
-        found
-    }
-
-    fn find_next(&self, next: &mut usize, name: &str) -> Option<&Structural> {
         // Far names are searched for: an object may name few of the fields.
         const NEAR: usize = 4;
         let rest = self.0.get(*next..).unwrap_or_default();

@@ -1,7 +1,6 @@
 //! Any CRD or custom resource gets an answer: nothing here panics, and a pruned object is not pruned again.
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use super::crd::CrdStrategy;
 use super::decode;
@@ -9,6 +8,7 @@ use super::definition::CustomResource;
 use super::strategy::CustomStrategy;
 use super::tests::{in_context, resource};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Strategy as _;
 use crate::registry::types::pattern::Pattern;

@@ -1,15 +1,14 @@
 //! Pruning: fields the schema does not declare are removed, and named (rules O5, L4).
 
-use serde_json::{Map, Value};
-
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural, is_meta_field};
+use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
 /// Removes the fields of a whole object which `schema` does not declare, and returns their paths, sorted.
 /// Without a schema nothing but the metadata is declared.
-pub(super) fn prune(object: &mut Map<String, Value>, schema: Option<&Structural>) -> Vec<String> {
+pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String> {
     let nothing = Structural {
         is_resource: true,
         ..Structural::default()
@@ -50,13 +49,7 @@ fn walk(value: &mut Value, node: Option<&Structural>, keeps: bool, path: &Path<'
     }
 }
 
-fn prune_fields(
-    map: &mut Map<String, Value>,
-    node: &Structural,
-    keeps: bool,
-    path: &Path<'_>,
-    removed: &mut Vec<String>,
-) {
+fn prune_fields(map: &mut Map, node: &Structural, keeps: bool, path: &Path<'_>, removed: &mut Vec<String>) {
     let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {
         if node.is_resource && is_meta_field(name) {

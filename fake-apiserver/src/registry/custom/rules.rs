@@ -5,14 +5,13 @@
 
 use std::cell::OnceCell;
 
-use serde_json::{Map, Value};
-
 use super::engine::{Compiled, Operands, evaluate};
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use super::validate::{ValueView, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
 /// One rule of a schema.
@@ -200,8 +199,8 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
 /// did not change are `ratcheted` rather than errors.
 pub(super) fn validate(
     schema: &Structural,
-    object: &Map<String, Value>,
-    old: Option<&Map<String, Value>>,
+    object: &Map,
+    old: Option<&Map>,
     errors: &mut FieldErrors,
     ratcheted: &mut Vec<String>,
 ) {
@@ -211,7 +210,7 @@ pub(super) fn validate(
     use FieldErrorKind as Kind;
     let is_blocking = |error: &FieldError| match error.kind {
         Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid => true,
-        Kind::Invalid | Kind::Forbidden | Kind::Duplicate | Kind::NotFound | Kind::TooFew | Kind::Internal => false,
+        Kind::Invalid | Kind::Forbidden | Kind::Duplicate | Kind::NotFound | Kind::Internal => false,
     };
     if errors.iter().any(is_blocking) {
         let text = "some validation rules were not checked because the object was invalid; correct the existing \
@@ -230,7 +229,7 @@ pub(super) fn validate(
 }
 
 /// Returns the failures of rules in the unchanged parts of an updated object.
-pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &Map<String, Value>) -> Vec<String> {
+pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<String> {
     let mut found = Vec::new();
     let mut run = Run {
         errors: &mut FieldErrors::new(),

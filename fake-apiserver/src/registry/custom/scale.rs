@@ -1,9 +1,8 @@
 //! `/scale` of custom resources: fields of the object, seen as an autoscaling/v1 Scale (rule I2).
 
-use serde_json::{Map, Value, json};
-
 use super::definition::ScalePaths;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
@@ -209,7 +208,7 @@ fn set(object: &mut Object, path: &str, value: Value) -> Result<(), String> {
             }
         };
     }
-    map.insert((*last).to_owned(), value);
+    map.insert((*last).into(), value);
     Ok(())
 }
 

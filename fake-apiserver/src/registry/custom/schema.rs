@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use serde_json::{Value, json};
-
 use super::formats::Format;
 use super::json_type::JsonType;
 use super::properties::Properties;
 use super::rules::Rule;
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 use crate::registry::types::schema::builtin::object_meta;

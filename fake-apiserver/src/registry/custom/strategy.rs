@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::definition::CustomVersion;
 use super::{default, embedded, rules, scale, unique, validate};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::resource::Text;
 use crate::registry::kinds::facts::{Facts, Generation};
@@ -130,7 +129,7 @@ impl CustomStrategy {
 fn restore_all_but_status(object: &mut Object, old: &Object) {
     let status = object.remove("status");
     let managed_fields = object.metadata_mut().remove("managedFields");
-    let but = |map: &Map<String, Value>, left_out: &[&str]| -> Map<String, Value> {
+    let but = |map: &Map, left_out: &[&str]| -> Map {
         let kept = map.iter().filter(|(field, _)| !left_out.contains(&field.as_str()));
         kept.map(|(field, value)| (field.clone(), value.clone())).collect()
     };
@@ -146,7 +145,7 @@ fn restore_all_but_status(object: &mut Object, old: &Object) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use crate::api::json::{Value, json};
 
     use super::super::tests::{in_context, object, strategy};
     use super::*;

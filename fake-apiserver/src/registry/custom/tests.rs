@@ -1,10 +1,10 @@
 //! Helpers shared by the tests of this folder.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::definition::CustomResource;
 use super::strategy::CustomStrategy;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::kinds::strategy::Context;

@@ -1,14 +1,13 @@
 //! Lists that are sets or maps hold an item only once (rule O9).
 
-use serde_json::{Map, Value};
-
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
 /// Finds items of sets, and keys of map-lists, that come twice. Each is reported at its second occurrence.
-pub(super) fn validate(object: &Map<String, Value>, schema: &Structural) -> FieldErrors {
+pub(super) fn validate(object: &Map, schema: &Structural) -> FieldErrors {
     let mut errors = FieldErrors::new();
     check_fields(&Cursor::root(object), schema, &mut errors);
     errors

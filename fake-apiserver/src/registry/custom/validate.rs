@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 
 use super::json_type::JsonType;
 use super::number::{Problem, integer, is_whole, problems};
@@ -10,7 +10,8 @@ use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
-use crate::api::object::{Beside, in_order};
+use crate::api::json::{Map, Value};
+use crate::api::object::Beside;
 use crate::registry::types::cursor::Cursor;
 
 /// Checks the value under a cursor against `schema`. Of an update, `old` is the stored value: what was wrong already
@@ -23,11 +24,7 @@ pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Val
 }
 
 /// Checks a whole object.
-pub(super) fn validate_object(
-    schema: &Structural,
-    object: &Map<String, Value>,
-    old: Option<&Map<String, Value>>,
-) -> FieldErrors {
+pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Map>) -> FieldErrors {
     let mut outcome = Outcome::default();
     check(
         schema,
@@ -47,7 +44,7 @@ pub(super) enum ValueView<'a> {
     Number(&'a Number),
     String(&'a str),
     Array(&'a [Value]),
-    Object(&'a Map<String, Value>),
+    Object(&'a Map),
 }
 
 impl<'a> From<&'a Value> for ValueView<'a> {
@@ -413,13 +410,7 @@ fn check_list(node: &Structural, list: &[Value], old: Option<ValueView<'_>>, pat
     out.matches += 1;
 }
 
-fn check_object(
-    node: &Structural,
-    map: &Map<String, Value>,
-    old: Option<ValueView<'_>>,
-    path: &Path<'_>,
-    out: &mut Outcome,
-) {
+fn check_object(node: &Structural, map: &Map, old: Option<ValueView<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     if let Some(least) = checks.min_properties.filter(|least| (map.len() as u64) < *least) {
         out.invalid(
@@ -440,7 +431,7 @@ fn check_object(
         | None => None,
     };
     let mut old_fields = old_map.map(Beside::new);
-    for (name, value) in in_order(map) {
+    for (name, value) in map.iter() {
         let child = match (fields.declared(name), &node.additional) {
             (Some(child), _) => child,
             (None, Additional::Schema(child)) => child,
@@ -516,7 +507,7 @@ pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueVi
     match (value, old) {
         (ValueView::Object(map), ValueView::Object(old_map)) => {
             let mut fields = FieldsInOrder::of(node);
-            let mut both = in_order(map).zip(in_order(old_map));
+            let mut both = map.iter().zip(old_map.iter());
             map.len() == old_map.len()
                 && both.all(|((name, value), (old_name, old))| {
                     let child = fields.child(name).filter(|_| name == old_name);
@@ -539,7 +530,7 @@ pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueVi
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
 

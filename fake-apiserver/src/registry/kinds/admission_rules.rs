@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
-
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, json};
 use crate::registry::cel;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
@@ -19,14 +18,14 @@ const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const CONDITIONS_MAX: usize = 64;
 
 /// Fills in the scope of rules.
-pub(super) fn default_rules(map: &mut Map<String, Value>, field: &str) {
+pub(super) fn default_rules(map: &mut Map, field: &str) {
     for rule in items_mut(map, field) {
         default_value(rule, "scope", "*");
     }
 }
 
 /// Fills in what `MatchResources` leaves out.
-pub(super) fn default_match(resources: &mut Map<String, Value>) {
+pub(super) fn default_match(resources: &mut Map) {
     default_value(resources, "matchPolicy", "Equivalent");
     default_value(resources, "namespaceSelector", json!({}));
     default_value(resources, "objectSelector", json!({}));

@@ -1,12 +1,11 @@
 //! APIServices, as `ValidateAPIService`, `ValidateAPIServiceUpdate` and `ValidateAPIServiceStatusUpdate` of
 //! `kube-aggregator/pkg/apis/apiregistration/validation` check them.
 
-use serde_json::json;
-
 use super::facts::Facts;
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, object_mut};

@@ -1,11 +1,10 @@
 //! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
 //! other kinds of their group, which are selected by their signer.
 
-use serde_json::{Map, Value, json};
-
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 use crate::registry::types::cursor::Cursor;
@@ -118,7 +117,7 @@ impl Strategy for CertificateSigningRequest {
 }
 
 /// Sets the requester of the certificate to the user of the request, replacing the body's.
-fn set_requester(spec: &mut Map<String, Value>, user: &UserInfo) {
+fn set_requester(spec: &mut Map, user: &UserInfo) {
     spec.insert("username".into(), user.name.as_str().into());
     if !user.uid.is_empty() {
         spec.insert("uid".into(), user.uid.as_str().into());

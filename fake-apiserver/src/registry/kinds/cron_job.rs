@@ -1,7 +1,5 @@
 //! The strategy of CronJobs.
 
-use serde_json::json;
-
 use super::cron::{is_time_zone, parse_schedule};
 use super::facts::{Facts, Generation};
 use super::job::{default_policies, validate_job_spec, warn_of_indexes};
@@ -10,6 +8,7 @@ use super::pod::warnings;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::wrong_selector;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object};
@@ -49,7 +48,7 @@ impl Strategy for CronJobStrategy {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({}));
+        object.insert("status".into(), json!({}));
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::json;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;

@@ -2,8 +2,6 @@
 
 use std::num::IntErrorKind;
 
-use serde_json::{Value, json};
-
 use super::deployment::unsupported_strategy;
 use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
@@ -15,6 +13,7 @@ use super::workload_rules::{
     validate_collisions, validate_counts, validate_number_or_percent, validate_selected, wrong_selector,
 };
 use crate::api::field::{FieldErrors, quote};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
@@ -73,7 +72,7 @@ impl Strategy for DaemonSetStrategy {
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         let counts = SHOWN_COUNTS.iter().map(|count| ((*count).to_owned(), json!(0)));
-        object.insert("status".to_owned(), Value::Object(counts.collect()));
+        object.insert("status".into(), Value::Object(counts.collect()));
         set_template_generation(object, template_generation(object).max(1));
     }
 
@@ -139,7 +138,7 @@ fn template_generation(object: &Object) -> i64 {
 
 fn set_template_generation(object: &mut Object, generation: i64) {
     let annotations = ensure_object(object.metadata_mut(), "annotations");
-    annotations.insert(TEMPLATE_GENERATION.to_owned(), Value::String(generation.to_string()));
+    annotations.insert(TEMPLATE_GENERATION.into(), Value::from(generation.to_string()));
 }
 
 fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {

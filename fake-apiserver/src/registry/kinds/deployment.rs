@@ -1,7 +1,5 @@
 //! The strategy of Deployments.
 
-use serde_json::json;
-
 use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
 use super::pod::{go_struct, warnings};
@@ -12,6 +10,7 @@ use super::workload_rules::{
     validate_template,
 };
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object};
@@ -48,7 +47,7 @@ impl Strategy for DeploymentStrategy {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({}));
+        object.insert("status".into(), json!({}));
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {

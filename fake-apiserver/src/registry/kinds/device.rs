@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, Generation};

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
-
 use super::device::{
     check_driver_name, check_fully_qualified_name, check_items, check_opaque, check_selectors, check_set,
     check_toleration,
@@ -14,6 +12,7 @@ use super::plain::restore_metadata;
 use super::pod::validate_node_selector;
 use super::resource_slice::{validate_bindings, validate_pool_name};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
@@ -173,8 +172,8 @@ fn default_requests(object: &mut Object, way: &str) {
     }
 }
 
-fn default_request(request: &mut Map<String, Value>) {
-    let is_blank = |value: Option<&Value>| value.is_none_or(|it| it.is_null() || it == "" || it == 0);
+fn default_request(request: &mut Map) {
+    let is_blank = |value: Option<&Value>| value.is_none_or(|it| it.is_null() || it == "" || *it == 0);
     if is_blank(request.get("allocationMode")) {
         request.insert("allocationMode".into(), "ExactCount".into());
     }

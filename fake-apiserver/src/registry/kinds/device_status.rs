@@ -1,11 +1,10 @@
 //! Validation of the device statuses that drivers write into claims (`validateDeviceStatus` in
 //! `pkg/apis/resource/validation`).
 
-use serde_json::Value;
-
 use super::device::{check_driver_name, check_raw};
 use super::resource_slice::validate_pool_name;
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{names, net};
@@ -30,7 +29,7 @@ pub(super) fn validate_device_status(device: &Cursor<'_>, is_allocated: bool, er
     check_share(&device.at("shareID"), errors);
     if !is_allocated {
         let [driver, pool, name, share] = device_id(device);
-        let id = serde_json::json!({"Driver": driver, "Pool": pool, "Device": name, "ShareID": share});
+        let id = json!({"Driver": driver, "Pool": pool, "Device": name, "ShareID": share});
         errors.invalid(device, id, "must be an allocated device in the claim");
     }
     let conditions = device.at("conditions");

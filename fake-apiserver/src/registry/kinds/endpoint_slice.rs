@@ -1,10 +1,9 @@
 //! EndpointSlices; follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
@@ -95,7 +94,7 @@ impl Strategy for EndpointSlice {
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         ["addressType", "endpoints", "ports"]
             .iter()
-            .any(|field| object.get(*field) != old.get(*field))
+            .any(|field| object.get(field) != old.get(field))
             || Cursor::root(object).get("metadata.labels") != Cursor::root(old).get("metadata.labels")
     }
 }
@@ -159,7 +158,7 @@ fn validate_endpoints(slice: &Cursor<'_>, errors: &mut FieldErrors) {
 
 fn validate_topology(endpoint: &Cursor<'_>, errors: &mut FieldErrors) {
     let topology = endpoint.at("deprecatedTopology");
-    let count = topology.map("").map_or(0, serde_json::Map::len);
+    let count = topology.map("").map_or(0, Map::len);
     if count > TOPOLOGY_MAX {
         errors.too_many(topology.path(), count, TOPOLOGY_MAX);
     }

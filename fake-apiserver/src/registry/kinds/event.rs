@@ -1,10 +1,9 @@
 //! Events of both groups, which share their storage (rules R7, F7, F8); `events.go` of `pkg/apis/core/validation`.
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, FieldLabels, Propagation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::resource::Text;
 use crate::registry::types::check::IMMUTABLE;
@@ -86,7 +85,7 @@ impl Strategy for Event {
                 (new, core)
             };
             if let Some(value) = object.remove(from) {
-                object.insert(to.to_owned(), value);
+                object.insert(to.into(), value);
             }
         }
         // The other group omits zero values of fields that the core group always writes.

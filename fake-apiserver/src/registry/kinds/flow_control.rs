@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::Cursor;

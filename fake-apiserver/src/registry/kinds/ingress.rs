@@ -1,11 +1,10 @@
 //! Ingresses, as `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
 //! `pkg/apis/networking/validation` check them.
 
-use serde_json::Value;
-
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::Value;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;

@@ -1,7 +1,5 @@
 //! The strategy of Jobs: defaults, the selector they make for themselves, and what may change.
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::job_policies::{validate_failure_policy, validate_success_policy};
 use super::job_status::validate_status;
@@ -12,6 +10,7 @@ use super::pod::{go_names, go_struct, warnings};
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -59,7 +58,7 @@ impl Strategy for JobStrategy {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({}));
+        object.insert("status".into(), json!({}));
         let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
         if Cursor::root(object).flag("spec.manualSelector") != Some(true) {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
@@ -149,7 +148,7 @@ fn default_labels(object: &mut Object) {
     let labels = read.at("spec.template.metadata.labels");
     if read.is_empty("metadata.labels") && !labels.is_empty("") {
         let labels = labels.to_value();
-        object.metadata_mut().insert("labels".to_owned(), labels);
+        object.metadata_mut().insert("labels".into(), labels);
     }
 }
 
@@ -421,7 +420,7 @@ fn allow_scheduling(template: &Cursor<'_>, allowed: &mut JsonMap) {
     if template.is_set("spec.affinity") {
         let affinity = ensure_object(allowed_spec, "affinity");
         match template.get("spec.affinity.nodeAffinity").cloned() {
-            Some(nodes) => affinity.insert("nodeAffinity".to_owned(), nodes),
+            Some(nodes) => affinity.insert("nodeAffinity".into(), nodes),
             None => affinity.remove("nodeAffinity"),
         };
     } else if let Some(affinity) = object_mut(allowed_spec, "affinity") {

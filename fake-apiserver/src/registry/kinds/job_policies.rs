@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::job_indexes::count_indexes;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
-
 use super::facts::Facts;
 use super::pod::resources::{is_overcommit_allowed, validate_container_resource_name, validate_resource_name};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
@@ -182,7 +181,7 @@ fn go_float(value: f64) -> String {
 }
 
 /// Copies the entries of one map that another lacks.
-fn fill(limit: &mut Map<String, Value>, target: &str, source: &str) {
+fn fill(limit: &mut Map, target: &str, source: &str) {
     let Some(values) = limit.get(source).and_then(Value::as_object).cloned() else {
         return;
     };

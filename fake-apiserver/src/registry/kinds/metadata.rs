@@ -1,11 +1,10 @@
 //! The rules of the metadata of every kind (rules B1 to B5, B10 to B15, B23 to B26).
 
-use serde_json::{Map, Value, json};
-
 use super::facts::Generation;
 use super::metadata_checks::{MetadataChecks, Pass};
 use super::strategy::Strategy;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
@@ -110,7 +109,7 @@ pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Stra
         Some(value) => {
             // Most updates carry the stored value already.
             if meta.get(field) != Some(value) {
-                meta.insert(field.to_owned(), value.clone());
+                meta.insert(field.into(), value.clone());
             }
         }
         None => {
@@ -126,7 +125,7 @@ pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Stra
         if meta.get(field).is_none_or(|value| value.is_null() || value == "") {
             let mut restore = |value: Option<&Value>| match value {
                 Some(value) => {
-                    meta.insert(field.to_owned(), value.clone());
+                    meta.insert(field.into(), value.clone());
                 }
                 None => {
                     meta.remove(field);
@@ -351,7 +350,7 @@ fn validate_changed(new: &Object, old: &Object, common: &CommonErrors, errors: &
     errors.extend(common.managed_fields.clone());
 }
 
-fn validate_generation(meta: &Map<String, Value>, errors: &mut FieldErrors) {
+fn validate_generation(meta: &Map, errors: &mut FieldErrors) {
     let generation = number(meta, "generation");
     if generation < 0 {
         let text = "must be greater than or equal to 0";
@@ -483,7 +482,7 @@ fn validate_no_new_finalizers(new: &Object, old: &Object, errors: &mut FieldErro
     errors.forbidden(path("finalizers"), text);
 }
 
-fn validate_managed_fields(meta: Option<&Map<String, Value>>, errors: &mut FieldErrors) {
+fn validate_managed_fields(meta: Option<&Map>, errors: &mut FieldErrors) {
     let entries = meta
         .and_then(|meta| meta.get("managedFields"))
         .and_then(Value::as_array);
@@ -511,11 +510,11 @@ fn path(field: &str) -> FieldPath {
 }
 
 /// A field that is neither absent nor null.
-fn present<'a>(meta: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+fn present<'a>(meta: &'a Map, field: &str) -> Option<&'a Value> {
     meta.get(field).filter(|value| !value.is_null())
 }
 
-fn number(meta: &Map<String, Value>, field: &str) -> i64 {
+fn number(meta: &Map, field: &str) -> i64 {
     meta.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 

@@ -1,11 +1,10 @@
 //! Namespaces (rules R3 to R5).
 
-use serde_json::json;
-
 use super::facts::{Facts, FieldLabels, FirstDelete};
 use super::metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, ensure_object};

@@ -1,11 +1,10 @@
 //! NetworkPolicies, as `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of `pkg/apis/networking/validation`
 //! check them.
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object, items_mut};

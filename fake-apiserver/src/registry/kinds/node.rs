@@ -1,11 +1,10 @@
 //! Nodes (`pkg/registry/core/node`, `ValidateNode` of `pkg/apis/core/validation`).
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, FieldLabels};
 use super::pod::resources::validate_quantity_value;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;

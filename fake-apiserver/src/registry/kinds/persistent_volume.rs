@@ -1,8 +1,6 @@
 //! PersistentVolumes, as `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
 //! `pkg/apis/core/validation` check them.
 
-use serde_json::{Map, Value, json};
-
 use super::device::check_driver_name;
 use super::persistent_volume_claim::{add_finalizer, check_basic, validate_access_modes};
 use super::pod::warnings::deprecated_node_label;
@@ -11,6 +9,7 @@ use super::pod::{
     validate_system,
 };
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
@@ -146,7 +145,7 @@ impl Strategy for PersistentVolume {
 }
 
 /// The defaults of a volume's source, of which an inline one has no others.
-pub(super) fn default_source(spec: &mut Map<String, Value>) {
+pub(super) fn default_source(spec: &mut Map) {
     if let Some(host_path) = object_mut(spec, "hostPath") {
         default_value(host_path, "type", "");
     }

@@ -1,12 +1,11 @@
 //! PersistentVolumeClaims, as `ValidatePersistentVolumeClaim`, `ValidatePersistentVolumeClaimUpdate` and
 //! `ValidatePersistentVolumeClaimStatusUpdate` of `pkg/apis/core/validation` check them.
 
-use serde_json::{Map, Value, json};
-
 use super::facts::Facts;
 use super::pod::validate_claim_spec;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
@@ -121,7 +120,7 @@ fn amount(text: &str) -> Quantity {
 
 /// Drops sources that may not stand there, then lets the older and the newer field say the same: Go's
 /// `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
-fn prepare_sources(spec: &mut Map<String, Value>, old: Option<&Cursor<'_>>) {
+fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let had = |field| old.is_some_and(|it| it.is_set(field));
     let path = FieldPath::root();
     let here = Cursor::map_at(spec, &path);
@@ -148,7 +147,7 @@ fn prepare_sources(spec: &mut Map<String, Value>, old: Option<&Cursor<'_>>) {
     };
     let mut copy = from.map("").cloned().unwrap_or_default();
     copy.remove("namespace");
-    spec.insert(field.to_owned(), Value::Object(copy));
+    spec.insert(field.into(), Value::Object(copy));
 }
 
 /// Returns `true` if a class that stood in the annotation is now in the field
@@ -175,7 +174,7 @@ fn validate_class_annotation(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
 }
 
 /// The new spec with what may change put back.
-fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map<String, Value> {
+fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(new);
     let is_first_class = new.is_set("spec.storageClassName")
         && !old.is_set("spec.storageClassName")
@@ -198,7 +197,7 @@ fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map<String, Value> {
 }
 
 /// The old spec; the volume of a claim that had none may be set once.
-fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map<String, Value> {
+fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(old);
     if old.text("spec.volumeName").is_empty() {
         put(&mut spec, "volumeName", new.get("spec.volumeName"));
@@ -206,16 +205,16 @@ fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map<String, Value> {
     spec
 }
 
-fn spec_of(claim: &Cursor<'_>) -> Map<String, Value> {
+fn spec_of(claim: &Cursor<'_>) -> Map {
     let mut spec = claim.map("spec").cloned().unwrap_or_default();
     // Sources of what was stored before are made alike, too.
     prepare_sources(&mut spec, Some(&claim.at("spec")));
     spec
 }
 
-fn put(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+fn put(map: &mut Map, field: &str, value: Option<&Value>) {
     match value {
-        Some(value) => map.insert(field.to_owned(), value.clone()),
+        Some(value) => map.insert(field.into(), value.clone()),
         None => map.remove(field),
     };
 }

@@ -1,9 +1,8 @@
 //! Kinds that differ from the default in facts alone.
 
-use serde_json::Map;
-
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
+use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::edit::copy_field;
 

@@ -1,7 +1,5 @@
 //! The strategies of ReplicaSets and of their forerunners, ReplicationControllers.
 
-use serde_json::{Value, json};
-
 use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::pod::defaults::{default_template, default_template_if_set};
 use super::pod::validation::Template;
@@ -12,6 +10,7 @@ use super::workload_rules::{
     validate_selector, validate_template,
 };
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object};
@@ -36,7 +35,7 @@ impl Strategy for ReplicaSetStrategy {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({ "replicas": 0 }));
+        object.insert("status".into(), json!({ "replicas": 0 }));
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -97,17 +96,17 @@ impl Strategy for ReplicationControllerStrategy {
         let has_selector = !read.is_empty("selector");
         if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|it| !it.is_empty())) {
             if !has_selector {
-                spec.insert("selector".to_owned(), labels.clone());
+                spec.insert("selector".into(), labels.clone());
             }
             if Cursor::root(object).is_empty("metadata.labels") {
-                object.metadata_mut().insert("labels".to_owned(), labels);
+                object.metadata_mut().insert("labels".into(), labels);
             }
         }
         default_status(object);
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({ "replicas": 0 }));
+        object.insert("status".into(), json!({ "replicas": 0 }));
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

@@ -1,12 +1,11 @@
 //! ResourceQuotas, as `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and `ValidateResourceQuotaStatusUpdate` of
 //! `pkg/apis/core/validation` check them.
 
-use serde_json::Value;
-
 use super::facts::Facts;
 use super::pod::resources::{validate_quantity_value, validate_resource_name};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;

@@ -1,12 +1,11 @@
 //! ResourceSlices, as `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation` check
 //! them.
 
-use serde_json::Value;
-
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
 use super::pod::validate_node_selector;
 use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::kinds::facts::{Facts, FieldLabels, Generation};
 use crate::registry::kinds::strategy::{Context, Strategy};
@@ -106,7 +105,7 @@ fn drop_disabled(object: &mut Object, old: Option<&Object>) {
         let attributes = attributes.into_iter().flatten().filter(|_| !has_lists);
         for fields in attributes.filter_map(|(_, it)| it.as_object_mut()) {
             LISTS.iter().for_each(|list| {
-                fields.remove(*list);
+                fields.remove(list);
             });
         }
     }

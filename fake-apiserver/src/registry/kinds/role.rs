@@ -1,10 +1,9 @@
 //! Roles and ClusterRoles, as `ValidateRole` and `ValidateClusterRole` of `pkg/apis/rbac/validation` check them.
 
-use serde_json::Value;
-
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};

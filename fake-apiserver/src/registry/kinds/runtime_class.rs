@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::facts::Facts;
 use super::pod::resources::validate_limits;
 use super::pod::validate_tolerations;
 use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
 
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;

@@ -1,12 +1,11 @@
 //! IPAddresses and ServiceCIDRs, as `ValidateIPAddress`, `ValidateServiceCIDR` and their twins for updates in
 //! `pkg/apis/networking/validation` check them.
 
-use serde_json::Value;
-
 use super::facts::Facts;
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;

@@ -1,7 +1,5 @@
 //! The strategy of StatefulSets.
 
-use serde_json::json;
-
 use super::facts::{Facts, Generation};
 use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
@@ -14,6 +12,7 @@ use super::workload_rules::{
     validate_selector, wrong_selector,
 };
 use crate::api::field::FieldErrors;
+use crate::api::json::json;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -75,7 +74,7 @@ impl Strategy for StatefulSetStrategy {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        object.insert("status".to_owned(), json!({ "replicas": 0, "availableReplicas": 0 }));
+        object.insert("status".into(), json!({ "replicas": 0, "availableReplicas": 0 }));
         self.drop_max_unavailable(object, None);
     }
 

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use rstest::rstest;
-use serde_json::{Value, json};
 
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::kinds::strategy::Context;

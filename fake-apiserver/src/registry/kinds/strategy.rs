@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use crate::api::field::FieldErrors;
+use crate::api::json::SmolStr;
 use crate::api::object::Object;
 use crate::api::resource::Text;
 use crate::api::status::Status;
@@ -114,7 +115,7 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Returns `true` if an update raises the generation: by default, when anything but metadata and status changed.
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        let outside = |it: &&String| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
+        let outside = |it: &&SmolStr| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
         let fields = |it: &Object| it.keys().filter(outside).count();
         fields(object) != fields(old)
             || object

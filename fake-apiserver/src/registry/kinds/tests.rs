@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use rstest::rstest;
-use serde_json::{Map, Value, json};
 
 use super::metadata;
 use super::metadata_checks::metadata_checks;
 use super::strategy::Context;
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::cel::IS_EVALUATED;
@@ -97,7 +97,7 @@ async fn created_as_by_a_real_server() {
         let name = format!("{} {} {}", case["from"], case["resource"], case["body"]);
         match (&result, case.get("created"), case.get("invalid")) {
             (Ok(object), Some(expected), _) => {
-                let mut rest: Map<String, Value> = object.0.clone();
+                let mut rest: Map = object.0.clone();
                 rest.retain(|key, _| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata" | "status"));
                 let rest = Value::Object(rest);
                 if !agree(Some(&rest), expected) {

@@ -4,12 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::admission_rules::{default_rules, validate_conditions, validate_rule};
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut, object_mut};

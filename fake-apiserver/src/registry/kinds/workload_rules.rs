@@ -1,10 +1,9 @@
 //! Rules shared by workloads: selectors and the labels they must match, replicas, numbers or percentages.
 
-use serde_json::Value;
-
 use super::metadata::invalid_printed;
 use super::pod::validation::Template;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::registry::types::check::{IMMUTABLE, NEGATIVE};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{default_value, items_mut};

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::metadata;
 use super::metadata_checks::metadata_checks;
 use super::strategy::{Context, Strategy};
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
@@ -31,13 +30,13 @@ fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     // A refusal leaves out fields that admission fills in, which the comparison shows.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
-    object.metadata_mut().insert("generation".to_owned(), json!(1));
+    object.metadata_mut().insert("generation".into(), json!(1));
 }
 
 /// Keeps what the recorded steps before a case need: a uid, and the classes they made.
 fn identify(object: &mut Object, result: &Value) {
     let uid = result["metadata"]["uid"].as_str().unwrap_or("uid1");
-    object.metadata_mut().insert("uid".to_owned(), json!(uid));
+    object.metadata_mut().insert("uid".into(), json!(uid));
 }
 
 fn texts(errors: &FieldErrors) -> (String, Vec<String>) {
@@ -139,7 +138,7 @@ fn run(case: &JsonMap) -> Result<(), String> {
     let result = case.get("result").unwrap_or(&Value::Null);
     let Some(old) = case.get("old") else {
         identify(&mut new, result);
-        new.metadata_mut().insert("namespace".to_owned(), json!("ns"));
+        new.metadata_mut().insert("namespace".into(), json!("ns"));
         create(strategy, &mut new, &context);
         let checks = metadata_checks("apps", "deployments", "");
         metadata::validate_create(&new, true, strategy, &checks, &mut errors);

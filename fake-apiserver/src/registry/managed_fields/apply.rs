@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
-
 use super::compare::{compare, no_fields};
 use super::conflict::{Conflict, conflict_status};
 use super::entries::{self, Identity};
@@ -15,6 +13,7 @@ use super::set::FieldSet;
 use super::typed::{field_set, validate};
 use super::update::{has_other_version, next_version, set_entries, subtract_changes};
 use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
+use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::schema::SchemaRef;
@@ -32,8 +31,6 @@ pub(crate) fn apply(
     kind: &str,
     force: bool,
 ) -> Result<Object, Status> {
-    let (live, applied) = (live.map(Object::sorted), &*applied.sorted());
-    let live = live.as_deref();
     check_body(types.schema, applied, manager, kind)?;
     let mut object = match merge_and_check(types, live, applied, manager, force) {
         Ok(object) => object,
@@ -98,18 +95,18 @@ impl std::fmt::Display for GroupVersionKind<'_> {
 }
 
 /// The entries of the live object, and its fields without them.
-fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map<String, Value>) {
+fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map) {
     let entries = live.metadata().and_then(|it| it.get("managedFields"));
     let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
-    let without_entries = |metadata: &Map<String, Value>| {
+    let without_entries = |metadata: &Map| {
         let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
         Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
     };
-    let field = |(name, value): (&String, &Value)| match value {
+    let field = |(name, value): (&SmolStr, &Value)| match value {
         Value::Object(metadata) if name == "metadata" => (name.clone(), without_entries(metadata)),
         value => (name.clone(), value.clone()),
     };
-    let object: Map<String, Value> = live.iter().map(field).collect();
+    let object: Map = live.iter().map(field).collect();
     reconcile(types.schema, manager.api_version, &mut list);
     if list.is_empty() {
         list = entries_of_the_untracked(types, object.clone(), manager);
@@ -118,7 +115,7 @@ fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (
 }
 
 /// The entry that holds all fields of an object that was not tracked so far.
-fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map<String, Value>, manager: &Manager<'_>) -> Vec<Value> {
+fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<'_>) -> Vec<Value> {
     let mut all = Object(live);
     let before = Manager {
         name: "before-first-apply",
@@ -179,7 +176,7 @@ fn merge_and_check(
     };
     let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
     check_versions(types, live, &others, manager).map_err(Failure::Other)?;
-    let place = others.iter().position(|entry| Identity::of(entry).is(&id));
+    let place = others.iter().position(|entry| id.is_of(entry));
     let mine = place.map(|place| others.remove(place));
     let owned = without_reset(field_set(types.schema, &applied.0), manager.reset).difference(unowned());
     let last = mine.as_ref().and_then(entries::fields);
@@ -255,16 +252,16 @@ fn own_entry(
     changed: bool,
 ) -> Value {
     let Some((mut mine, same_fields)) = mine else {
-        return id.entry(json::encode(set), changed.then_some(manager.time));
+        return id.entry(json::encode(&set), changed.then_some(manager.time));
     };
     if let Some(entry) = mine.as_object_mut() {
         if changed {
-            entry.insert("time".to_owned(), manager.time.into());
+            entry.insert("time".into(), manager.time.into());
         }
         if !same_fields {
-            entry.insert("fieldsV1".to_owned(), Value::Object(json::encode(set)));
+            entry.insert("fieldsV1".into(), Value::Object(json::encode(&set)));
         }
-        entry.insert("apiVersion".to_owned(), id.api_version.into());
+        entry.insert("apiVersion".into(), id.api_version.into());
     }
     mine
 }
@@ -314,7 +311,7 @@ fn take_changed(
 /// whether anything went.
 fn prune(
     types: &Types<'_, '_>,
-    merged: &mut Map<String, Value>,
+    merged: &mut Map,
     mine: &Value,
     others: &[Value],
     set: &FieldSet<'_>,
@@ -338,13 +335,13 @@ fn prune(
 /// The same where entries are of several versions: what one owns is looked for in its own. `None` where nothing goes.
 fn prune_across_versions(
     types: &Types<'_, '_>,
-    merged: &Map<String, Value>,
+    merged: &Map,
     version: &str,
     last: &FieldSet<'_>,
     others: &[Value],
     set: &FieldSet<'_>,
     manager: &Manager<'_>,
-) -> Result<Option<Map<String, Value>>, Status> {
+) -> Result<Option<Map>, Status> {
     let undecodable = |_| Status::new(500, "", "failed to decode managed fields: error decoding set");
     if last.is_empty() {
         return Ok(None);

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rstest::rstest;
-use serde_json::{Map, Value, json};
 
 use super::{Manager, Types, apply, restore_times, single_version, track_update};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::custom::definition::CustomResource;
@@ -96,7 +96,6 @@ fn entries(value: &Value) -> Vec<String> {
         if entry.get("time").is_some() {
             entry["time"] = json!("<time>");
         }
-        entry.sort_all_objects();
         entry.to_string()
     });
     let mut shown: Vec<String> = shown.collect();
@@ -135,7 +134,7 @@ impl Replay {
         if path.contains("customresourcedefinitions") {
             let mut crd = object(&step["body"]);
             let established = json!({"conditions": [{"type": "Established", "status": "True"}]});
-            crd.insert("status".to_owned(), established);
+            crd.insert("status".into(), established);
             self.custom = CustomResource::parse(&crd);
             return;
         }
@@ -162,7 +161,7 @@ impl Replay {
                 self.keep(&request, done, answer);
             }
             Err(status) => {
-                let mut found = status.to_value();
+                let mut found = Value::from(status.to_value());
                 if step["masked"] == true {
                     found["message"] = json!("<masked>");
                 }
@@ -175,8 +174,7 @@ impl Replay {
     fn compare(&self, request: &Request<'_>, done: &Object, answer: &Value) {
         if request.kind() == "ConfigMap" {
             let data = |it: &Value| {
-                let mut data = it["data"].clone();
-                data.sort_all_objects();
+                let data = &it["data"];
                 let text = data.to_string().replace("null", "\"\"");
                 if text == "\"\"" { "{}".to_owned() } else { text }
             };
@@ -212,9 +210,9 @@ impl Replay {
         let metadata = stored.metadata_mut();
         metadata.remove("managedFields");
         if let Some(list) = list {
-            metadata.insert("managedFields".to_owned(), list);
+            metadata.insert("managedFields".into(), list);
         }
-        metadata.insert("uid".to_owned(), json!("u"));
+        metadata.insert("uid".into(), json!("u"));
         self.stored.insert(format!("{}/{name}", request.resource), stored);
     }
 
@@ -226,7 +224,7 @@ impl Replay {
             .cloned();
         if let Some(live) = &mut live {
             // The stored object is read in the version of the request.
-            live.insert("apiVersion".to_owned(), json!(request.api_version));
+            live.insert("apiVersion".into(), json!(request.api_version));
         }
         let time = format!("2026-01-01T00:00:{:02}Z", self.second);
         let manager = Manager {
@@ -239,7 +237,7 @@ impl Replay {
         let kind = request.kind();
         let other = |object: &'_ Object, version: &str| {
             let mut converted = object.clone();
-            converted.insert("apiVersion".to_owned(), json!(version));
+            converted.insert("apiVersion".into(), json!(version));
             Some((self.schema(kind, version)?, converted))
         };
         fn lend<'s, F>(
@@ -318,11 +316,11 @@ impl Replay {
         let metadata = decoded.metadata_mut();
         metadata.remove("managedFields");
         if let Some(list) = list {
-            metadata.insert("managedFields".to_owned(), list);
+            metadata.insert("managedFields".into(), list);
         }
         if request.subresource == "status" {
             // The spec was sent, although the strategy restores it later.
-            decoded.insert("spec".to_owned(), sent.get("spec").cloned().unwrap_or_default());
+            decoded.insert("spec".into(), sent.get("spec").cloned().unwrap_or_default());
         }
         if let Some(Value::Object(spec)) = decoded.get_mut("spec") {
             let allocated = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
@@ -338,7 +336,7 @@ fn h_recorded_ownership() {
         .replace("${ns}", "$ns")
         .replace("${u}", "$u")
         .replace("${uid}", "uid1");
-    let recorded: Vec<Map<String, Value>> = serde_json::from_str(&text).expect("recordings are JSON");
+    let recorded: Vec<Map> = serde_json::from_str(&text).expect("recordings are JSON");
     assert!(recorded.len() > 50);
     for recording in recorded {
         let name = recording["name"].as_str().unwrap_or_default();

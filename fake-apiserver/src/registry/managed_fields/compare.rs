@@ -4,13 +4,11 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
-
 use super::UNOWNED;
 use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
-use crate::api::object::in_order;
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef, Unset};
 
 /// The fields in which two objects differ.
@@ -32,12 +30,7 @@ impl Changes<'_> {
 
 /// Compares two objects. `old` is empty for a new object. Fields that cannot be owned are left out, and so is what lies
 /// at or below the paths in `reset` (rule H10).
-pub(super) fn compare<'a>(
-    schema: SchemaRef<'_>,
-    old: &'a Map<String, Value>,
-    new: &'a Map<String, Value>,
-    reset: &[&[&'a str]],
-) -> Changes<'a> {
+pub(super) fn compare<'a>(schema: SchemaRef<'_>, old: &'a Map, new: &'a Map, reset: &[&[&'a str]]) -> Changes<'a> {
     let mut changes = Changes::default();
     let mut fields = schema.walk();
     zip(old, new, |name, old, new| {
@@ -138,17 +131,13 @@ impl<'a> Diff<'a> {
     }
 }
 
-static EMPTY_MAP: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+static EMPTY_MAP: LazyLock<Map> = LazyLock::new(Map::new);
 static EMPTY_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
 static NULL: Value = Value::Null;
 
 /// Visits the keys of both maps in order.
-fn zip<'a>(
-    old: &'a Map<String, Value>,
-    new: &'a Map<String, Value>,
-    mut visit: impl FnMut(&'a str, Option<&'a Value>, Option<&'a Value>),
-) {
-    let (mut left, mut right) = (in_order(old).peekable(), in_order(new).peekable());
+fn zip<'a>(old: &'a Map, new: &'a Map, mut visit: impl FnMut(&'a str, Option<&'a Value>, Option<&'a Value>)) {
+    let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
     loop {
         match (left.peek(), right.peek()) {
             (Some((a, _)), Some((b, _))) if a == b => {
@@ -373,6 +362,6 @@ fn diff_group<'a>(
 }
 
 /// The fields of an object that does not exist.
-pub(super) fn no_fields() -> &'static Map<String, Value> {
+pub(super) fn no_fields() -> &'static Map {
     &EMPTY_MAP
 }

@@ -1,11 +1,10 @@
 //! Conflicts of server-side apply, and their texts (rule H3).
 
-use serde_json::Value;
-
 use super::entries::{self, Identity};
 use super::json;
 use super::set::FieldSet;
 use crate::api::field::quote;
+use crate::api::json::{Map, Value};
 use crate::api::status::Status;
 
 /// The fields an apply would take from one manager.
@@ -25,7 +24,7 @@ impl Conflict {
         }
         let fields = json::decode(entry.get("fieldsV1")).ok()?;
         Some(Self {
-            entry: Identity::of(entry).entry(serde_json::Map::new(), None),
+            entry: Identity::of(entry).entry(Map::new(), None),
             fields: fields.intersection(touched).into_owned(),
         })
     }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde_json::{Number, Value};
+use serde_json::Number;
 
 use crate::api::field::quote;
+use crate::api::json::{Map, Value};
 use crate::api::read::plain_len;
 
 /// One step down into an object. Borrows from the objects compared wherever it can.
@@ -44,8 +45,8 @@ impl<'a> Element<'a> {
                 Ok(Some(Element::Value(Cow::Owned(value))))
             }
             "k:" => {
-                let keys: serde_json::Map<String, Value> = serde_json::from_str(rest).map_err(|_| BadFields)?;
-                let keys = keys.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v)));
+                let keys: Map = serde_json::from_str(rest).map_err(|_| BadFields)?;
+                let keys = keys.into_iter().map(|(k, v)| (Cow::Owned(k.into()), Cow::Owned(v)));
                 Ok(Some(Element::Key(keys.collect())))
             }
             "i:" => rest

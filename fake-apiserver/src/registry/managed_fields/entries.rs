@@ -1,9 +1,8 @@
 //! The entries of `metadata.managedFields` as JSON: reading, ordering, and merging the oldest (rules H6, H8).
 
-use serde_json::{Map, Value};
-
 use super::element::BadFields;
 use super::json;
+use crate::api::json::{Map, Value};
 
 /// More `Update` entries than this are merged, oldest first.
 const MAX_UPDATERS: usize = 10;
@@ -40,6 +39,12 @@ impl<'a> Identity<'a> {
             && (self.applied || self.api_version == other.api_version)
     }
 
+    /// Returns `true` if an entry is of this manager.
+    pub(super) fn is_of(&self, entry: &Value) -> bool {
+        // Nearly all others have another name: the rest is not read.
+        text(entry, "manager") == self.manager && Identity::of(entry).is(self)
+    }
+
     /// Returns the key by which managers are sorted where their order shows.
     pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
         let version = if self.applied { "" } else { self.api_version };
@@ -54,21 +59,18 @@ impl<'a> Identity<'a> {
     }
 
     /// A new entry of this manager.
-    pub(super) fn entry(&self, fields: Map<String, Value>, time: Option<&str>) -> Value {
+    pub(super) fn entry(&self, fields: Map, time: Option<&str>) -> Value {
         let mut entry = Map::new();
-        entry.insert("manager".to_owned(), self.manager.into());
-        entry.insert(
-            "operation".to_owned(),
-            if self.applied { "Apply" } else { "Update" }.into(),
-        );
-        entry.insert("apiVersion".to_owned(), self.api_version.into());
+        entry.insert("manager".into(), self.manager.into());
+        entry.insert("operation".into(), if self.applied { "Apply" } else { "Update" }.into());
+        entry.insert("apiVersion".into(), self.api_version.into());
         if let Some(time) = time {
-            entry.insert("time".to_owned(), time.into());
+            entry.insert("time".into(), time.into());
         }
-        entry.insert("fieldsType".to_owned(), "FieldsV1".into());
-        entry.insert("fieldsV1".to_owned(), Value::Object(fields));
+        entry.insert("fieldsType".into(), "FieldsV1".into());
+        entry.insert("fieldsV1".into(), Value::Object(fields));
         if !self.subresource.is_empty() {
-            entry.insert("subresource".to_owned(), self.subresource.into());
+            entry.insert("subresource".into(), self.subresource.into());
         }
         Value::Object(entry)
     }
@@ -80,12 +82,12 @@ pub(super) fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
 }
 
 /// `fieldsV1` of an entry, if it is an object.
-pub(super) fn fields(entry: &Value) -> Option<&Map<String, Value>> {
+pub(super) fn fields(entry: &Value) -> Option<&Map> {
     entry.get("fieldsV1").and_then(Value::as_object)
 }
 
 /// `fieldsV1` of an entry, if it is an object.
-pub(super) fn fields_mut(entry: &mut Value) -> Option<&mut Map<String, Value>> {
+pub(super) fn fields_mut(entry: &mut Value) -> Option<&mut Map> {
     entry.get_mut("fieldsV1").and_then(Value::as_object_mut)
 }
 
@@ -116,7 +118,7 @@ pub(super) fn canonical(entries: Vec<Value>) -> Result<Vec<Value>, BadFields> {
         }
         let set = json::decode(entry.get("fieldsV1"))?;
         let time = canonical_time(text(&entry, "time"));
-        let entry = id.entry(json::encode(set), time.as_deref());
+        let entry = id.entry(json::encode(&set), time.as_deref());
         let id = Identity::of(&entry);
         // The later of two entries of one manager wins.
         out.retain(|it| !Identity::of(it).is(&id));
@@ -135,19 +137,16 @@ fn canonical_time(text: &str) -> Option<String> {
 
 /// Puts entries into the order in which they are stored.
 pub(super) fn sort(entries: &mut [Value]) {
-    entries.sort_by(|a, b| {
-        let key = |entry| {
-            let id = Identity::of(entry);
-            (
-                !id.applied,
-                text(entry, "time"),
-                id.manager,
-                id.api_version,
-                id.subresource,
-            )
-        };
-        key(a).cmp(&key(b))
-    });
+    fn key(entry: &Value) -> (bool, &str, &str, &str, &str) {
+        let id = Identity::of(entry);
+        let time = text(entry, "time");
+        (!id.applied, time, id.manager, id.api_version, id.subresource)
+    }
+    // They mostly are in order: the entry that has changed has the latest time, and comes last.
+    let keys: Vec<_> = entries.iter().map(key).collect();
+    if !keys.is_sorted() {
+        entries.sort_by(|a, b| key(a).cmp(&key(b)));
+    }
 }
 
 /// Merges the oldest `Update` entries into one a version, until there are few enough.
@@ -202,14 +201,14 @@ fn existing_bucket(entries: &[Value], version: &str) -> Option<usize> {
 
 fn merge_into_bucket(bucket: &mut Value, from: &Value) {
     if let (Some(into), Ok(set)) = (fields_mut(bucket), json::decode(from.get("fieldsV1"))) {
-        json::add(into, set);
+        json::add(into, &set);
     }
     if let Some(bucket) = bucket.as_object_mut() {
-        bucket.insert("manager".to_owned(), ANCIENT.into());
+        bucket.insert("manager".into(), ANCIENT.into());
         bucket.remove("subresource");
         // The merged entry is as recent as the latest in it.
         match from.get("time") {
-            Some(time) => bucket.insert("time".to_owned(), time.clone()),
+            Some(time) => bucket.insert("time".into(), time.clone()),
             None => bucket.remove("time"),
         };
     }

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::element::Element;
+use crate::api::json::Value;
 use crate::registry::types::schema::{ListKeys, ListType, SchemaRef};
 
 /// The element of an item of a list that is a set or a map; the error is the text of a refused apply.

@@ -1,9 +1,8 @@
 //! `fieldsV1`: reading and writing field sets, and changing them where they lie.
 
-use serde_json::{Map, Value};
-
 use super::element::{BadFields, Element};
 use super::set::{FieldSet, Node};
+use crate::api::json::{Map, SmolStr, Value};
 
 /// The key that says that a path with children is itself in the set.
 const SELF: &str = ".";
@@ -28,7 +27,7 @@ pub(super) fn decode_one<'a>(key: &'a str, value: &'a Value) -> Result<FieldSet<
 }
 
 /// The children, and whether the object stands for a member itself.
-fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet<'_>, bool), BadFields> {
+fn decode_map(map: &Map) -> Result<(FieldSet<'_>, bool), BadFields> {
     let mut set = FieldSet::new();
     let mut member = false;
     for (key, value) in map {
@@ -52,34 +51,42 @@ fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet<'_>, bool), BadField
 }
 
 /// Writes a set as a `fieldsV1` object.
-pub(super) fn encode(set: FieldSet<'_>) -> Map<String, Value> {
-    let mut map = Map::new();
-    for node in set.into_nodes() {
-        let mut key = String::new();
-        node.element.write(&mut key);
-        map.insert(key, Value::Object(encode_node(node)));
+pub(super) fn encode(set: &FieldSet<'_>) -> Map {
+    encode_level(set, false, &mut String::new())
+}
+
+fn encode_node(node: &Node<'_>, key: &mut String) -> Map {
+    encode_level(&node.children, node.member, key)
+}
+
+/// `member` says whether what is above the set is in it, too. `key` is room for keys.
+fn encode_level(set: &FieldSet<'_>, member: bool, key: &mut String) -> Map {
+    let is_named = member && !set.is_empty();
+    let mut map = Map::with_capacity(set.nodes().len() + usize::from(is_named));
+    if is_named {
+        map.insert(SELF.into(), Value::Object(Map::new()));
+    }
+    for node in set.nodes() {
+        write_key(node, key);
+        let name = SmolStr::new(&key);
+        map.insert(name, Value::Object(encode_node(node, key)));
     }
     map
 }
 
-fn encode_node(node: Node<'_>) -> Map<String, Value> {
-    let with_self = node.member && !node.children.is_empty();
-    let mut map = encode(node.children);
-    if with_self {
-        map.insert(SELF.to_owned(), Value::Object(Map::new()));
-    }
-    map
+fn write_key(node: &Node<'_>, key: &mut String) {
+    key.clear();
+    node.element.write(key);
 }
 
 /// Returns `true` if a path of `set` is among the fields.
-pub(super) fn touches(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
+pub(super) fn touches(fields: &Map, set: &FieldSet<'_>) -> bool {
     touches_with(fields, set, &mut String::new())
 }
 
-fn touches_with(fields: &Map<String, Value>, set: &FieldSet<'_>, key: &mut String) -> bool {
+fn touches_with(fields: &Map, set: &FieldSet<'_>, key: &mut String) -> bool {
     set.nodes().iter().any(|node| {
-        key.clear();
-        node.element.write(key);
+        write_key(node, key);
         let Some(Value::Object(child)) = fields.get(key.as_str()) else {
             return false;
         };
@@ -88,12 +95,12 @@ fn touches_with(fields: &Map<String, Value>, set: &FieldSet<'_>, key: &mut Strin
 }
 
 /// Returns `true` if the fields are exactly those of `set`.
-pub(super) fn are(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
+pub(super) fn are(fields: &Map, set: &FieldSet<'_>) -> bool {
     are_with(fields, set, 0, &mut String::new())
 }
 
 /// `extra` is how many keys there are beside those of the nodes.
-fn are_with(fields: &Map<String, Value>, set: &FieldSet<'_>, extra: usize, key: &mut String) -> bool {
+fn are_with(fields: &Map, set: &FieldSet<'_>, extra: usize, key: &mut String) -> bool {
     if fields.len() != set.nodes().len() + extra {
         return false;
     }
@@ -118,15 +125,14 @@ fn are_with(fields: &Map<String, Value>, set: &FieldSet<'_>, extra: usize, key: 
 }
 
 /// Takes the paths of `set` out of the fields; says whether there were any.
-pub(super) fn subtract(fields: &mut Map<String, Value>, set: &FieldSet<'_>) -> bool {
+pub(super) fn subtract(fields: &mut Map, set: &FieldSet<'_>) -> bool {
     subtract_with(fields, set, &mut String::new())
 }
 
-fn subtract_with(fields: &mut Map<String, Value>, set: &FieldSet<'_>, key: &mut String) -> bool {
+fn subtract_with(fields: &mut Map, set: &FieldSet<'_>, key: &mut String) -> bool {
     let mut changed = false;
     for node in set.nodes() {
-        key.clear();
-        node.element.write(key);
+        write_key(node, key);
         let Some(Value::Object(child)) = fields.get_mut(key.as_str()) else {
             continue;
         };
@@ -142,8 +148,7 @@ fn subtract_with(fields: &mut Map<String, Value>, set: &FieldSet<'_>, key: &mut 
             if member {
                 child.clear();
             } else {
-                key.clear();
-                node.element.write(key);
+                write_key(node, key);
                 fields.remove(key.as_str());
             }
         }
@@ -152,21 +157,25 @@ fn subtract_with(fields: &mut Map<String, Value>, set: &FieldSet<'_>, key: &mut 
 }
 
 /// Adds the paths of `set` to the fields.
-pub(super) fn add(fields: &mut Map<String, Value>, set: FieldSet<'_>) {
-    for node in set.into_nodes() {
-        let mut key = String::new();
-        node.element.write(&mut key);
-        match fields.get_mut(&key) {
+pub(super) fn add(fields: &mut Map, set: &FieldSet<'_>) {
+    add_with(fields, set, &mut String::new());
+}
+
+fn add_with(fields: &mut Map, set: &FieldSet<'_>, key: &mut String) {
+    for node in set.nodes() {
+        write_key(node, key);
+        match fields.get_mut(key.as_str()) {
             Some(Value::Object(child)) => {
                 let member = node.member || child.is_empty() || child.contains_key(SELF);
                 child.remove(SELF);
-                add(child, node.children);
+                add_with(child, &node.children, key);
                 if member && !child.is_empty() {
-                    child.insert(SELF.to_owned(), Value::Object(Map::new()));
+                    child.insert(SELF.into(), Value::Object(Map::new()));
                 }
             }
             _ => {
-                fields.insert(key, Value::Object(encode_node(node)));
+                let name = SmolStr::new(&key);
+                fields.insert(name, Value::Object(encode_node(node, key)));
             }
         }
     }

@@ -1,10 +1,9 @@
 //! The annotation of client-side apply: moving from it to server-side apply, and keeping it up to date (rule H14).
 
-use serde_json::{Map, Value};
-
 use super::compare::compare;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
+use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
 use crate::registry::types::schema::SchemaRef;
 
@@ -24,7 +23,7 @@ fn annotation(object: &Object) -> Option<&str> {
 /// The fields that client-side apply set and that are unchanged since: conflicts over them are no conflicts for
 /// kubectl.
 pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_version: &str) -> Option<FieldSet<'static>> {
-    let applied: Map<String, Value> = serde_json::from_str(annotation(live)?).ok()?;
+    let applied: Map = serde_json::from_str(annotation(live)?).ok()?;
     let applied = Object(applied);
     if applied.api_version() != api_version || validate(schema, &applied.0).is_err() {
         return None;
@@ -56,8 +55,8 @@ pub(super) fn sync(object: &mut Object, applied: &Object) {
     let text = go_json(&shown);
     let metadata = object.metadata_mut();
     if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
-        annotations.insert(ANNOTATION.to_owned(), text.into());
-        let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+        annotations.insert(ANNOTATION.into(), text.into());
+        let size = |(key, value): (&SmolStr, &Value)| key.len() + value.as_str().map_or(0, str::len);
         if annotations.iter().map(size).sum::<usize>() > MAX_ANNOTATION_BYTES {
             annotations.remove(ANNOTATION);
         }

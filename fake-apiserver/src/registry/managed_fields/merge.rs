@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
 use super::element::{Element, same};
 use super::items::item_element;
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
 /// Merges `config` into `live`; says whether anything changed.
-pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map<String, Value>, config: &Map<String, Value>) -> bool {
+pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map, config: &Map) -> bool {
     let mut changed = false;
     let mut fields = schema.walk();
     for (name, value) in config {

@@ -35,10 +35,9 @@ pub(crate) use update::{restore_times, track_update};
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::types::no_version::NoVersion;
 use super::types::schema::SchemaRef;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 
 /// Fields without owners (rule H9).
@@ -96,11 +95,7 @@ impl std::fmt::Debug for Types<'_, '_> {
 }
 
 /// Merges what is applied into an object, without owners.
-pub(crate) fn merge_applied(
-    schema: SchemaRef<'_>,
-    live: &mut serde_json::Map<String, Value>,
-    applied: &serde_json::Map<String, Value>,
-) {
+pub(crate) fn merge_applied(schema: SchemaRef<'_>, live: &mut Map, applied: &Map) {
     merge::merge_maps(schema, live, applied);
 }
 

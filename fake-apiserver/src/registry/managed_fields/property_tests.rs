@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use super::json::{decode, encode};
 use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_last};
 use super::{Manager, Types, apply, json as fields_json, single_version, track_update};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
 use crate::registry::types::schema::SchemaRef;
@@ -66,7 +66,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-fn any_map() -> impl Strategy<Value = Map<String, Value>> {
+fn any_map() -> impl Strategy<Value = Map> {
     any_json().prop_map(|value| match value {
         Value::Object(map) => map,
         other => Map::from_iter([("spec".to_owned(), other)]),
@@ -104,11 +104,11 @@ fn any_data(keys: &'static [&'static str]) -> impl Strategy<Value = Data> {
 
 fn config_map(data: &Data) -> Object {
     let mut map = Map::new();
-    map.insert("apiVersion".to_owned(), "v1".into());
-    map.insert("kind".to_owned(), "ConfigMap".into());
-    map.insert("metadata".to_owned(), json!({"name": "a"}));
+    map.insert("apiVersion".into(), "v1".into());
+    map.insert("kind".into(), "ConfigMap".into());
+    map.insert("metadata".into(), json!({"name": "a"}));
     if !data.is_empty() {
-        map.insert("data".to_owned(), json!(data));
+        map.insert("data".into(), json!(data));
     }
     Object(map)
 }
@@ -117,7 +117,7 @@ fn data_of(object: &Object) -> Data {
     let data = object.get("data").and_then(Value::as_object);
     let pairs = data.into_iter().flatten();
     pairs
-        .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
+        .map(|(k, v)| (k.to_string(), v.as_str().unwrap_or_default().to_owned()))
         .collect()
 }
 
@@ -146,7 +146,7 @@ fn owners(object: &Object) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// A Deployment of few names: labels, containers with env and ports, and what is atomic.
-fn any_deployment() -> impl Strategy<Value = Map<String, Value>> {
+fn any_deployment() -> impl Strategy<Value = Map> {
     let word = || prop::sample::select(vec!["a", "b", "c"]);
     let labels = || prop::collection::btree_map(word(), word(), 0..3);
     let env = prop::collection::btree_map(word(), word(), 0..3);
@@ -228,7 +228,7 @@ proptest! {
     fn fields_survive_the_round_trip(map in any_map()) {
         let value = Value::Object(map);
         if let Ok(set) = decode(Some(&value)) {
-            let written = Value::Object(encode(set.clone()));
+            let written = Value::Object(encode(&set));
             prop_assert_eq!(decode(Some(&written)), Ok(set));
         }
     }
@@ -237,22 +237,22 @@ proptest! {
     fn json_and_set_operations_agree(left in any_map(), right in any_map()) {
         let (left, right) = (super::typed::field_set(SchemaRef::Deduced, &left),
             super::typed::field_set(SchemaRef::Deduced, &right));
-        let mut fields = encode(left.clone());
+        let mut fields = encode(&left);
         prop_assert!(fields_json::are(&fields, &left));
         prop_assert_eq!(fields_json::are(&fields, &right), left == right);
         let touched = fields_json::touches(&fields, &right);
         prop_assert_eq!(touched, !left.clone().intersection(&right).is_empty());
         fields_json::subtract(&mut fields, &right);
-        prop_assert_eq!(&fields, &encode(left.clone().difference(&right)));
-        fields_json::add(&mut fields, right.clone());
-        prop_assert_eq!(fields, encode(left.difference(&right).union(right)));
+        prop_assert_eq!(&fields, &encode(&left.clone().difference(&right)));
+        fields_json::add(&mut fields, &right);
+        prop_assert_eq!(fields, encode(&left.difference(&right).union(right)));
     }
 
     #[test]
     fn fields_are_those_of_their_own_set_alone(left in any_deployment(), right in any_deployment()) {
         let (left, right) = (super::typed::field_set(deployment(), &left),
             super::typed::field_set(deployment(), &right));
-        let fields = encode(left.clone());
+        let fields = encode(&left);
         prop_assert!(fields_json::are(&fields, &left));
         prop_assert_eq!(fields_json::are(&fields, &right), left == right);
     }
@@ -336,7 +336,7 @@ proptest! {
             let pruned = put_back_owned(schema, &merged, &pruned, owned);
             put_back_dangling(schema, &merged, &pruned, &last).unwrap_or_else(|| merged.clone())
         };
-        let others = encode(fields(&other));
+        let others = encode(&fields(&other));
         let mut parts = merged.clone();
         prune_dropped(schema, &mut parts, &fields(&last), &fields(&set), &[&others]);
         prop_assert_eq!(parts, whole);
@@ -344,10 +344,10 @@ proptest! {
 
     #[test]
     fn applying_anything_never_panics(live in any_map(), applied in any_map(), force in any::<bool>()) {
-        let named = |map: Map<String, Value>, version: &str| {
+        let named = |map: Map, version: &str| {
             let mut object = Object(map);
-            object.insert("apiVersion".to_owned(), version.into());
-            object.insert("kind".to_owned(), "Deployment".into());
+            object.insert("apiVersion".into(), version.into());
+            object.insert("kind".into(), "Deployment".into());
             object
         };
         for (schema, version) in [(deployment(), "apps/v1"), (SchemaRef::Deduced, "v1")] {

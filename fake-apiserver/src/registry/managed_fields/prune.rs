@@ -1,22 +1,21 @@
 //! Removing what a manager applied before and applies no more (rule H5).
 
-use serde_json::{Map, Value};
-
 use super::element::Element;
 use super::items::item_element;
 use super::json::decode_one;
 use super::set::{FieldSet, Node};
 use super::typed::field_set;
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
 /// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, which are `fieldsV1` objects
 /// of the same version. Says whether anything went. Only the parts where something was dropped are looked at.
 pub(super) fn prune_dropped(
     schema: SchemaRef<'_>,
-    map: &mut Map<String, Value>,
+    map: &mut Map,
     last: &FieldSet<'_>,
     set: &FieldSet<'_>,
-    others: &[&Map<String, Value>],
+    others: &[&Map],
 ) -> bool {
     let mut changed = false;
     for node in last.nodes() {
@@ -74,7 +73,7 @@ fn one(node: Node<'_>) -> FieldSet<'_> {
 }
 
 /// Takes the members of `set`, with all below them, out of an object.
-pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map<String, Value>, set: &FieldSet<'_>) {
+pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map, set: &FieldSet<'_>) {
     for node in set.nodes() {
         let Element::Field(name) = &node.element else {
             continue;
@@ -133,28 +132,19 @@ pub(super) fn with_named_fields<'a>(schema: SchemaRef<'_>, set: FieldSet<'a>) ->
 }
 
 /// The named fields of an object.
-fn named<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
+fn named<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     with_named_fields(schema, field_set(schema, object))
 }
 
 /// Returns `merged` without the fields in `last`, before those of other managers are put back.
-pub(super) fn without_last(
-    schema: SchemaRef<'_>,
-    merged: &Map<String, Value>,
-    last: &FieldSet<'_>,
-) -> Map<String, Value> {
+pub(super) fn without_last(schema: SchemaRef<'_>, merged: &Map, last: &FieldSet<'_>) -> Map {
     let mut pruned = merged.clone();
     remove_fields(schema, &mut pruned, &with_named_fields(schema, last.clone()));
     pruned
 }
 
 /// Puts the fields of `merged` that are in `owned` back into `pruned`.
-pub(super) fn put_back_owned(
-    schema: SchemaRef<'_>,
-    merged: &Map<String, Value>,
-    pruned: &Map<String, Value>,
-    owned: FieldSet<'_>,
-) -> Map<String, Value> {
+pub(super) fn put_back_owned(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, owned: FieldSet<'_>) -> Map {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))
         .difference(&with_named_fields(schema, owned));
@@ -165,12 +155,7 @@ pub(super) fn put_back_owned(
 
 /// Puts everything back that `last` did not name: unowned fields were not the manager's to remove. `None` where
 /// that is all.
-pub(super) fn put_back_dangling(
-    schema: SchemaRef<'_>,
-    merged: &Map<String, Value>,
-    pruned: &Map<String, Value>,
-    last: &FieldSet<'_>,
-) -> Option<Map<String, Value>> {
+pub(super) fn put_back_dangling(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, last: &FieldSet<'_>) -> Option<Map> {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))
         .intersection(&with_named_fields(schema, last.clone()));

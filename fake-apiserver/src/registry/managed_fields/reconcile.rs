@@ -1,8 +1,7 @@
 //! Entries that an older schema shaped: where a list or map is atomic now, who owned part of it owns all of it.
 
-use serde_json::{Map, Value};
-
 use super::entries;
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
 /// Brings the entries of one version in line with its schema. Only schemas of custom resources ever change.
@@ -18,7 +17,7 @@ pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Va
     }
 }
 
-fn reconcile_fields(schema: SchemaRef<'_>, fields: &mut Map<String, Value>) {
+fn reconcile_fields(schema: SchemaRef<'_>, fields: &mut Map) {
     for (key, value) in fields {
         let Value::Object(below) = value else {
             continue;

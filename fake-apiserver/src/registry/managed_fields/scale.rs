@@ -1,12 +1,11 @@
 //! Ownership of `spec.replicas` across the scale subresource (rule H15): a Scale shows the entries of its parent that
 //! own the replicas, and a write to it gives the parent's field away.
 
-use serde_json::Value;
-
 use super::element::Element;
 use super::entries::{self, Identity};
 use super::json;
 use super::set::FieldSet;
+use crate::api::json::Value;
 
 /// The version entries of a Scale are in.
 const SCALE: &str = "autoscaling/v1";
@@ -119,7 +118,7 @@ fn moved(entry: &Value, api_version: &str, path: &[&str]) -> Value {
     };
     let time = entries::text(entry, "time");
     id.entry(
-        json::encode(FieldSet::of_path(path)),
+        json::encode(&FieldSet::of_path(path)),
         Some(time).filter(|it| !it.is_empty()),
     )
 }

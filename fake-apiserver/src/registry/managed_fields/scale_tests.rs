@@ -1,8 +1,7 @@
 //! Ownership of replicas across scale, and of lists and maps whose schema became atomic.
 
-use serde_json::{Value, json};
-
 use super::{Manager, ScaleFields, Types, single_version, track_update};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::custom::definition::CustomResource;
 use crate::registry::types::schema::SchemaRef;
@@ -30,7 +29,7 @@ fn write_scale(entries: Vec<Value>, replicas: u32, name: &str) -> Vec<Value> {
     };
     let mut live = object(scale(1));
     live.metadata_mut()
-        .insert("managedFields".to_owned(), Value::Array(entries));
+        .insert("managedFields".into(), Value::Array(entries));
     let mut new = object(scale(replicas));
     let types = Types {
         schema: SchemaRef::Builtin(shape_of("autoscaling", "v1", "Scale").expect("a built-in kind")),

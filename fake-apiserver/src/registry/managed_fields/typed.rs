@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
-
 use super::element::Element;
 use super::items::item_element;
 use super::set::FieldSet;
-use crate::api::object::in_order;
+use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::go_text::go_text;
 use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
 /// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.
-pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Result<(), String> {
+pub(super) fn validate(schema: SchemaRef<'_>, object: &Map) -> Result<(), String> {
     let mut errors = Vec::new();
     check_map(schema, object, &Path::Root, &mut errors);
     match errors.len() {
@@ -24,7 +22,7 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
 
 /// Returns `true` if the values of an object have the types of the current schema. Repeated keys of lists and unknown
 /// fields are accepted here: other layers check them.
-pub(super) fn fits(schema: SchemaRef<'_>, object: &Map<String, Value>) -> bool {
+pub(super) fn fits(schema: SchemaRef<'_>, object: &Map) -> bool {
     let mut fields = schema.walk();
     let mut entries = object.iter();
     entries.all(|(name, value)| fields.field(name).is_none_or(|field| value_fits(field, value)))
@@ -99,8 +97,8 @@ fn go_syntax(value: &Value) -> String {
         }
         Value::Object(map) => {
             let field =
-                |(key, value): (&String, &Value)| format!("{}:{}", crate::api::field::quote(key), go_syntax(value));
-            let fields: Vec<String> = in_order(map).map(field).collect();
+                |(key, value): (&SmolStr, &Value)| format!("{}:{}", crate::api::field::quote(key), go_syntax(value));
+            let fields: Vec<String> = map.iter().map(field).collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
     }
@@ -117,7 +115,7 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<String>) {
+fn check_map(schema: SchemaRef<'_>, map: &Map, path: &Path<'_>, errors: &mut Vec<String>) {
     let mut fields = schema.walk();
     for (name, value) in map {
         let path = Path::Field(path, name);
@@ -156,10 +154,10 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
 }
 
 /// The fields an object names: every leaf, every list item, and what is empty.
-pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
+pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();
-    for (name, value) in in_order(object) {
+    for (name, value) in object.iter() {
         let (field, declared) = fields.declared(name);
         let (leaf, children) = fields_of(field.unwrap_or(SchemaRef::Deduced), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);

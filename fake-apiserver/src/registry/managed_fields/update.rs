@@ -1,13 +1,12 @@
 //! Ownership by create, update and patch: who writes a field owns it (rules H8, H16, H17).
 
-use serde_json::Value;
-
 use super::compare::{Changes, compare, no_fields};
 use super::element::same;
 use super::entries::{self, Identity};
 use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::SchemaRef;
@@ -17,9 +16,6 @@ use crate::registry::types::schema::SchemaRef;
 /// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
 /// allocated address or a raised generation, has no owner.
 pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
-    new.sort();
-    let live = live.map(Object::sorted);
-    let live = live.as_deref();
     let mut list = starting_entries(live, new, !manager.subresource.is_empty());
     if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
         // Nobody has been tracked so far; the next apply begins it.
@@ -87,9 +83,7 @@ pub(super) fn set_entries(object: &mut Object, list: Vec<Value>) {
             metadata.remove("managedFields");
         }
     } else {
-        object
-            .metadata_mut()
-            .insert("managedFields".to_owned(), Value::Array(list));
+        object.metadata_mut().insert("managedFields".into(), Value::Array(list));
     }
 }
 
@@ -162,16 +156,16 @@ fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
         api_version: manager.api_version,
         subresource: manager.subresource,
     };
-    match list.iter_mut().find(|entry| Identity::of(entry).is(&id)) {
+    match list.iter_mut().find(|entry| id.is_of(entry)) {
         Some(entry) => {
             if let Some(fields) = entries::fields_mut(entry) {
-                json::add(fields, own);
+                json::add(fields, &own);
             }
             if let Some(entry) = entry.as_object_mut() {
-                entry.insert("time".to_owned(), manager.time.into());
+                entry.insert("time".into(), manager.time.into());
             }
         }
-        None => list.push(id.entry(json::encode(own), Some(manager.time))),
+        None => list.push(id.entry(json::encode(&own), Some(manager.time))),
     }
 }
 
@@ -183,7 +177,7 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
     };
     let same_entry = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
         (Some(a), Some(b)) => {
-            let timeless = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key("time"));
+            let timeless = |map: &Map| map.len() - usize::from(map.contains_key("time"));
             timeless(a) == timeless(b) && a.iter().all(|(k, v)| k == "time" || b.get(k) == Some(v))
         }
         _ => false,

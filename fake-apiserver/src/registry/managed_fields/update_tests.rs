@@ -1,9 +1,9 @@
 //! Ownership by create, update and patch, as recorded from a real server.
 
 use rstest::rstest;
-use serde_json::{Value, json};
 
 use super::{Manager, Types, restore_times, single_version, track_update};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::schema::SchemaRef;
 
@@ -34,7 +34,7 @@ fn write(live: Option<&Object>, body: Value, name: &str, second: usize) -> Objec
     let mut new = object(body);
     let time = format!("2026-01-01T00:00:{second:02}Z");
     track_update(&TYPES, live, &mut new, &manager(name, &time));
-    new.metadata_mut().insert("uid".to_owned(), "u".into());
+    new.metadata_mut().insert("uid".into(), "u".into());
     new
 }
 
@@ -263,7 +263,7 @@ fn h10_reset_fields_are_not_owned() {
 fn b7_times_alone_are_no_change() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut again = write(None, config_map(json!({"k": "v"})), "one", 9);
-    again.metadata_mut().insert("resourceVersion".to_owned(), "7".into());
+    again.metadata_mut().insert("resourceVersion".into(), "7".into());
     let mut changed = write(None, config_map(json!({"k": "w"})), "one", 9);
     restore_times(&made, &mut again);
     again.metadata_mut().remove("resourceVersion");

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
 
 use crate::api::field::quote;
 use crate::api::json::syntax_error;
+use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::read::read;
 
@@ -20,8 +20,7 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
 pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     // Go reads invalid UTF-8 as replacement characters.
     let text = String::from_utf8_lossy(body);
-    if let Some(mut read) = read(&text).filter(|it| !it.repeats_key) {
-        read.value.sort_all_objects();
+    if let Some(read) = read(&text).filter(|it| !it.repeats_key) {
         return Ok((read.value, Vec::new()));
     }
     let mut found = Vec::new();
@@ -31,10 +30,7 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
         found: &mut found,
     };
     let value = seed.deserialize(&mut deserializer);
-    let value = value.and_then(|mut value| {
-        value.sort_all_objects();
-        deserializer.end().map(|()| value)
-    });
+    let value = value.and_then(|value| deserializer.end().map(|()| value));
     value
         .map(|value| (value, found))
         .map_err(|error| match syntax_error(body) {
@@ -133,7 +129,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 path: &mut *self.path,
                 found: &mut *self.found,
             })?;
-            if fields.insert(key, value).is_some() && !self.found.contains(self.path) {
+            if fields.insert(key.into(), value).is_some() && !self.found.contains(self.path) {
                 self.found.push(self.path.clone());
             }
         }

@@ -4,12 +4,12 @@
 
 use json_patch::jsonptr::{Pointer, PointerBuf};
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
-use serde_json::{Map, Value};
+use serde_json::Value as Document;
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::{Patched, cannot_apply};
 use crate::api::field::quote;
-use crate::api::json::type_name;
+use crate::api::json::{Map, Value, type_name};
 use crate::api::nesting;
 use crate::api::status::Status;
 
@@ -23,14 +23,14 @@ const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {
     let (operations, strict_errors) = decode(body)?;
     let mut state = State {
-        document,
+        document: document.into(),
         copied_bytes: 0,
     };
     for operation in operations {
         state.apply(operation).ok_or_else(cannot_apply)?;
     }
     Ok(Patched {
-        value: state.document,
+        value: state.document.into(),
         strict_errors,
         shown: None,
     })
@@ -43,7 +43,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
         Inapplicable::Otherwise(text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch"))
     })?;
     let mut state = State {
-        document,
+        document: document.into(),
         copied_bytes: 0,
     };
     for operation in operations {
@@ -52,7 +52,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
             return Err(why_not(&before, &operation));
         }
     }
-    Ok(state.document)
+    Ok(state.document.into())
 }
 
 /// Reason for which a patch cannot be applied, in the words of Go's library.
@@ -73,7 +73,7 @@ impl From<Inapplicable> for String {
 }
 
 /// Returns the reason for which an operation cannot be applied to a document.
-fn why_not(document: &Value, operation: &Operation) -> Inapplicable {
+fn why_not(document: &Document, operation: &Operation) -> Inapplicable {
     let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
     let (op, path, from) = (text("op"), text("path"), text("from"));
     let has_container = |path: &str| has_container(document, path);
@@ -110,7 +110,7 @@ fn why_not(document: &Value, operation: &Operation) -> Inapplicable {
 }
 
 /// One operation as it was sent.
-type Operation = Map<String, Value>;
+type Operation = Map;
 
 /// The operations, null ones as empty maps, and what strict validation finds wrong.
 fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
@@ -156,14 +156,15 @@ fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
 }
 
 struct State {
-    document: Value,
+    /// In the form of the library.
+    document: Document,
     copied_bytes: usize,
 }
 
 /// A place in a document: a pointer with plain indices, and the value there, if any.
 struct Place<'a> {
     pointer: PointerBuf,
-    found: Option<&'a Value>,
+    found: Option<&'a Document>,
 }
 
 /// The keys of a path: `None` for the empty path, and for one without a slash. Text before the first slash is ignored.
@@ -188,7 +189,7 @@ fn index_of(key: &str, length: usize) -> Option<usize> {
 impl<'a> Place<'a> {
     /// Finds a path. The map or list that contains it must be there, and an index must lie in its list, or at its end
     /// where something `is_added`.
-    fn find(document: &'a Value, path: &str, is_added: bool) -> Option<Self> {
+    fn find(document: &'a Document, path: &str, is_added: bool) -> Option<Self> {
         let keys = keys(path)?;
         let mut tokens = Vec::with_capacity(keys.len());
         let mut found = Some(document);
@@ -196,16 +197,16 @@ impl<'a> Place<'a> {
         for (at, key) in keys.into_iter().enumerate() {
             let is_added = is_added && at == last;
             let (token, next) = match found? {
-                Value::Object(map) => {
+                Document::Object(map) => {
                     let next = map.get(&key);
                     (key, next)
                 }
-                Value::Array(_) if is_added && key == "-" => (key, None),
-                Value::Array(items) => {
+                Document::Array(_) if is_added && key == "-" => (key, None),
+                Document::Array(items) => {
                     let index = index_of(&key, items.len() + usize::from(is_added))?;
                     (index.to_string(), items.get(index))
                 }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+                Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return None,
             };
             tokens.push(token);
             found = next;
@@ -216,7 +217,7 @@ impl<'a> Place<'a> {
 }
 
 /// Returns `true` if the map or list that a path leads into is there.
-fn has_container(document: &Value, path: &str) -> bool {
+fn has_container(document: &Document, path: &str) -> bool {
     match path.rsplit_once('/') {
         Some((before, _)) if !before.contains('/') => true,
         Some((container, _)) => Place::find(document, container, false)
@@ -252,12 +253,15 @@ impl State {
     fn add(&mut self, path: &str, value: Value) -> Option<()> {
         let path = Place::find(&self.document, path, true)?.pointer;
         check_depth(&path, &value)?;
-        self.patch(PatchOperation::Add(AddOperation { path, value }))
+        self.patch(PatchOperation::Add(AddOperation {
+            path,
+            value: value.into(),
+        }))
     }
 
     fn remove(&mut self, path: &str) -> Option<Value> {
         let place = Place::find(&self.document, path, false)?;
-        let (path, value) = (place.pointer, place.found?.clone());
+        let (path, value) = (place.pointer, Value::from(place.found?.clone()));
         self.patch(PatchOperation::Remove(RemoveOperation { path }))?;
         Some(value)
     }
@@ -267,21 +271,32 @@ impl State {
         if path.is_empty() {
             let path = PointerBuf::root();
             let is_document = value.is_object() || value.is_array();
-            return is_document.then(|| self.patch(PatchOperation::Replace(ReplaceOperation { path, value })))?;
+            return is_document.then(|| {
+                self.patch(PatchOperation::Replace(ReplaceOperation {
+                    path,
+                    value: value.into(),
+                }))
+            })?;
         }
         let place = Place::find(&self.document, path, false)?;
         let (path, is_there) = (place.pointer, place.found.is_some());
         check_depth(&path, &value)?;
         self.patch(match is_there {
-            true => PatchOperation::Replace(ReplaceOperation { path, value }),
-            false => PatchOperation::Add(AddOperation { path, value }),
+            true => PatchOperation::Replace(ReplaceOperation {
+                path,
+                value: value.into(),
+            }),
+            false => PatchOperation::Add(AddOperation {
+                path,
+                value: value.into(),
+            }),
         })
     }
 
     /// The value to copy; null for a missing field.
     fn copied(&mut self, from: &str) -> Option<Value> {
         let place = Place::find(&self.document, from, false)?;
-        let value = place.found.cloned().unwrap_or_default();
+        let value = Value::from(place.found.cloned());
         if !value.is_null() {
             self.copied_bytes += value.to_string().len();
         }
@@ -300,7 +315,10 @@ impl State {
                 Place { found: None, .. } => return value.is_null().then_some(()),
             },
         };
-        self.patch(PatchOperation::Test(TestOperation { path, value }))
+        self.patch(PatchOperation::Test(TestOperation {
+            path,
+            value: value.into(),
+        }))
     }
 
     /// Carries out an operation exactly as RFC 6902 says.

@@ -1,10 +1,9 @@
 //! Merge patch (RFC 7386, rule G3).
 
-use serde_json::{Map, Value};
-
 use super::Patched;
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::status::Status;
 
@@ -33,7 +32,7 @@ pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Statu
     })
 }
 
-fn merge(value: &mut Value, patch: Map<String, Value>) {
+fn merge(value: &mut Value, patch: Map) {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }

@@ -20,8 +20,7 @@ pub(crate) use merge::merge_patch;
 pub(crate) use shown::shown_document;
 pub(crate) use strategic::strategic_patch;
 
-use serde_json::Value;
-
+use crate::api::json::Value;
 use crate::api::status::{Status, StatusDetails};
 
 /// The outcome of a patch.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, Value};
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 
@@ -91,7 +90,7 @@ pub(super) fn failed(text: impl Into<String>) -> Status {
 }
 
 /// 500: an item of a list lacks the key by which the list is merged.
-pub(super) fn no_merge_key(item: &Map<String, Value>, key: &str) -> Status {
+pub(super) fn no_merge_key(item: &Map, key: &str) -> Status {
     let item = go_text(&Value::Object(item.clone()));
     failed(format!("map: {item} does not contain declared merge key: {key}"))
 }

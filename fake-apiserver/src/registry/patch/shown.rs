@@ -2,8 +2,8 @@
 //! structs wrote it.
 
 use serde::ser::{Serialize, Serializer};
-use serde_json::{Map, Value};
 
+use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::schema::builtin::{Shape, StructType};
 
 /// The document `text` after `patch`, which is a merge patch or a JSON patch.
@@ -42,7 +42,7 @@ fn goes_through(patch: &Value, field: &str) -> bool {
 /// The whole document: its own keys are sorted.
 struct Root<'a> {
     structure: &'static StructType,
-    document: &'a Map<String, Value>,
+    document: &'a Map,
     patch: &'a Value,
 }
 
@@ -87,8 +87,8 @@ impl Serialize for Typed<'_> {
     }
 }
 
-fn in_order<'a>(structure: &'static StructType, map: &'a Map<String, Value>) -> Vec<(&'a String, Typed<'a>)> {
-    let mut fields: Vec<(u8, &String, Typed<'_>)> = map
+fn in_order<'a>(structure: &'static StructType, map: &'a Map) -> Vec<(&'a SmolStr, Typed<'a>)> {
+    let mut fields: Vec<(u8, &SmolStr, Typed<'_>)> = map
         .iter()
         .map(|(name, value)| {
             let field = structure.field(name);

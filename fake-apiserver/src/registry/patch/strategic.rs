@@ -1,11 +1,10 @@
 //! Strategic merge patch: the type says which lists are merged and by what key (rules G4 to G7).
 
-use serde_json::{Map, Value};
-
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::ordering::{ItemKey, by_key, failed, is_in, merge_ordered, no_merge_key};
 use super::{Patched, cannot_apply};
-use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
+use crate::api::json::{SmolStr, type_name};
 use crate::api::nesting;
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
@@ -57,7 +56,7 @@ fn wrong_type(expected: &str, found: &Value) -> Status {
     failed(format!("expected a {expected}, but received a {}", go_type(found)))
 }
 
-fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Status {
+fn unknown_directive(directive: &Value, patch: &Map) -> Status {
     let patch = go_text(&Value::Object(patch.clone()));
     failed(format!("unknown patch type: {} in map: {patch}", go_text(directive)))
 }
@@ -66,11 +65,7 @@ fn field_of<'s>(schema: SchemaRef<'s>, name: &str) -> SchemaRef<'s> {
     schema.field(name).unwrap_or(SchemaRef::Deduced)
 }
 
-fn merge_map(
-    mut original: Map<String, Value>,
-    patch: &mut Map<String, Value>,
-    schema: SchemaRef<'_>,
-) -> Result<Map<String, Value>, Status> {
+fn merge_map(mut original: Map, patch: &mut Map, schema: SchemaRef<'_>) -> Result<Map, Status> {
     if let Some(directive) = patch.get(PATCH) {
         return match directive.as_str() {
             Some("replace") => {
@@ -148,7 +143,7 @@ fn without_directives(value: Value) -> Option<Value> {
 }
 
 /// Carries `$retainKeys` out: what it does not name goes.
-fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Status> {
+fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Status> {
     let Some(keep) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
     };
@@ -167,12 +162,8 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
 }
 
 /// Merges the lists that have a `$setElementOrder`, and takes them out of the patch.
-fn set_orders(
-    original: &mut Map<String, Value>,
-    patch: &mut Map<String, Value>,
-    schema: SchemaRef<'_>,
-) -> Result<(), Status> {
-    let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+fn set_orders(original: &mut Map, patch: &mut Map, schema: SchemaRef<'_>) -> Result<(), Status> {
+    let directives: Vec<SmolStr> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
         let order = match patch.remove(&directive) {
             Some(Value::Array(order)) => order,
@@ -204,7 +195,7 @@ fn set_orders(
             (Some(_), Some(change)) => change,
         };
         let ordered = put_in_order(merged, &order, &server_order, strategy.merge_key)?;
-        original.insert(key.to_owned(), Value::Array(ordered));
+        original.insert(key.into(), Value::Array(ordered));
     }
     Ok(())
 }

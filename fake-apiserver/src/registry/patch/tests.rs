@@ -1,9 +1,9 @@
 //! Patches as recorded from a real server.
 
 use rstest::rstest;
-use serde_json::{Value, json};
 
 use super::{Patched, json_patch, merge_patch, parse_json, strategic_patch};
+use crate::api::json::{Value, json};
 use crate::api::status::Status;
 use crate::registry::types::go_text::go_text;
 use crate::registry::types::schema::SchemaRef;
@@ -78,7 +78,7 @@ fn g2_json_patches_that_fail(#[case] patch: Value) {
         "message": "the server rejected our request due to an error in our request",
         "reason": "Invalid", "details": {}, "code": 422
     });
-    assert_eq!(error.to_value(), body);
+    assert_eq!(Value::from(error.to_value()), body);
 }
 
 #[rstest]

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-
 use super::Reader;
 use crate::api::field::quote;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::custom::conversion::{Conversion, check};
@@ -107,7 +106,7 @@ impl Reader {
 }
 
 /// The converted objects of a ConversionReview.
-fn read(mut review: Map<String, Value>, version: ReviewVersion, uid: &str) -> Result<Vec<Value>, String> {
+fn read(mut review: Map, version: ReviewVersion, uid: &str) -> Result<Vec<Value>, String> {
     let is_v1 = version == ReviewVersion::V1;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, version) = (text(review.get("kind")), text(review.get("apiVersion")));

@@ -1,9 +1,8 @@
 //! A request's body: from JSON to an object of the right kind, with its defaults (rules A15, L1 to L5).
 
-use serde_json::{Map, Value};
-
 use super::Row;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
 use crate::api::resource::GroupKind;
@@ -148,8 +147,9 @@ pub(crate) fn read_applied(
     configuration: &Object,
 ) -> Result<Decoded, Status> {
     if let Some(shape) = row.shape() {
-        object.sort();
         let before = before.map(|it| &it.0);
+        // The owners are the server's own work, and may be many.
+        let owners = object.metadata_mut().remove("managedFields");
         let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
             decode::restore(shape, &mut object)?;
             decode::convert(shape, &mut object)
@@ -167,6 +167,8 @@ pub(crate) fn read_applied(
                 ),
             )
         })?;
+        let owners = owners.map(|it| ("managedFields", it));
+        object.metadata_mut().extend(owners);
     }
     row.name_kind(&mut object);
     row.strategy().default(&mut object);
@@ -303,7 +305,6 @@ fn convert_tree(
         }) = make()
         {
             *object = Object(map);
-            object.sort();
         }
         decode::restore(shape, object).map_err(Refusal::Shown)?;
         convert(shape, None, object, text, validation)
@@ -325,10 +326,7 @@ fn read_result(
         shown,
     } = make()?;
     let text = || match make() {
-        Ok(Patched { mut value, .. }) => {
-            value.sort_all_objects();
-            value.to_string()
-        }
+        Ok(Patched { value, .. }) => value.to_string(),
         Err(_) => String::new(),
     };
     let refused = |why: &str| {
@@ -352,7 +350,6 @@ fn read_result(
         other => return Err(refused(&decode::no_object(&other))),
     };
     let mut object = Object(map);
-    object.sort();
     let mut warnings = read(&mut object, &text, shown.is_none()).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
         Refusal::Shown(why) => refused(&why),

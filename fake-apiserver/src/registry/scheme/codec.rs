@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::Row;
+use crate::api::json::Value;
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::print::{Printer, write_number};
@@ -41,7 +41,6 @@ pub(crate) struct Encoded {
 /// Encodes an object of the storage version for storage; see [`Body`] for the form.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let object = &*row.stored_form(object);
-    let object = &*object.sorted();
     // The object itself and its metadata are open: the head opens them.
     let mut out = Printer::new(2, 512);
     let (version_at, metadata_len) = match shape_as_stored(row, object) {
@@ -160,7 +159,6 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
         _ => Object(serde_json::from_str(text).expect("what is encoded can be read")),
     };
     row.restore(&mut object);
-    object.sort();
     object
 }
 
@@ -174,7 +172,6 @@ pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
         object.insert("kind".into(), info.kind.as_ref().into());
         object.insert("apiVersion".into(), info.api_version().into());
     }
-    object.sort();
     object
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::builtins;
+use crate::api::json::{Map, Value};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::resource::{GroupKind, ResourceInfo};
@@ -346,15 +347,15 @@ impl Row {
 
     /// The status of a new object of a built-in type, as Go writes an empty one: `{}`, or with the fields it never
     /// omits.
-    pub(crate) fn empty_status(&self) -> Option<serde_json::Value> {
+    pub(crate) fn empty_status(&self) -> Option<Value> {
         let shape = self.shape()?;
         if shape.unset("status") != Unset::Zero {
             return None;
         }
         let field = shape.field("status")?;
-        let mut status = serde_json::Map::new();
+        let mut status = Map::new();
         let _ = decode_builtin::convert(field, &mut status);
-        Some(serde_json::Value::Object(status))
+        Some(Value::Object(status))
     }
 
     /// Returns the paths that a write to the resource or a subresource cannot own: the parts it does not change (rule

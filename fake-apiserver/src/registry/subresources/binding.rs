@@ -1,10 +1,9 @@
 //! `pods/binding` and `bindings`: a Pod gets its node, once (rule I4; `pkg/registry/core/pod/storage`).
 
-use serde_json::{Value, json};
-
 use super::eviction::set_condition;
 use super::{SubresourceRequest, created, text_at, value_at};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::request_info::RequestInfo;
 use crate::api::resource::GroupResource;

@@ -1,11 +1,10 @@
 //! Connections to Pods, Nodes and Services: reviewed by admission, made where the script of a Pod answers them, refused
 //! as the real server refuses them where it can be, else by name (rule I7).
 
-use serde_json::{Map, Value};
-
 use super::containers::{chosen_container, is_running};
 use super::{SubresourceRequest, first, text_at};
 use crate::api::field::quote;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::options::{Query, WriteOptions};
 use crate::api::status::Status;
@@ -155,7 +154,7 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
 }
 
 /// Adds the options that `exec` and `attach` share.
-fn add_streams(object: &mut Map<String, Value>, query: &Query) {
+fn add_streams(object: &mut Map, query: &Query) {
     for name in ["stdin", "stdout", "stderr", "tty"] {
         if query.flag(name) == Some(true) {
             object.insert(name.into(), true.into());

@@ -1,8 +1,7 @@
 //! The containers of a Pod that logs and connections name.
 
-use serde_json::Value;
-
 use super::value_at;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::status::Status;
 

@@ -1,8 +1,7 @@
 //! `pods/eviction`: a delete that disruption budgets may refuse (rule I3).
 
-use serde_json::{Value, json};
-
 use super::{SubresourceRequest, created, text_at, value_at};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};

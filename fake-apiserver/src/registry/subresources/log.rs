@@ -1,11 +1,10 @@
 //! `pods/log`: checked as by the real server (rule I6). The text comes from the script of a Pod; without a kubelet
 //! there is none, and the error says that.
 
-use serde_json::Value;
-
 use super::containers::{chosen_container, status_of};
 use super::{SubresourceRequest, text_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::Query;
 use crate::api::resource::GroupKind;

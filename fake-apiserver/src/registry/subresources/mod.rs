@@ -10,14 +10,13 @@ mod reviews;
 mod scale;
 mod token;
 
-use serde_json::Value;
-
 use super::Registry;
 use super::answer::{Answer, SuccessStatus, Written};
 use super::request::{Remarks, WriteRequest};
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::types::decode;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
@@ -157,5 +156,5 @@ fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
 /// A value below these keys.
 fn value_at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(object.get(*first)?, |value, key| value.get(*key))
+    rest.iter().try_fold(object.get(first)?, |value, key| value.get(*key))
 }

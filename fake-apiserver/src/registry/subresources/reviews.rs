@@ -1,9 +1,8 @@
 //! Virtual resources: a POST is answered and nothing is stored.
 
-use serde_json::{Value, json};
-
 use super::{review_selectors, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::json::{SmolStr, Value, json};
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::resource::GroupKind;
@@ -137,7 +136,7 @@ fn subject(review: &Object) -> UserInfo {
     let extra = value_at(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten().map(|(key, values)| {
         let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
-        (key.clone(), values.map(str::to_owned).collect())
+        (key.to_string(), values.map(str::to_owned).collect())
     });
     UserInfo {
         name: text_at(review, &["spec", "user"]).to_owned(),
@@ -231,7 +230,7 @@ fn validate_metadata(review: &Object, resource: &str, errors: &mut FieldErrors) 
         "localsubjectaccessreviews" => (&["managedFields", "namespace"], "must be empty except for namespace"),
         _ => (&["managedFields"], "must be empty"),
     };
-    let is_set = |(field, value): (&String, &Value)| {
+    let is_set = |(field, value): (&SmolStr, &Value)| {
         !kept.contains(&field.as_str()) && !matches!(value, Value::Null) && value != "" && *value != json!({})
     };
     if let Some(meta) = review.metadata().filter(|meta| meta.iter().any(is_set)) {

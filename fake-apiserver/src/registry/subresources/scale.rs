@@ -1,9 +1,8 @@
 //! `/scale`: the number of replicas, as an autoscaling/v1 Scale of its own (rules H15, I2).
 
-use serde_json::{Map, Value, json};
-
 use super::{SubresourceRequest, value_at};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Map, SmolStr, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, WriteOptions};
 use crate::api::request_info::Verb;
@@ -315,9 +314,9 @@ fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
 /// A selector as one text; it is a map of labels or a LabelSelector.
 fn selector_text(selector: &Value) -> String {
     let labels = selector.get("matchLabels").unwrap_or(selector).as_object();
-    let label = |(key, value): (&String, &Value)| Some((key.clone(), format!("{key}={}", value.as_str()?)));
+    let label = |(key, value): (&SmolStr, &Value)| Some((key.clone(), format!("{key}={}", value.as_str()?)));
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    let mut terms: Vec<(String, String)> = labels.into_iter().flatten().filter_map(label).collect();
+    let mut terms: Vec<(SmolStr, String)> = labels.into_iter().flatten().filter_map(label).collect();
     terms.extend(expressions.into_iter().flatten().map(expression_text));
     // Requirements are in the order of their keys, with any operators.
     terms.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -326,7 +325,7 @@ fn selector_text(selector: &Value) -> String {
 }
 
 /// The key of a requirement, and the requirement as text.
-fn expression_text(expression: &Value) -> (String, String) {
+fn expression_text(expression: &Value) -> (SmolStr, String) {
     let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
     let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
@@ -338,5 +337,5 @@ fn expression_text(expression: &Value) -> (String, String) {
         "DoesNotExist" => format!("!{key}"),
         _ => key.to_owned(),
     };
-    (key.to_owned(), shown)
+    (key.into(), shown)
 }

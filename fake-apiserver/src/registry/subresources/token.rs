@@ -1,10 +1,10 @@
 //! `serviceaccounts/token`: a TokenRequest is answered with a token for the ServiceAccount (rule I5).
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use super::{SubresourceRequest, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;

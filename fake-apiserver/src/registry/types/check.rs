@@ -1,10 +1,9 @@
 //! The checks that recur in every kind: required, one of, not negative, a right name.
 
-use serde_json::Value;
-
 use super::cursor::Cursor;
 use super::names;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 
 /// Error for a negative number.
 pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";

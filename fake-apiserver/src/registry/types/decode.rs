@@ -7,11 +7,10 @@ mod time;
 mod unstructured;
 mod zero;
 
-use serde_json::{Map, Value};
-
 use super::schema::builtin::{Shape, is_unserved, shape_of};
 use crate::api::field::quote;
 use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -65,10 +64,6 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
             has_fraction: true,
         }),
     };
-    let parsed = parsed.map(|mut read| {
-        read.value.sort_all_objects();
-        read
-    });
     match parsed {
         Ok(Read { value, levels, .. }) if levels > nesting::MAX && nesting::levels_of_object(&value) > nesting::MAX => {
             Err(unreadable(nesting::EXCEEDED, raw, kind))
@@ -175,10 +170,10 @@ pub(crate) fn decode(
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
     if object.kind().is_empty() {
-        object.insert("kind".to_owned(), Value::String(kind));
+        object.insert("kind".into(), Value::String(kind.into()));
     }
     if object.api_version() != api_version {
-        object.insert("apiVersion".to_owned(), Value::String(api_version));
+        object.insert("apiVersion".into(), Value::String(api_version.into()));
     }
     Ok(errors)
 }
@@ -280,8 +275,8 @@ pub(crate) enum Document<'a> {
 /// The error is Go's.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
-    object: &mut Map<String, Value>,
-    before: Option<&Map<String, Value>>,
+    object: &mut Map,
+    before: Option<&Map>,
     document: Document<'_>,
     strictness: FieldValidation,
 ) -> Result<Vec<String>, String> {
@@ -296,7 +291,7 @@ pub(crate) fn convert_strictly(
         Document::Made { .. } => misfits.first(),
     })?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
-        metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
+        metadata.insert("managedFields".into(), Value::Array(Vec::new()));
     }
     if strictness == FieldValidation::Ignore {
         return Ok(Vec::new());
@@ -313,21 +308,17 @@ pub(crate) fn convert_strictly(
 }
 
 /// Makes what is always written and is empty `null`, as the real server's storage does.
-pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
+pub(crate) fn settle(shape: &'static Shape, object: &mut Map) {
     convert::settle_map(shape, object);
 }
 
 /// Removes what the type does not know and spells the rest canonically, silently.
-pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<(), String> {
+pub(crate) fn convert(shape: &'static Shape, object: &mut Map) -> Result<(), String> {
     convert_changed(shape, object, None)
 }
 
 /// The same of an object that was made from another one of the same type.
-pub(crate) fn convert_changed(
-    shape: &'static Shape,
-    object: &mut Map<String, Value>,
-    before: Option<&Map<String, Value>>,
-) -> Result<(), String> {
+pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<(), String> {
     match convert::convert(shape, object, before) {
         Ok(_) => Ok(()),
         Err(misfits) => Err(misfits.first()),

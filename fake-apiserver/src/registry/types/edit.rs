@@ -1,8 +1,9 @@
 //! Changes to JSON: defaults to fill in, fields to restore. A field of the wrong type reads as absent.
 
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 
 use super::cursor::JsonMap;
+use crate::api::json::{Map, Value};
 
 /// The object at a dotted way, if there is one.
 pub(crate) fn object_mut<'a>(map: &'a mut JsonMap, way: &str) -> Option<&'a mut JsonMap> {
@@ -23,7 +24,7 @@ pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, way: &str) -> impl Iterator<It
 /// The object `field`, made where it is absent.
 pub(crate) fn ensure_object<'a>(map: &'a mut JsonMap, field: &str) -> &'a mut JsonMap {
     if !map.get(field).is_some_and(Value::is_object) {
-        map.insert(field.to_owned(), Value::Object(Map::new()));
+        map.insert(field.into(), Value::Object(Map::new()));
     }
     let value = map.get_mut(field).and_then(Value::as_object_mut);
     value.expect("made an object on the lines above")
@@ -35,7 +36,7 @@ pub(crate) fn keep_entries(map: &mut JsonMap, mut keeps: impl FnMut(&str, &mut V
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {
         if !keeps(key, value) {
-            gone.push(key.clone());
+            gone.push(key.to_string());
         }
     }
     if gone.is_empty() {
@@ -48,21 +49,21 @@ pub(crate) fn keep_entries(map: &mut JsonMap, mut keeps: impl FnMut(&str, &mut V
 /// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
 pub(crate) fn default_value(map: &mut JsonMap, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {
-        map.insert(field.to_owned(), value.into());
+        map.insert(field.into(), value.into());
     }
 }
 
 /// Sets `field` where it is absent, null or an empty string.
 pub(crate) fn default_text(map: &mut JsonMap, field: &str, value: &str) {
     if map.get(field).is_none_or(|it| it.is_null() || it == "") {
-        map.insert(field.to_owned(), value.into());
+        map.insert(field.into(), value.into());
     }
 }
 
 /// Sets `field` where it is absent, null or zero, for fields in which zero means unset.
 pub(crate) fn default_nonzero(map: &mut JsonMap, field: &str, value: i64) {
     if map.get(field).is_none_or(|it| it.is_null() || it.as_i64() == Some(0)) {
-        map.insert(field.to_owned(), value.into());
+        map.insert(field.into(), value.into());
     }
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn copy_field(from: &JsonMap, to: &mut JsonMap, field: &str) {
     match from.get(field) {
         Some(value) => {
             if to.get(field) != Some(value) {
-                to.insert(field.to_owned(), value.clone());
+                to.insert(field.into(), value.clone());
             }
         }
         None => {

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
-
 use super::cursor::JsonMap;
 use super::schema::builtin::{Shape, StructType};
+use crate::api::json::Value;
 
 /// Drops such fields wherever they are.
 pub(crate) fn drop_gated(shape: &'static Shape, object: &mut JsonMap) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use crate::api::json::Value;
 
 /// A value as `%v` prints it: `map[a:1 b:[x y]]`.
 pub(crate) fn go_text(value: &Value) -> String {

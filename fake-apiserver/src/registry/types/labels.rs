@@ -76,7 +76,7 @@ fn entries<'a>(map: &Cursor<'a>) -> impl Iterator<Item = (&'a str, &'a str)> + u
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::api::json::json;
 
     use super::*;
     use crate::api::field::FieldPath;

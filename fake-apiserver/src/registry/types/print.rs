@@ -1,10 +1,9 @@
 //! Printing objects of built-in types as Go does: the fields of structs in their order there, maps sorted (rule A32).
 
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
 
 use super::schema::builtin::{Kind, Shape, shape_of};
-use crate::api::object::in_order;
+use crate::api::json::{Map, SmolStr, Value};
 use crate::api::print::Printer;
 
 /// An entry to be printed: its place, and what is there.
@@ -34,7 +33,7 @@ impl<'a> TypedPrinter<'a> {
     pub(crate) fn entries(
         &mut self,
         shape: &'static Shape,
-        map: &'a Map<String, Value>,
+        map: &'a Map,
         omitted: &[&str],
         out: &mut Printer,
         each: &mut dyn FnMut(u8, &Printer),
@@ -135,8 +134,8 @@ impl Serialize for AsGoPrints<'_> {
             return self.0.serialize(serializer);
         }
         let list = shape_of("meta.k8s.io", "v1", "ListMeta");
-        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
-        let rest = in_order(map).filter(|(key, _)| !FIRST.contains(&key.as_str()));
+        let first = FIRST.iter().filter_map(|key| map.get_key_value(key));
+        let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
         serializer.collect_map(first.chain(rest).map(|(key, value)| {
             let part = match key.as_str() {
                 "metadata" => Part::Of(list, value),
@@ -178,7 +177,8 @@ impl Serialize for Typed<'_> {
         match (shape.kind(), value) {
             (Kind::Struct(_) | Kind::Map(_), Value::Object(map)) => {
                 let structure = shape.structure();
-                let mut entries: Vec<(u8, &String, Part<'_>)> = in_order(map)
+                let mut entries: Vec<(u8, &SmolStr, Part<'_>)> = map
+                    .iter()
                     .map(
                         |(name, value)| match (structure, structure.and_then(|it| it.field(name))) {
                             (_, Some(field)) => (field.place(), name, Part::Of(Some(field.shape()), value)),

@@ -4,10 +4,10 @@
 pub(crate) mod transport;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
 
 use super::types::endpoint::Endpoint;
 use crate::api::field::quote;
+use crate::api::json::{Map, Value};
 use transport::{REPLY_BYTES_MAX, Reply, Transport};
 
 /// Posts a review and reads the JSON object that comes back.
@@ -16,7 +16,7 @@ pub(crate) async fn call(
     endpoint: &Endpoint,
     timeout: std::time::Duration,
     review: &Value,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Map, String> {
     let separator = if endpoint.url.contains('?') { '&' } else { '?' };
     let url = cleaned(&endpoint.url);
     let url = format!("{url}{separator}timeout={}s", timeout.as_secs());
@@ -59,7 +59,7 @@ fn cleaned(url: &str) -> String {
 }
 
 /// The body as an object.
-fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
+fn decode(body: &[u8]) -> Result<Map, String> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let text = crate::api::json::syntax_error(body).unwrap_or_else(|| error.to_string());
         format!("couldn't get version/kind; json parse error: {text}")

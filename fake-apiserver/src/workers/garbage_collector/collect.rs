@@ -1,9 +1,8 @@
 //! Decisions about an object: it is deleted, loses owners, or is let go.
 
-use serde_json::{Value, json};
-
 use super::graph::{Node, NodeId};
 use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
+use crate::api::json::{Value, json};
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::storage::{Key, Stored};
 use crate::workers::{Api, Context, Meta, OwnerReference, Regarding, RequestFailure};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
 /// The conditions in the order in which they are written, with what they say when all is well.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::Resource;
 use super::conditions::Trouble;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PropagationPolicy};
 use crate::registry::scheme::Row;

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::{Api, Context, Controller, Follows, Identity, Observed, RequestFailure, WorkQueue, WorkerRow};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::storage::Key;
 use content::Remains;

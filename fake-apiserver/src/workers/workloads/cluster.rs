@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::resource::Resource;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::selector::{LabelOperator, LabelSelector};
 use crate::registry::types::cursor::Cursor;

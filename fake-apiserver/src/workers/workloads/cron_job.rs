@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told, Write, controller_reference};
@@ -11,6 +10,7 @@ use super::pods::{created, plus, spec, status, time};
 use super::resource::{Resource, Target};
 use super::schedule::Schedule;
 use super::sees::{Sees, find_condition};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::entropy;

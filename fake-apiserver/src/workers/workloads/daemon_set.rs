@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::{
@@ -16,6 +14,7 @@ use super::resource::{Resource, key_of};
 use super::revisions;
 use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::WorkerRow;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::controller::{Changed, WorkloadController};
@@ -11,6 +10,7 @@ use super::plan::Plan;
 use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status, time};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
 use super::mirror;
@@ -12,6 +10,7 @@ use super::plan::{Plan, controller_reference};
 use super::pods::{is_finished, is_ready, label, spec};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, service_selector};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -264,7 +263,7 @@ fn fill_slices(
             });
             let gone = known
                 .keys()
-                .filter(|key| !labels.contains_key(*key))
+                .filter(|key| !labels.contains_key(key))
                 .map(|key| (key.clone(), Value::Null));
             let labels: JsonMap = labels.clone().into_iter().chain(gone).collect();
             patch["metadata"]["labels"] = labels.into();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value, json};
 
 use super::plan::{Note, Told, Write};
 use super::recorder::{Recorded, Recorder};
 use super::resource::{Resource, Target};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::workers::{Api, RequestFailure};
@@ -260,7 +260,7 @@ fn merge_into(value: &mut Value, patch: &Value) {
     for (key, change) in fields {
         match change {
             Value::Null => drop(map.remove(key)),
-            change => merge_into(map.entry(key).or_insert(Value::Null), change),
+            change => merge_into(map.entry(key.clone()).or_insert(Value::Null), change),
         }
     }
 }
@@ -272,8 +272,8 @@ fn difference(from: &Value, to: &Value) -> Value {
     };
     let gone = from
         .iter()
-        .filter(|(key, value)| !to.contains_key(*key) && !value.is_null());
-    let mut patch: Map<String, Value> = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+        .filter(|(key, value)| !to.contains_key(key) && !value.is_null());
+    let mut patch: Map = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
     for (key, value) in to {
         match from.get(key) {
             Some(old) if old == value => {}

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::pods::spec;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::quantity::Quantity;
@@ -93,7 +92,7 @@ fn amounts(map: Option<&JsonMap>) -> Amounts {
     };
     let entries = map.into_iter().flatten();
     entries
-        .filter_map(|(name, value)| Some((name.clone(), amount(value)?)))
+        .filter_map(|(name, value)| Some((name.to_string(), amount(value)?)))
         .collect()
 }
 

@@ -1,8 +1,7 @@
 //! Hashes that name what is made of a template. Their form is that of Kubernetes; their values differ, because the real
 //! ones are taken of a Go struct's print.
 
-use serde_json::Value;
-
+use crate::api::json::Value;
 use crate::registry::types::cursor::JsonMap;
 
 /// The letters of names that cannot spell a word.

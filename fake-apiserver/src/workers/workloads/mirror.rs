@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::plan::{Plan, controller_reference};
 use super::pods::label;
 use super::resource::Resource;
 use super::sees::Sees;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::{Cursor, JsonMap};

@@ -1,9 +1,9 @@
 //! `Plan`: the writes that a controller decides on. Controllers are functions from the state to a plan.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
 use super::resource::{Resource, Target};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::registry::types::cursor::{Cursor, JsonMap};

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::plan::{Note, Regarding};
+use crate::api::json::{Value, json};
 use crate::entropy;
 
 /// Events and sources that are remembered; the oldest goes when another comes. As in client-go.

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told};
 use super::pods::{
@@ -12,6 +10,7 @@ use super::pods::{
 };
 use super::resource::Resource;
 use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition, selector_of};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::{Cursor, JsonMap};

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::hash::{safe_text, template_hash};
 use super::plan::{Plan, controller_reference};
 use super::pods::label;
 use super::resource::Resource;
 use super::sees::Sees;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 

@@ -5,8 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::cluster::Cluster;
 use super::controller::Changed;
 use super::fit::{Load, lacking, requests};
@@ -15,6 +13,7 @@ use super::pods::{annotation, condition, is_finished, spec};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
 use super::volumes::{SELECTED_NODE, claims};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;

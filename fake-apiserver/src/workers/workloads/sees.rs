@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::cluster::{Cluster, selects};
 use super::plan::{Plan, controller_reference};
 use super::resource::Resource;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
@@ -151,7 +151,7 @@ pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a 
 /// The selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
 pub(crate) fn service_selector(service: &Object) -> Option<LabelSelector> {
     let labels = Cursor::root(service).map("spec.selector").filter(|it| !it.is_empty())?;
-    LabelSelector::from_object(&serde_json::json!({"matchLabels": labels}))
+    LabelSelector::from_object(&json!({"matchLabels": labels}))
         .ok()
         .flatten()
 }

@@ -1,8 +1,6 @@
 //! Objects of every namespace: the ServiceAccount `default`, and the ConfigMap with the cluster's certificate
 //! authority.
 
-use serde_json::{Value, json};
-
 use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::annotation;
@@ -10,6 +8,7 @@ use super::resource::Resource;
 use super::sees::Sees;
 use super::token_secret;
 use super::token_secret::CA_BUNDLE;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;

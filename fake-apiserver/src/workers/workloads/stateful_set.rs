@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::cluster::Cluster;
 use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Regarding, Told, controller_reference};
@@ -14,6 +12,7 @@ use super::pods::{
 use super::resource::{Resource, key_of};
 use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;

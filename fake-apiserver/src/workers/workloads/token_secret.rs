@@ -3,13 +3,13 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::json;
 
 use super::controller::WorkloadController;
 use super::plan::{Plan, Write};
 use super::pods::annotation;
 use super::resource::{Resource, Target, key_of};
 use super::sees::Sees;
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
@@ -61,7 +61,7 @@ fn sync(secret: &Object, sees: &Sees<'_>) -> Plan {
     let wanted = wanted.map(|(key, text)| (key, BASE64_STANDARD.encode(text)));
     let is_filled = wanted
         .iter()
-        .all(|(key, text)| data.get(*key).and_then(|it| it.as_str()) == Some(text));
+        .all(|(key, text)| data.get(key).and_then(|it| it.as_str()) == Some(text));
     if has_token && is_filled && !uid.is_empty() {
         return plan;
     }

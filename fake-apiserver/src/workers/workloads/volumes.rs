@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Write};
 use super::pods::{annotation, spec, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, selector_of};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::names;

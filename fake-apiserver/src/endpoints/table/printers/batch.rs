@@ -1,11 +1,10 @@
 //! Jobs and CronJobs.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::duration;
 use super::super::read::TableRow;
 use super::Printer;
+use crate::api::json::Value;
 
 const SELECTOR: Column = Column::text(
     "Selector",

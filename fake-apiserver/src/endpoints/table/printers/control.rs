@@ -1,10 +1,9 @@
 //! The API server's own kinds: flow control, storage versions, aggregated APIs.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
 use super::super::read::{TableRow, with_more};
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const FLOW_SCHEMA: Printer = Printer {
     columns: &[

@@ -1,10 +1,9 @@
 //! Events, in the spelling of the core group and of events.k8s.io.
 
-use serde_json::Value;
-
 use super::super::columns::{Column, NAME};
 use super::super::read::{Field, TableRow};
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const EVENT: Printer = Printer {
     columns: &[

@@ -15,10 +15,9 @@ mod certificates;
 mod control;
 mod dynamic_resources;
 
-use serde_json::Value;
-
 use super::columns::{AGE, Column, NAME};
 use super::read::TableRow;
+use crate::api::json::Value;
 
 pub(super) use pod::row_conditions as pod_row_conditions;
 

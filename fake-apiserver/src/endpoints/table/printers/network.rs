@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow, or_none, with_more};
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const SERVICE: Printer = Printer {
     columns: &[

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const NODE: Printer = Printer {
     columns: &[

@@ -1,11 +1,11 @@
 //! Pods: the Status and Restarts columns sum up what their containers go through.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
+use crate::api::json::{Value, json};
 
 pub(super) const POD: Printer = Printer {
     columns: &[

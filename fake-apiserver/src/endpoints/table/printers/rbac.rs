@@ -1,10 +1,9 @@
 //! Role bindings.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::TableRow;
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const ROLE_BINDING: Printer = Printer {
     columns: &[

@@ -1,10 +1,9 @@
 //! Volumes, claims and the drivers that provide them.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow, or_none};
 use super::Printer;
+use crate::api::json::Value;
 
 pub(super) const PERSISTENT_VOLUME: Printer = Printer {
     columns: &[

@@ -1,10 +1,9 @@
 //! Workloads: Pods' controllers and disruption budgets.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::read::{Field, TableRow};
 use super::Printer;
+use crate::api::json::Value;
 
 const READY: Column = Column::text("Ready", "Number of the pod with ready state");
 

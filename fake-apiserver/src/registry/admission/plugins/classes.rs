@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
@@ -74,7 +73,7 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");
-        let has = |map: &Map<String, Value>| marks.iter().any(|mark| map.get(*mark).is_some_and(|it| it == "true"));
+        let has = |map: &Map| marks.iter().any(|mark| map.get(mark).is_some_and(|it| it == "true"));
         annotations.is_some_and(has)
     };
     let mut marked: Vec<&Object> = classes.iter().map(Arc::as_ref).filter(is_default).collect();

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
 use crate::registry::kinds::pod::pod_resources::requested;
 use crate::registry::reader::Reader;
@@ -62,15 +61,15 @@ pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
 }
 
 /// Sets the amounts a container lacks; answers which.
-fn fill(container: &mut Map<String, Value>, field: &str, defaults: Option<&BTreeMap<&str, &Value>>) -> Vec<String> {
+fn fill(container: &mut Map, field: &str, defaults: Option<&BTreeMap<&str, &Value>>) -> Vec<String> {
     let Some(defaults) = defaults.filter(|it| !it.is_empty()) else {
         return Vec::new();
     };
     let amounts = ensure_object(ensure_object(container, "resources"), field);
     let mut set = Vec::new();
     for (resource, value) in defaults {
-        if !amounts.contains_key(*resource) {
-            amounts.insert((*resource).to_owned(), (*value).clone());
+        if !amounts.contains_key(resource) {
+            amounts.insert((*resource).into(), (*value).clone());
             set.push((*resource).to_owned());
         }
     }
@@ -108,11 +107,11 @@ impl Asked {
         };
         for (name, _) in names {
             let sum = |which: &str| requested(spec, which, name).map(|(amount, _)| amount);
-            if let Some(amount) = own.requests.get(name).copied().or_else(|| sum("requests")) {
-                asked.requests.insert(name.clone(), amount);
+            if let Some(amount) = own.requests.get(name.as_str()).copied().or_else(|| sum("requests")) {
+                asked.requests.insert(name.to_string(), amount);
             }
-            if let Some(amount) = own.limits.get(name).copied().or_else(|| sum("limits")) {
-                asked.limits.insert(name.clone(), amount);
+            if let Some(amount) = own.limits.get(name.as_str()).copied().or_else(|| sum("limits")) {
+                asked.limits.insert(name.to_string(), amount);
             }
         }
         asked
@@ -162,7 +161,7 @@ pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<
 }
 
 /// The bounds of one field of a limit.
-fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a String, Quantity)> + use<'a> {
+fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a SmolStr, Quantity)> + use<'a> {
     let map = limit.map(field).into_iter().flatten();
     map.filter_map(|(name, it)| Some((name, Quantity::parse(it.as_str()?).ok()?)))
 }
@@ -170,7 +169,7 @@ fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a Stri
 fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     for (name, bound) in bounds(limit, "min") {
         let usage = format!("minimum {name} usage per {kind} is {bound}");
-        match (asked.requests.get(name), asked.limits.get(name)) {
+        match (asked.requests.get(name.as_str()), asked.limits.get(name.as_str())) {
             (None, _) => errors.push(format!("{usage}.  No request is specified")),
             (Some(request), _) if *request < bound => errors.push(format!("{usage}, but request is {request}")),
             (Some(_), Some(limit)) if *limit < bound => errors.push(format!("{usage}, but limit is {limit}")),
@@ -179,7 +178,7 @@ fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<Str
     }
     for (name, bound) in bounds(limit, "max") {
         let usage = format!("maximum {name} usage per {kind} is {bound}");
-        match (asked.requests.get(name), asked.limits.get(name)) {
+        match (asked.requests.get(name.as_str()), asked.limits.get(name.as_str())) {
             (_, None) => errors.push(format!("{usage}.  No limit is specified")),
             (_, Some(limit)) if *limit > bound => errors.push(format!("{usage}, but limit is {limit}")),
             (Some(request), _) if *request > bound => errors.push(format!("{usage}, but request is {request}")),
@@ -188,7 +187,7 @@ fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<Str
     }
     for (name, bound) in bounds(limit, "maxLimitRequestRatio") {
         let usage = format!("{name} max limit to request ratio per {kind} is {bound}");
-        let amount = |of: &BTreeMap<String, Quantity>| of.get(name).filter(|it| it.signum() > 0).copied();
+        let amount = |of: &BTreeMap<String, Quantity>| of.get(name.as_str()).filter(|it| it.signum() > 0).copied();
         match (amount(&asked.requests), amount(&asked.limits)) {
             (None, _) => errors.push(format!("{usage}, but no request is specified or request is 0")),
             (Some(_), None) => errors.push(format!("{usage}, but no limit is specified or limit is 0")),
@@ -207,7 +206,7 @@ fn check_claim(limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     let kind = "PersistentVolumeClaim";
     for (name, bound) in bounds(limit, "min") {
         let usage = format!("minimum {name} usage per {kind} is {bound}");
-        match asked.requests.get(name) {
+        match asked.requests.get(name.as_str()) {
             None => errors.push(format!("{usage}.  No request is specified")),
             Some(request) if *request < bound => errors.push(format!("{usage}, but request is {request}")),
             Some(_) => {}
@@ -215,7 +214,7 @@ fn check_claim(limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     }
     for (name, bound) in bounds(limit, "max") {
         let usage = format!("maximum {name} usage per {kind} is {bound}");
-        match asked.requests.get(name) {
+        match asked.requests.get(name.as_str()) {
             None => errors.push(format!("{usage}.  No request is specified")),
             Some(request) if *request > bound => errors.push(format!("{usage}, but request is {request}")),
             Some(_) => {}

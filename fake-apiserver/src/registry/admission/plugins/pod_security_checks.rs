@@ -1,7 +1,6 @@
 //! The checks of the Pod Security Standards, in the order in which violations are named.
 
-use serde_json::Map;
-
+use crate::api::json::Map;
 use crate::registry::types::cursor::Cursor;
 
 /// Level that a namespace allows.

@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
-
 use super::resource_quota::{RESOURCE, is_used, written};
 use super::usage::{Amounts, amounts, in_scope, is_about, usage};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;
@@ -174,7 +173,7 @@ impl Counted {
             key: stored.key.clone(),
             used: used.collect(),
             hard,
-            spec: Object(quota.remove_entry("spec").into_iter().collect()),
+            spec: Object(quota.remove("spec").map(|spec| ("spec", spec)).into_iter().collect()),
         }
     }
 

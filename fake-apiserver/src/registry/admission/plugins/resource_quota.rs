@@ -2,10 +2,9 @@
 //! `status.used`. A quota whose status is empty counts nothing: filling it is the quota controller's, which a server
 //! can be asked to be.
 
-use serde_json::{Map, Value};
-
 use super::usage::{Amounts, amounts, in_scope, is_about, missing, usage};
 use crate::api::admission::Operation;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::admission::Admission;
@@ -184,7 +183,7 @@ impl Charge<'_> {
 }
 
 pub(super) fn written(amounts: &Amounts) -> Value {
-    let map: Map<String, Value> = amounts
+    let map: Map = amounts
         .iter()
         .map(|(name, amount)| (name.clone(), amount.to_string().into()))
         .collect();

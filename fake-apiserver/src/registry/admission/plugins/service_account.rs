@@ -1,7 +1,6 @@
 //! `ServiceAccount`: the account a new Pod runs as, its token and its pull secrets (rule R6). On request.
 
-use serde_json::json;
-
+use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;

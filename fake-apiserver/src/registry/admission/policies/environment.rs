@@ -3,13 +3,12 @@
 
 use std::cell::Cell;
 
-use serde_json::Value;
-
 use super::super::Admission;
 use super::super::attributes::Attributes;
 use super::super::matching::Matched;
 use super::authorizer::{self, FUNCTIONS};
 use crate::api::admission::AdmissionRequest;
+use crate::api::json::Value;
 use crate::api::status::Status;
 use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 use crate::registry::reader::Reader;
@@ -43,7 +42,7 @@ pub(super) struct Environment {
 
 impl Environment {
     pub(super) fn new(admission: &Admission, review: &AdmissionRequest) -> Self {
-        let mut request = review.to_value();
+        let mut request = Value::from(review.to_value());
         if let Some(map) = request.as_object_mut() {
             for field in ["object", "oldObject", "uid"] {
                 map.remove(field);
@@ -51,8 +50,8 @@ impl Environment {
         }
         Self {
             request,
-            object: review.object.clone(),
-            old_object: review.old_object.clone(),
+            object: review.object.clone().into(),
+            old_object: review.old_object.clone().into(),
             namespace: namespace_of(&admission.reader, &review.namespace),
             params: Value::Null,
             variables: Vec::new(),

@@ -1,7 +1,5 @@
 //! MutatingAdmissionPolicies and their bindings (rule P8): objects that are applied, and JSON patches.
 
-use serde_json::{Map, Value};
-
 use super::super::Admission;
 use super::super::attributes::{Attributes, kind_of};
 use super::super::matching::{Match, Matched, conditions};
@@ -10,6 +8,7 @@ use super::environment::holds;
 use super::params::{self, ParamKind};
 use super::validating::{binding_match, variables};
 use super::{Policies, bindings_of};
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::cel::program::Program;
@@ -29,7 +28,7 @@ pub(super) struct MutatingPolicy {
     ignores_failure: bool,
     is_reinvoked: bool,
     params: Option<ParamKind>,
-    bindings: Vec<(String, Option<Match>, Map<String, Value>)>,
+    bindings: Vec<(String, Option<Match>, Map)>,
 }
 
 #[derive(Debug)]
@@ -121,7 +120,7 @@ impl Admission {
     async fn mutate_by_policy(
         &self,
         policy: &MutatingPolicy,
-        binding: &Map<String, Value>,
+        binding: &Map,
         attributes: &mut Attributes<'_>,
         matched: &Matched,
     ) -> Result<(), String> {
@@ -135,7 +134,7 @@ impl Admission {
             if !holds(&policy.conditions, &environment)? {
                 continue;
             }
-            let mut object = review.object;
+            let mut object = Value::from(review.object);
             for mutation in &policy.mutations {
                 environment.set_object(object.clone());
                 environment.evaluate_variables(&policy.variables);

@@ -1,8 +1,7 @@
 //! The parameters of a policy: which objects its binding leads to, one evaluation each (rule P7).
 
-use serde_json::{Map, Value};
-
 use super::super::attributes::Attributes;
+use crate::api::json::{Map, Value};
 use crate::api::selector::LabelSelector;
 use crate::registry::reader::Reader;
 use crate::registry::scheme::codec;
@@ -22,7 +21,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
 pub(super) fn find(
     reader: &Reader,
     kind: Option<&ParamKind>,
-    binding: &Map<String, Value>,
+    binding: &Map,
     attributes: &Attributes<'_>,
 ) -> Result<Vec<Value>, String> {
     let Some((api_version, kind)) = kind else {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::super::Admission;
 use super::super::attributes::Attributes;
@@ -13,6 +12,7 @@ use super::environment::{Environment, OUT_OF_BUDGET, holds};
 use super::params::{self, ParamKind};
 use super::{Policies, bindings_of};
 use crate::api::json::marshal;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::cel::program::Program;
@@ -42,7 +42,7 @@ pub(super) struct Policy {
 struct Binding {
     name: String,
     matches: Option<Match>,
-    spec: serde_json::Map<String, Value>,
+    spec: Map,
     denies: bool,
     warns: bool,
     audits: bool,

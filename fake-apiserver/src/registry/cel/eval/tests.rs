@@ -2,8 +2,8 @@
 
 use kube_cel::cel::Value as CelValue;
 use rstest::rstest;
-use serde_json::{Value, json};
 
+use crate::api::json::{Value, json};
 use crate::registry::cel::library::FUNCTIONS;
 use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 

@@ -1,7 +1,5 @@
 //! Defaults must be valid under their own schema (rule O4).
 
-use serde_json::Value;
-
 use super::super::embedded;
 use super::super::engine::problem_of_rule;
 use super::super::prune::prune_value;
@@ -9,6 +7,7 @@ use super::super::rules::of_type;
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
+use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 
 /// Checks all defaults of a structural root schema.

@@ -1,9 +1,8 @@
 //! Contents of a CRD's schema that are allowed beyond being structural (rule O4).
 
-use serde_json::Value;
-
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;
+use crate::api::json::{SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -71,7 +70,7 @@ fn check_root_with_status(node: &Cursor<'_>, errors: &mut FieldErrors) {
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return errors.invalid(node.at("type"), kind, text);
     }
-    let is_allowed = |key: &String| AT_ROOT_WITH_STATUS.iter().any(|(allowed, _)| allowed == key);
+    let is_allowed = |key: &SmolStr| AT_ROOT_WITH_STATUS.iter().any(|(allowed, _)| allowed == key);
     let mut keywords = node.map_or_empty("").iter();
     if keywords.any(|(key, value)| !is_allowed(key) && *value != Value::Bool(false)) {
         let names: Vec<&str> = AT_ROOT_WITH_STATUS.iter().map(|(_, name)| *name).collect();

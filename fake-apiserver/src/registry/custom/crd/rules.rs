@@ -1,12 +1,11 @@
 //! `x-kubernetes-validations`: what can be checked of a rule without evaluating it (rule O8).
 
-use serde_json::Value;
-
 use super::super::engine::{is_about_change, problem_of_message, problem_of_rule};
 use super::super::schema::Structural;
 use super::budget::{Costs, Scope};
 use super::field_path;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::json::escape_html;
 use crate::registry::cel;
 use crate::registry::kinds::metadata::invalid_printed;

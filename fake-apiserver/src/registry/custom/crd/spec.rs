@@ -3,10 +3,9 @@
 //! The real server checks an internal form in which what all versions share stands at the top; its errors name
 //! `spec.validation…` then, and `spec.versions[i]…` only where versions differ.
 
-use serde_json::{Value, json};
-
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, is_print};
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 

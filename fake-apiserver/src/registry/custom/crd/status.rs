@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-
 use super::super::definition::{condition, condition_is};
 use super::super::schema::strings;
 use crate::api::field::quote;
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
@@ -279,7 +278,7 @@ fn establish(crd: &Object, now: &str) -> Option<Object> {
     Some(next)
 }
 
-fn status_mut(crd: &mut Object) -> Option<&mut Map<String, Value>> {
+fn status_mut(crd: &mut Object) -> Option<&mut Map> {
     let status = crd.entry("status").or_insert_with(|| json!({}));
     if !status.is_object() {
         *status = json!({});

@@ -1,12 +1,11 @@
 //! `CrdStrategy`: what a CRD's writes default, keep and check.
 
-use serde_json::{Value, json};
-
 use super::super::definition::condition_is;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
 use super::{rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use serde_json::{Value, json};
-
 use crate::api::field::FieldErrors;
+use crate::api::json::{SmolStr, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 
@@ -146,7 +145,7 @@ fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     if is_object && kind != "object" {
         errors.invalid(metadata.at("type"), kind, "must be object");
     }
-    let is_allowed = |(key, value): (&String, &Value)| match key.as_str() {
+    let is_allowed = |(key, value): (&SmolStr, &Value)| match key.as_str() {
         "type" | "default" => true,
         "properties" => metadata
             .properties()

@@ -1,12 +1,11 @@
 //! CRDs as the real server takes and refuses them.
 
-use serde_json::{Value, json};
-
 use super::super::tests::in_context;
 use super::status::CLEANUP_FINALIZER;
 use super::strategy::APPROVAL;
 use super::*;
 use crate::api::field::FieldErrors;
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::cel::IS_EVALUATED;
 use crate::registry::kinds::strategy::Strategy;

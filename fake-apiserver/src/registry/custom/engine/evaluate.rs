@@ -9,13 +9,13 @@ use base64::Engine as _;
 use kube_cel::cel::Value as CelValue;
 use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
-use serde_json::{Map, Value};
 
 use super::super::json_type::JsonType;
 use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, RuleVerdict};
 use super::super::schema::{Additional, ListKind, Structural, implied};
 use super::super::validate::ValueView;
+use crate::api::json::{Map, Value};
 use crate::registry::cel::eval::{self, EvalFailure, Meter};
 use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};
 use crate::registry::cel::parse::{escape, parse};
@@ -187,7 +187,7 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, sorts: bool) -> CelVa
     }
 }
 
-fn map_to_cel(map: &Map<String, Value>, node: Option<&Structural>, sorts: bool) -> CelValue {
+fn map_to_cel(map: &Map, node: Option<&Structural>, sorts: bool) -> CelValue {
     let mut fields = HashMap::with_capacity(map.len());
     let mut insert = |name: String, value: CelValue| {
         fields.insert(Key::String(Arc::new(name)), value);
@@ -195,13 +195,13 @@ fn map_to_cel(map: &Map<String, Value>, node: Option<&Structural>, sorts: bool) 
     let mut declared = node.map(FieldsInOrder::of);
     for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let (Some(node), Some(declared)) = (node, &mut declared) else {
-            insert(name.clone(), to_cel(value.into(), None, sorts));
+            insert(name.to_string(), to_cel(value.into(), None, sorts));
             continue;
         };
         let implied = implied(name).filter(|_| node.is_resource);
         match (implied.or_else(|| declared.declared(name)), &node.additional) {
             (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), sorts)),
-            (None, Additional::Schema(child)) => insert(name.clone(), to_cel(value.into(), Some(child), sorts)),
+            (None, Additional::Schema(child)) => insert(name.to_string(), to_cel(value.into(), Some(child), sorts)),
             (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }

@@ -1,14 +1,13 @@
 //! Rules on values: which hold, which cannot be evaluated, and with which messages.
 
-use serde_json::{Map, Value, json};
-
 use super::super::rules::validate;
 use super::super::schema::Structural;
 use super::problem_of_rule;
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
 
-fn object(spec: Value) -> Map<String, Value> {
+fn object(spec: Value) -> Map {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
         .as_object()
         .expect("an object")

@@ -1,8 +1,7 @@
 //! The two versions of HorizontalPodAutoscaler: what `v1` has no fields for lies in annotations.
 
-use serde_json::{Map, Value, json};
-
 use super::{V1, V2, cpu_metric};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
@@ -108,7 +107,7 @@ const POLICY_FIELDS: [(&str, &str); 3] = [("Type", "type"), ("Value", "value"), 
 /// Rewrites `autoscaling/v2` as `autoscaling/v1`.
 pub(super) fn to_v1(object: &mut Object) {
     let mut annotations: Vec<(&str, String)> = Vec::new();
-    let is_cpu = |metric: &Map<String, Value>| {
+    let is_cpu = |metric: &Map| {
         Cursor::root(metric).text("resource.name") == "cpu"
             && Cursor::root(metric).is_set("resource.target.averageUtilization")
     };
@@ -224,7 +223,7 @@ fn take_annotation(object: &mut Object, key: &str) -> Option<Value> {
 
 type Names = &'static [(&'static str, &'static str)];
 
-fn print_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> String {
+fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     let mut fields = vec![("type", Cursor::root(metric).get("type").map(Value::to_string))];
     for source in &SOURCES {
         if let Some(value) = Cursor::root(metric).map(source.field) {
@@ -258,7 +257,7 @@ fn read_metrics(metrics: Option<Value>, names: fn(&Source) -> Names) -> Vec<Valu
     metrics.map(|metric| read_metric(metric, names)).collect()
 }
 
-fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Value {
+fn read_metric(metric: &Map, names: fn(&Source) -> Names) -> Value {
     let mut read = Map::new();
     read.insert("type".into(), Cursor::root(metric).text("type").into());
     for source in &SOURCES {
@@ -272,18 +271,18 @@ fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Valu
             };
             match path.split_once('.') {
                 None => {
-                    fields.insert((*path).to_owned(), value.clone());
+                    fields.insert((*path).into(), value.clone());
                 }
                 Some((parent, field)) => {
                     let parent = ensure_object(&mut fields, parent);
-                    parent.insert(field.to_owned(), value.clone());
+                    parent.insert(field.into(), value.clone());
                 }
             }
         }
         if let Some(target) = fields.get_mut("target").and_then(Value::as_object_mut) {
             let target_type = ["averageUtilization", "averageValue"]
                 .iter()
-                .position(|field| target.contains_key(*field));
+                .position(|field| target.contains_key(field));
             let target_type = match target_type {
                 Some(0) => "Utilization",
                 Some(_) => "AverageValue",
@@ -291,12 +290,12 @@ fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Valu
             };
             target.insert("type".into(), target_type.into());
         }
-        read.insert(source.field.to_owned(), fields.into());
+        read.insert(source.field.into(), fields.into());
     }
     Value::Object(read)
 }
 
-fn print_behavior(behavior: &Map<String, Value>) -> String {
+fn print_behavior(behavior: &Map) -> String {
     let rules = [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")];
     print_fields(rules.map(|(name, field)| {
         let rule = Cursor::root(behavior).map(field);
@@ -305,7 +304,7 @@ fn print_behavior(behavior: &Map<String, Value>) -> String {
     }))
 }
 
-fn print_rule(rule: &Map<String, Value>) -> String {
+fn print_rule(rule: &Map) -> String {
     print_fields(RULE_FIELDS.map(|(name, field)| {
         let printed = if field == "policies" {
             print_list(Cursor::root(rule).maps(field).map(|policy| {
@@ -322,7 +321,7 @@ fn print_rule(rule: &Map<String, Value>) -> String {
     }))
 }
 
-fn read_behavior(behavior: &Map<String, Value>) -> Value {
+fn read_behavior(behavior: &Map) -> Value {
     let mut read = Map::new();
     for (name, field) in [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")] {
         let Some(rule) = Cursor::root(behavior).map(name) else {
@@ -336,12 +335,12 @@ fn read_behavior(behavior: &Map<String, Value>) -> Value {
                 }
             }
         }
-        read.insert(field.to_owned(), fields.into());
+        read.insert(field.into(), fields.into());
     }
     Value::Object(read)
 }
 
-fn renamed(map: &Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
+fn renamed(map: &Map, names: &[(&str, &str)]) -> Map {
     let fields = names
         .iter()
         .filter_map(|(from, to)| Some(((*to).to_owned(), Cursor::root(map).get(from)?.clone())));

@@ -3,11 +3,10 @@
 mod conversion;
 mod validation;
 
-use serde_json::{Map, Value, json};
-
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -51,7 +50,7 @@ impl Strategy for HorizontalPodAutoscaler {
         if !is_v1 {
             default_v2(spec);
         } else if !spec.contains_key(TARGET) && !has_metrics {
-            spec.insert(TARGET.to_owned(), 80.into());
+            spec.insert(TARGET.into(), 80.into());
         }
     }
 
@@ -90,7 +89,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 }
 
-fn default_v2(spec: &mut Map<String, Value>) {
+fn default_v2(spec: &mut Map) {
     if Cursor::root(spec).is_empty("metrics") {
         spec.insert("metrics".into(), json!([cpu_metric(json!(80))]));
     }
@@ -122,7 +121,7 @@ fn cpu_metric(percentage: Value) -> Value {
 }
 
 /// Returns `true` if a list is absent; an empty one was chosen, and is refused.
-fn is_unset(map: &Map<String, Value>, field: &str) -> bool {
+fn is_unset(map: &Map, field: &str) -> bool {
     map.get(field).is_none_or(Value::is_null)
 }
 

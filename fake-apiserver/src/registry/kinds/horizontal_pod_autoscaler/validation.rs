@@ -1,8 +1,7 @@
 //! Checks of a HorizontalPodAutoscaler (`pkg/apis/autoscaling/validation`).
 
-use serde_json::Value;
-
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::kinds::pod::resources::validate_container_resource_name;

@@ -2,16 +2,14 @@
 
 use jiff::Timestamp;
 use rstest::rstest;
-use serde_json::{Value, json};
 
 use super::*;
+use crate::api::json::{Value, json};
 use crate::registry::kinds::metadata_checks::metadata_checks;
 use crate::registry::scheme::builtins::strategy;
 
 fn object(value: Value) -> Object {
-    serde_json::from_value::<Map<String, Value>>(value)
-        .map(Object)
-        .unwrap_or_default()
+    value.as_object().cloned().map(Object).unwrap_or_default()
 }
 
 fn texts(errors: &FieldErrors) -> Vec<String> {

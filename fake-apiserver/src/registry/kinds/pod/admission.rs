@@ -1,7 +1,6 @@
 //! Changes to a Pod by the admission plugins that are on by default: tolerations and priority.
 
-use serde_json::{Value, json};
-
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
 use crate::registry::types::cursor::{Cursor, JsonMap};
@@ -33,7 +32,7 @@ pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(
     check_priority(&read, &priority)?;
     add_tolerations(spec);
     if let Some(class) = priority.class {
-        spec.insert("priorityClassName".to_owned(), Value::String(class));
+        spec.insert("priorityClassName".into(), Value::String(class.into()));
     }
     default_value(spec, "priority", priority.value);
     default_value(spec, "preemptionPolicy", priority.preemption);

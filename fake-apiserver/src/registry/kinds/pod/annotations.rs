@@ -1,12 +1,11 @@
 //! Annotations that mean something to a pod.
 
-use serde_json::{Value, json};
-
 use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, quote};
 use crate::api::json::syntax_error;
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Marks a pod that mirrors one of a kubelet's own.

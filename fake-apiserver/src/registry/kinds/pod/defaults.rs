@@ -1,8 +1,7 @@
 //! The defaults of a pod spec, wherever it stands, and those of a Pod alone (rule T1).
 
-use serde_json::Value;
-
 use super::volume_defaults::{default_pull_policy, default_references, default_volume};
+use crate::api::json::{SmolStr, Value};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{
     default_nonzero, default_object, default_text, default_value, ensure_object, items_mut, object_mut,
@@ -53,8 +52,8 @@ fn mirror_service_account(spec: &mut JsonMap) {
     };
     if names != [name, name] {
         let name = Value::from(name);
-        spec.insert("serviceAccountName".to_owned(), name.clone());
-        spec.insert("serviceAccount".to_owned(), name);
+        spec.insert("serviceAccountName".into(), name.clone());
+        spec.insert("serviceAccount".into(), name);
     }
 }
 
@@ -123,7 +122,7 @@ pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
         .integer("terminationGracePeriodSeconds")
         .is_some_and(|seconds| seconds < 0)
     {
-        spec.insert("terminationGracePeriodSeconds".to_owned(), Value::from(1));
+        spec.insert("terminationGracePeriodSeconds".into(), Value::from(1));
     }
     if !in_host_network {
         return;
@@ -140,7 +139,7 @@ pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
 fn requests_from_limits(resources: &mut JsonMap) {
     let read = Cursor::root(resources);
     let requests = read.at("requests");
-    let missing: Vec<(String, Value)> = read
+    let missing: Vec<(SmolStr, Value)> = read
         .map("limits")
         .into_iter()
         .flatten()

@@ -2,6 +2,7 @@
 
 use super::projected::CERTIFICATE_FILES;
 use crate::api::field::quote;
+use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 
 /// A file of a volume, and the source that it comes from where the volume has several.
@@ -43,15 +44,15 @@ pub(super) fn warn_of_overlaps(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
             ("downwardAPI", "DownwardAPI", ""),
         ] {
             let source = volume.at(source);
+            if source.list("items").len() < 2 {
+                continue;
+            }
             let described = described(what, source.text(field), field);
             let files = source.items("items").map(|it| File::new(it.text("path"), ""));
             warn(name, &described, files, warnings);
         }
         for source in volume.items("projected.sources") {
-            if source
-                .map("")
-                .is_some_and(|it| it.values().all(serde_json::Value::is_null))
-            {
+            if source.map("").is_some_and(|it| it.values().all(Value::is_null)) {
                 warnings.push(format!("volume {} (Projected) has no sources provided", quote(name)));
             }
         }

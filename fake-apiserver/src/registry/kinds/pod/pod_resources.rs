@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::amount::read;
+use crate::api::json::Value;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
@@ -27,7 +26,7 @@ pub(super) fn default_pod_resources(spec: &mut JsonMap) {
     for (resource, limit) in limits {
         if is_pod_level(resource) && !is_requested(resource) {
             let asked = containers_ask(resource).filter(|_| !resource.starts_with("hugepages-"));
-            missing.push((resource.clone(), asked.unwrap_or_else(|| limit.clone())));
+            missing.push((resource.to_string(), asked.unwrap_or_else(|| limit.clone())));
         }
     }
     for resource in ["cpu", "memory"] {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use super::annotations::{APP_ARMOR, app_armor_profile};
 use super::defaults::CONTAINER_LISTS;
 use super::pod_resources::quality_of_service;
 use super::security::validate_app_armor_profile;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
@@ -47,7 +46,7 @@ pub(super) fn default_status(status: &mut JsonMap) {
         }
         first if !address.is_empty() && first != Some(address) => {
             let only = json!([{ "ip": address }]);
-            status.insert("podIPs".to_owned(), only);
+            status.insert("podIPs".into(), only);
         }
         _ => {}
     }
@@ -99,7 +98,7 @@ pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     }
     let has_selectors = spec.is_set("affinity") || spec.is_set("topologySpreadConstraints");
     let labels = read.map("metadata.labels").filter(|_| has_selectors).cloned();
-    pod.insert("status".to_owned(), status);
+    pod.insert("status".into(), status);
     if let (Some(labels), Some(spec)) = (labels, object_mut(pod, "spec")) {
         complete_selectors(spec, &labels);
     }
@@ -270,7 +269,7 @@ pub(super) fn keep_ephemeral_containers_only(pod: &mut Object, old: &Object) {
     restore(pod, old);
     let spec = ensure_object(pod, "spec");
     match wanted {
-        Some(containers) => spec.insert("ephemeralContainers".to_owned(), containers),
+        Some(containers) => spec.insert("ephemeralContainers".into(), containers),
         None => spec.remove("ephemeralContainers"),
     };
 }

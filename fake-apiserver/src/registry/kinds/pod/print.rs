@@ -1,7 +1,6 @@
 //! Values as field errors print them where the server prints its internal types: under their Go names.
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
 
 /// Field names whose Go form is not the JSON name with a capital.
@@ -76,9 +75,9 @@ pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
 }
 
 /// Returns the differences between two specs, a line for each field: Go's diff, in fewer words.
-pub(crate) fn difference(kind: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> String {
+pub(crate) fn difference(kind: &str, old: &Map, new: &Map) -> String {
     let mut lines = vec![format!("  {kind}{{")];
-    let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
+    let mut keys: Vec<&SmolStr> = old.keys().chain(new.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
     let mut same = 0;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
-
 use crate::api::field::FieldErrors;
+use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
@@ -154,7 +153,7 @@ fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
         return;
     }
     let known = term.map("labelSelector.matchLabels");
-    let mut known: BTreeSet<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let mut known: BTreeSet<&str> = known.into_iter().flat_map(Map::keys).map(SmolStr::as_str).collect();
     for expression in term.list("labelSelector.matchExpressions") {
         let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
         let place = matched().enumerate().filter(|(_, it)| *it == key).last();

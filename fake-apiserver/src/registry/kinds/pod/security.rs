@@ -1,11 +1,10 @@
 //! Security contexts of pods and containers.
 
-use serde_json::Value;
-
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER};
 use super::mounts::descending;
 use super::windows::{containers, validate_windows_options};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::default_value;
 

@@ -1,10 +1,9 @@
 //! The check of a Pod's status, which kubelets and controllers write.
 
-use serde_json::Value;
-
 use super::annotations;
 use super::status_containers::validate_container_statuses;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;

@@ -1,7 +1,5 @@
 //! Updates of a Pod: little of its spec may change, and through subresources their own part of it.
 
-use serde_json::{Value, json};
-
 use super::annotations::{self, MIRROR};
 use super::containers::validate_image_spaces;
 use super::pod_resources::quality_of_service;
@@ -9,6 +7,7 @@ use super::print::{difference, go_names};
 use super::scheduling::validate_tolerations;
 use super::validation::{deadline_range, validate_pod};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{copy_field, items_mut, object_mut};
@@ -127,9 +126,9 @@ fn restore_gated(
     }
     let nodes = old_spec.get("affinity.nodeAffinity").cloned();
     match (object_mut(rest, "affinity"), nodes) {
-        (Some(affinity), Some(nodes)) => _ = affinity.insert("nodeAffinity".to_owned(), nodes),
+        (Some(affinity), Some(nodes)) => _ = affinity.insert("nodeAffinity".into(), nodes),
         (Some(affinity), None) => _ = affinity.remove("nodeAffinity"),
-        (None, Some(nodes)) => _ = rest.insert("affinity".to_owned(), json!({ "nodeAffinity": nodes })),
+        (None, Some(nodes)) => _ = rest.insert("affinity".into(), json!({ "nodeAffinity": nodes })),
         (None, None) => {}
     }
 }

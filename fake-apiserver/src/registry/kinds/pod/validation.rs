@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::amount::read;
 use super::annotations::{MIRROR, validate_annotations};
 use super::containers::{Surroundings, validate_host_network, validate_image_spaces};
@@ -16,6 +14,7 @@ use super::security::{validate_host_users, validate_pod_security, validate_profi
 use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::{Cursor, JsonMap};

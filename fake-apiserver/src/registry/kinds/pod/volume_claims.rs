@@ -1,9 +1,8 @@
 //! Claims that a pod or a StatefulSet makes from a template.
 
-use serde_json::Map;
-
 use super::amount::read;
 use crate::api::field::FieldErrors;
+use crate::api::json::Map;
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::labels;

@@ -1,8 +1,7 @@
 //! The defaults of a pod's volumes.
 
-use serde_json::{Map, Value};
-
 use super::image;
+use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
@@ -12,7 +11,7 @@ const FILE_MODE: i64 = 420;
 /// Defaults of one volume; one without a source is an `emptyDir`.
 pub(super) fn default_volume(volume: &mut JsonMap) {
     if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
-        volume.insert("emptyDir".to_owned(), Value::Object(Map::new()));
+        volume.insert("emptyDir".into(), Value::Object(Map::new()));
         return;
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {

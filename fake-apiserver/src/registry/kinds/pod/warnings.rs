@@ -6,7 +6,7 @@ use super::amount::{is_whole, read};
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, app_armor_profile};
 use super::overlaps::warn_of_overlaps;
 use super::windows::containers;
-use crate::api::field::{FieldPath, quote};
+use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -317,9 +317,11 @@ fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
     let mut seen: Vec<&str> = Vec::new();
     for variable in container.items("env") {
         let (name, value) = (variable.text("name"), variable.text("value"));
-        let reference = format!("$({name})");
-        let extends = !variable.is_set("valueFrom") && value != reference && value.contains(&reference);
-        if seen.contains(&name) && !extends {
+        let extends = || {
+            let reference = format!("$({name})");
+            !variable.is_set("valueFrom") && value != reference && value.contains(&reference)
+        };
+        if seen.contains(&name) && !extends() {
             let name = quote(name);
             let text = format!("hides previous definition of {name}, which may be dropped when using apply");
             warn(variable, &text, warnings);
@@ -329,20 +331,21 @@ fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
 }
 
 fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
-    struct Port {
+    struct Port<'a> {
         host: i64,
-        address: String,
-        at: FieldPath,
+        address: &'a str,
+        at: Cursor<'a>,
     }
-    let mut ports: BTreeMap<String, Vec<Port>> = BTreeMap::new();
-    let mut named: BTreeMap<String, FieldPath> = BTreeMap::new();
+    let containers: Vec<Cursor<'_>> = containers(spec).collect();
+    let mut ports: BTreeMap<(i64, &str), Vec<Port<'_>>> = BTreeMap::new();
+    let mut named: BTreeMap<&str, Cursor<'_>> = BTreeMap::new();
     let mut of_names = Vec::new();
-    for container in containers(spec) {
+    for container in &containers {
         for port in container.items("ports") {
             let own = Port {
                 host: port.integer("hostPort").unwrap_or(0),
-                address: port.text("hostIP").to_owned(),
-                at: port.path(),
+                address: port.text("hostIP"),
+                at: port,
             };
             let (name, protocol) = (port.text("name"), port.text("protocol"));
             let number = port.integer("containerPort").unwrap_or(0);
@@ -350,10 +353,11 @@ fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
                 warnings.push(format!(
                     "{}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} \
                      Protocol:{protocol} HostIP:{}}}",
-                    own.at, own.address
+                    own.at.path(),
+                    own.address
                 ));
             }
-            let others = ports.entry(format!("{number}/{protocol}")).or_default();
+            let others = ports.entry((number, protocol)).or_default();
             for other in others.iter() {
                 let one_open = own.address.is_empty() != other.address.is_empty();
                 let what = if own.address == other.address && own.host == other.host {
@@ -365,18 +369,19 @@ fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
                 } else {
                     continue;
                 };
-                warnings.push(format!("{}: {what} with {}", own.at, other.at));
+                warnings.push(format!("{}: {what} with {}", own.at.path(), other.at.path()));
             }
             match named.get(name) {
                 _ if name.is_empty() => {}
-                Some(other) => of_names.push(format!(
-                    "{}: duplicate port name {} with {other}, services and probes that select ports by name will use \
-                     {other}",
-                    own.at,
-                    quote(name)
-                )),
+                Some(other) => {
+                    let (own, other, name) = (own.at.path(), other.path(), quote(name));
+                    of_names.push(format!(
+                        "{own}: duplicate port name {name} with {other}, services and probes that select ports by \
+                         name will use {other}"
+                    ));
+                }
                 None => {
-                    named.insert(name.to_owned(), own.at.clone());
+                    named.insert(name, own.at);
                 }
             }
             others.push(own);

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
 use super::cluster_ips::validate_cluster_ips;
 use super::ranges::{Taken, choose, node_ports, ranges};
 use super::{has_node_ports, is_externally_accessible, needs_cluster_ip, needs_health_check, node_ports as ports};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
@@ -121,7 +120,7 @@ fn drop_unneeded(spec: &mut JsonMap, old: &Cursor<'_>) {
     let drop_same = |spec: &mut JsonMap, fields: &[&str]| {
         if same(&Cursor::root(spec), old, fields) {
             for field in fields {
-                spec.remove(*field);
+                spec.remove(field);
             }
         }
     };

@@ -3,10 +3,9 @@
 
 use std::net::IpAddr;
 
-use serde_json::Value;
-
 use super::is_headless;
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net;
 

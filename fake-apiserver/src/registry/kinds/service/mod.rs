@@ -10,11 +10,10 @@ mod warnings;
 pub(crate) use ranges::ClusterRange;
 pub(crate) use validation::validate_protocol;
 
-use serde_json::json;
-
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::json::json;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -121,7 +120,7 @@ fn default_spec(spec: &mut JsonMap) {
         default_text(port, "protocol", "TCP");
         if port
             .get("targetPort")
-            .is_none_or(|it| it == 0 || it == "" || it.is_null())
+            .is_none_or(|it| *it == 0 || it == "" || it.is_null())
         {
             let number = port.get("port").cloned().unwrap_or(json!(0));
             port.insert("targetPort".into(), number);

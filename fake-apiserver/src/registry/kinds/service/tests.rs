@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rstest::rstest;
-use serde_json::Value;
 
 use super::*;
+use crate::api::json::Value;
 use crate::entropy::Entropy;
 
 const SERVICE: Service = Service {

@@ -1,11 +1,10 @@
 //! Validation of a Service (`validateService`, `ValidateServiceUpdate` and `ValidateServiceStatusUpdate` in
 //! `pkg/apis/core/validation`).
 
-use serde_json::{Value, json};
-
 use super::cluster_ips::{validate_change, validate_cluster_ips};
 use super::{is_externally_accessible, is_headless, needs_health_check};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+use crate::api::json::{Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;

@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
 
 use super::scan::Order;
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
 use crate::api::json::type_name;
+use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
@@ -70,7 +70,7 @@ impl Misfits {
 #[derive(Default)]
 pub(super) struct Converter<'a> {
     /// The object before a patch, which has been converted: fields that are the same need not be converted again.
-    before: Option<&'a Map<String, Value>>,
+    before: Option<&'a Map>,
     path: Vec<Step>,
     /// Levels below a type that decodes itself, where unknown fields are not reported.
     opaque: usize,
@@ -85,11 +85,7 @@ pub(super) struct Converter<'a> {
 
 /// Converts an object, which was `before` before a patch. Answers the paths of the unknown fields that were removed, or
 /// the values that do not fit their types.
-pub(super) fn convert(
-    shape: &'static Shape,
-    object: &mut Map<String, Value>,
-    before: Option<&Map<String, Value>>,
-) -> Result<Vec<String>, Misfits> {
+pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Vec<String>, Misfits> {
     let mut it = Converter {
         before,
         ..Converter::default()
@@ -116,7 +112,7 @@ impl Converter<'_> {
         }
     }
 
-    fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) {
+    fn structure(&mut self, structure: &'static StructType, map: &mut Map) {
         let mut fields = structure.fields_in_order();
         keep_entries(map, |name, value| {
             let Some(field) = fields.find(name) else {
@@ -246,7 +242,7 @@ impl Converter<'_> {
         }
     }
 
-    fn map(&mut self, shape: &'static Shape, entries: &mut Map<String, Value>) {
+    fn map(&mut self, shape: &'static Shape, entries: &mut Map) {
         let Some(value_shape) = shape.values() else {
             return;
         };
@@ -263,7 +259,7 @@ impl Converter<'_> {
                 continue;
             }
             if named {
-                self.path.push(Step::Key(key.clone()));
+                self.path.push(Step::Key(key.to_string()));
             }
             self.value(value_shape, value);
             if named {
@@ -288,7 +284,7 @@ impl Converter<'_> {
         match value {
             Value::String(text) => match canonical_base64(text) {
                 Ok(None) => {}
-                Ok(Some(respelled)) => *text = respelled,
+                Ok(Some(respelled)) => *text = respelled.into(),
                 Err(offset) => self.misfit(format!("illegal base64 data at input byte {offset}"), false),
             },
             Value::Array(items) => {
@@ -297,7 +293,7 @@ impl Converter<'_> {
                     item => item.as_u64().and_then(|it| u8::try_from(it).ok()).ok_or(item),
                 });
                 match numbers.collect::<Result<Vec<u8>, &Value>>() {
-                    Ok(bytes) => *value = Value::String(STANDARD.encode(bytes)),
+                    Ok(bytes) => *value = Value::String(STANDARD.encode(bytes).into()),
                     Err(item @ Value::Number(_)) => self.wrong_type(&format!("number {item}"), "uint8"),
                     Err(item) => self.wrong_type(type_name(item), "uint8"),
                 }
@@ -331,7 +327,7 @@ impl Converter<'_> {
         };
         match canonical {
             Ok(None) => {}
-            Ok(Some(spelled)) => *value = Value::String(spelled),
+            Ok(Some(spelled)) => *value = Value::String(spelled.into()),
             Err(error) => self.end(error.to_owned()),
         }
     }
@@ -342,7 +338,7 @@ impl Converter<'_> {
         };
         match canonical_time(text, precision) {
             Ok(Canonical::Same) => {}
-            Ok(Canonical::Other(spelled)) => *value = Value::String(spelled),
+            Ok(Canonical::Other(spelled)) => *value = Value::String(spelled.into()),
             Ok(Canonical::Zero) => *value = Value::Null,
             Err(error) => self.end(error),
         }
@@ -370,7 +366,7 @@ impl Converter<'_> {
                 for item in items {
                     match item {
                         Value::String(_) => {}
-                        Value::Null => *item = Value::String(String::new()),
+                        Value::Null => *item = Value::String(String::new().into()),
                         other => self.wrong_type(type_name(other), "string"),
                     }
                 }
@@ -470,7 +466,7 @@ pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
     }
 }
 
-pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
+pub(super) fn settle_map(shape: &'static Shape, map: &mut Map) {
     let Some(structure) = shape.structure() else {
         return;
     };

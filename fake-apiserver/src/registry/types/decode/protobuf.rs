@@ -5,8 +5,8 @@ mod write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
 
 /// Reads a message of a built-in type as JSON, without `kind` and `apiVersion`. What it leaves is to be converted like
 /// any body: protobuf carries zero values, too.
-pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map<String, Value>, String> {
+pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map, String> {
     let structure = shape
         .structure()
         .ok_or_else(|| format!("{} is no message", shape.go_type()))?;
@@ -153,7 +153,7 @@ fn read_struct(
     structure: &'static StructType,
     bytes: &[u8],
     prefix: u32,
-    map: &mut Map<String, Value>,
+    map: &mut Map,
     level: usize,
 ) -> Result<(), String> {
     if level > MOST_LEVELS {
@@ -169,7 +169,7 @@ fn read_struct(
             Some((field, _, true)) => {
                 let before = map.remove(field.name());
                 let value = read_value(field.shape(), wire, before, level + 1)?;
-                map.insert(field.name().to_owned(), value);
+                map.insert(field.name().into(), value);
             }
             // An inlined struct: its fields stand in the same JSON object.
             Some((_, own, false)) => {
@@ -217,7 +217,7 @@ fn read_value(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, leve
             };
             if let Some(values) = shape.values() {
                 let (key, value) = read_entry(values, wire.bytes()?, level)?;
-                map.insert(key, value);
+                map.insert(key.into(), value);
             }
             Value::Object(map)
         }

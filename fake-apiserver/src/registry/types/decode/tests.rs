@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use super::*;
+use crate::api::json::json;
 use rstest::rstest;
 
 fn wanted<'a>(group: &'a str, version: &'a str, kind: &'a str) -> Wanted<'a> {

@@ -1,15 +1,14 @@
 //! A tree of values brought to a Go type by its fields (`runtime.FromUnstructured`), as strategic patches and applies
 //! are. It takes more numbers than the decoder of JSON does, and has its own errors.
 
-use serde_json::{Map, Value};
-
 use super::convert::error_of;
 use super::time::canonical_base64;
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
 /// Makes the numbers in a struct's fields fit. The first error in the order of the fields ends it
 /// (`structFromUnstructured`).
-pub(super) fn restore_struct(shape: &'static Shape, map: &mut Map<String, Value>) -> Result<(), String> {
+pub(super) fn restore_struct(shape: &'static Shape, map: &mut Map) -> Result<(), String> {
     let Some(structure) = shape.structure() else {
         return Ok(());
     };

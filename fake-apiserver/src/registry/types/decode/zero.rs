@@ -1,7 +1,6 @@
 //! Zero values: those that Go's types show, and their form.
 
-use serde_json::{Map, Value};
-
+use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
 /// Returns `true` if Go's `omitempty` takes the value for empty. Structs never are.
@@ -83,10 +82,10 @@ pub(super) fn is_always_shown(field: &Field) -> bool {
     !field.is_pointer() && !field.omits_zero() && !has_empty_value(field.shape().kind())
 }
 
-pub(super) fn add_shown_fields(structure: &'static StructType, map: &mut Map<String, Value>) {
+pub(super) fn add_shown_fields(structure: &'static StructType, map: &mut Map) {
     for field in structure.fields() {
         if is_always_shown(field) && !map.contains_key(field.name()) {
-            map.insert(field.name().to_owned(), zero_of_field(field));
+            map.insert(field.name().into(), zero_of_field(field));
         }
     }
 }
@@ -104,7 +103,7 @@ pub(super) fn zero_of_field(field: &'static Field) -> Value {
 /// The zero value of a type, as an item or a map's entry shows it.
 pub(super) fn zero(shape: &'static Shape) -> Value {
     match shape.kind() {
-        Kind::String | Kind::Bytes => Value::String(String::new()),
+        Kind::String | Kind::Bytes => Value::String(String::new().into()),
         Kind::Bool => Value::Bool(false),
         Kind::Int32 | Kind::Int64 | Kind::Float64 | Kind::IntOrString => Value::from(0),
         Kind::Quantity => Value::from("0"),

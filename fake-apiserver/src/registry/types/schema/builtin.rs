@@ -1,11 +1,9 @@
 //! The types of the built-in resources: what the generated tables mean.
 
-use serde_json::Value;
-
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
+use crate::api::json::Value;
 use crate::api::kubernetes_version::KubernetesVersion;
-use crate::api::object::keeps_order;
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
 #[derive(Debug)]
@@ -198,46 +196,27 @@ pub(crate) fn object_meta() -> Option<&'static Shape> {
 /// A walk through the fields of a struct.
 #[derive(Debug)]
 pub(crate) struct FieldsInOrder {
-    all: &'static [Field],
     rest: &'static [Field],
 }
 
 impl FieldsInOrder {
     /// One field. Names that are asked for in their order, which is that of nearly all maps, are found fastest.
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
-        self.find_next(name).or_else(|| {
-            if !keeps_order() {
-                return None;
-            }
-            let at = self.all.binary_search_by(|field| field.name.cmp(name)).ok()?;
-            Some(&self.all[at])
-        })
-    }
-
-    fn find_next(&mut self, name: &str) -> Option<&'static Field> {
         // Far names are searched for: an object names few of a type's fields.
         const NEAR: usize = 4;
         for (at, field) in self.rest.iter().take(NEAR).enumerate() {
-            match field.name.cmp(name) {
-                std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => {
-                    self.rest = &self.rest[at + 1..];
-                    return Some(field);
-                }
-                std::cmp::Ordering::Greater => return None,
+            if field.name == name {
+                self.rest = &self.rest[at + 1..];
+                return Some(field);
             }
         }
-        let far = self.rest.get(NEAR..).unwrap_or_default();
-        match far.binary_search_by(|field| field.name.cmp(name)) {
-            Ok(at) => {
-                self.rest = &far[at + 1..];
-                Some(&far[at])
-            }
-            Err(at) => {
-                self.rest = &far[at..];
-                None
-            }
-        }
+        let at = self.rest.binary_search_by(|field| field.name.cmp(name));
+        let (found, next) = match at {
+            Ok(at) => (self.rest.get(at), at + 1),
+            Err(at) => (None, at),
+        };
+        self.rest = &self.rest[next..];
+        found
     }
 }
 
@@ -267,8 +246,7 @@ impl StructType {
 
     /// The fields for a walk beside an object, whose keys are sorted, too.
     pub(crate) fn fields_in_order(&self) -> FieldsInOrder {
-        let all = self.fields();
-        FieldsInOrder { all, rest: all }
+        FieldsInOrder { rest: self.fields() }
     }
 }
 

@@ -1,8 +1,7 @@
 //! `CustomSchema`: what is asked of a structural schema, so that nothing here knows CRDs.
 
-use serde_json::Value;
-
 use super::{Form, ListType, SchemaRef};
+use crate::api::json::Value;
 
 /// The type of a value as a CRD's structural schema gives it.
 pub(crate) trait CustomSchema: std::fmt::Debug + Sync {

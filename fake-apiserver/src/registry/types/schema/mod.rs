@@ -1,13 +1,13 @@
 //! Schemas of values: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
+use crate::api::json::Value;
+
 pub(crate) mod builtin;
 mod custom;
 mod resources;
 pub(crate) mod served;
 mod table;
 mod walk;
-
-use serde_json::Value;
 
 pub(crate) use custom::CustomSchema;
 pub(crate) use walk::FieldWalk;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
 use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::edit::copy_field;
@@ -201,9 +200,9 @@ fn with_hash(labels: &JsonMap, hash: &str) -> JsonMap {
 fn difference(from: &JsonMap, to: &JsonMap) -> Value {
     let gone = from
         .keys()
-        .filter(|key| !to.contains_key(*key))
+        .filter(|key| !to.contains_key(key))
         .map(|key| (key.clone(), Value::Null));
-    let new = to.iter().filter(|(key, value)| from.get(*key) != Some(*value));
+    let new = to.iter().filter(|(key, value)| from.get(key) != Some(*value));
     Value::Object(
         gone.chain(new.map(|(key, value)| (key.clone(), value.clone())))
             .collect(),

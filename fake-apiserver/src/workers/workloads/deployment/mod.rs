@@ -6,13 +6,12 @@ mod rollout;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::controller::WorkloadController;
 use super::plan::Plan;
 use super::pods::{self, created, scaled, spec};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::WorkerRow;

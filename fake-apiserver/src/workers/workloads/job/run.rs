@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::track::{Counted, ended_at, index_of};
 use super::{COMPONENT, INDEX, INDEX_FAILURES, Run, TRACKED, indexes};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;

@@ -1,9 +1,9 @@
 //! One look at a Job: what ended is counted, then the Job ends or goes on.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::{COMPONENT, Run, track};
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::Plan;

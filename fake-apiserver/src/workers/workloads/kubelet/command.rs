@@ -108,8 +108,8 @@ fn script_end(script: &str, mut stops_at_failure: bool) -> Option<(Duration, i32
 
 #[cfg(test)]
 mod tests {
+    use crate::api::json::json;
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 
@@ -133,8 +133,8 @@ mod tests {
     #[case::a_variable(json!(["sh", "-c", "exit $CODE"]), json!([]), None)]
     #[case::in_the_background(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
     fn a_command_is_known_by_its_words(
-        #[case] command: serde_json::Value,
-        #[case] args: serde_json::Value,
+        #[case] command: crate::api::json::Value,
+        #[case] args: crate::api::json::Value,
         #[case] expected: Option<(f64, i32)>,
     ) {
         let container = json!({"command": command, "args": args});

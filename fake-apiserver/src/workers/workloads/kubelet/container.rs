@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::command::{AT_ONCE, known_end};
 use super::script::Runs;
 use super::{Look, later};
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;

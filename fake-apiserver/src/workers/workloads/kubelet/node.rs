@@ -1,11 +1,10 @@
 //! The Node of a kubelet: it says that it is ready, which lets Pods in.
 
-use serde_json::{Value, json};
-
 use super::super::plan::Plan;
 use super::super::pods::status;
 use super::super::resource::Resource;
 use super::super::sees::{Sees, find_condition};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::{Cursor, JsonMap};
 

@@ -1,11 +1,11 @@
 //! The status of a Pod: what its containers make of its phase and conditions.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::command::known_end;
 use super::container::{Container, Stage, stage};
 use super::{Look, later, started};
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::pods::{generation, plus, status};
 use crate::workers::workloads::sees::{conditions, find_condition};

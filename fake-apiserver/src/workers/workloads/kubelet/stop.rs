@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::container::ended;
 use super::{Look, grace, later};
+use crate::api::json::{Value, json};
 use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
@@ -67,10 +66,7 @@ impl Look<'_> {
                 all_fine = stopped.iter().all(|it| end(it) == Some(json!(0)));
             }
             if !stopped.is_empty() {
-                next.insert(
-                    list.into(),
-                    stopped.into_iter().map(serde_json::Value::Object).collect(),
-                );
+                next.insert(list.into(), stopped.into_iter().map(Value::Object).collect());
             }
         }
         next.insert("phase".into(), if all_fine { "Succeeded" } else { "Failed" }.into());

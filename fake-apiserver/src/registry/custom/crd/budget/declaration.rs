@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde_json::Value;
-
+use crate::api::json::Value;
 use crate::registry::cel::cost::decl::{Decl, DeclKind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::cursor::Cursor;

@@ -1,11 +1,11 @@
 //! Estimates of a real server, rule by rule: without bounds in the schema, and with one.
 
 use rstest::rstest;
-use serde_json::{Value, json};
 
 use super::declaration::decl_of;
 use super::{Costs, Scope};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::{Value, json};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::parse::parse;
 use crate::registry::types::cursor::Cursor;

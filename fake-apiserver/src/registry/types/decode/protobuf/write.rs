@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 use super::MAGIC;
+use crate::api::json::{Map, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_varint};
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType, shape_of};
 
@@ -18,7 +18,7 @@ pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// Writes a built-in object, or a list of them, as a whole body; `None` for a kind that is no built-in.
-pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map<String, Value>) -> Option<Vec<u8>> {
+pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map) -> Option<Vec<u8>> {
     let message = match shape_of(group, version, kind) {
         Some(shape) => write_struct(shape.structure()?, object, 0),
         None => {
@@ -47,7 +47,7 @@ pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map<String
 }
 
 /// Encodes the fields of a struct that belong to the message at `prefix`, in the order of their numbers.
-fn write_struct(structure: &'static StructType, map: &Map<String, Value>, prefix: u32) -> Vec<u8> {
+fn write_struct(structure: &'static StructType, map: &Map, prefix: u32) -> Vec<u8> {
     let mut fields: Vec<(u8, bool, &str, &'static Shape)> = structure
         .fields()
         .iter()

@@ -1,6 +1,6 @@
-//! Errors of JSON in the words of Go's decoder, which clients see in messages.
+//! JSON as Go's `encoding/json` reads and writes it, and its errors, which clients see in messages.
 
-use serde_json::Value;
+use super::Value;
 
 /// The error Go's `encoding/json` reports for `text`; `None` if it is one well-formed JSON value.
 ///

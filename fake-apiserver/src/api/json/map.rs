@@ -1,0 +1,515 @@
+//! `SortedMap`: the fields of a JSON object, sorted by name.
+
+use std::collections::{BTreeMap, btree_map};
+use std::fmt;
+
+use smol_str::SmolStr;
+
+/// Maps with more entries are trees, so that many inserts in any order stay fast.
+const FEW_MAX: usize = 128;
+
+/// Maps with at most so many entries are searched from their first entry on: comparing lengths and bytes of short names
+/// is faster than bisecting by their order.
+const SCANNED_MAX: usize = 16;
+
+/// The fields of a JSON object, always sorted by name, whatever the features of serde_json are.
+///
+/// Most objects have a handful of fields: those are one sorted slice. Names of up to 23 bytes lie in it, too.
+///
+/// Copies that share what is not changed were tried: they do not pay, since defaulting walks through the whole of each
+/// object, to change it.
+#[derive(Clone)]
+pub(crate) struct SortedMap<V> {
+    /// A bit for each key that there is or was. Rules ask for ten fields where an object has one: most of the absent
+    /// ones are told by their bit, without a search.
+    marks: u64,
+    entries: Entries<V>,
+}
+
+#[derive(Clone)]
+#[expect(
+    clippy::box_collection,
+    reason = "a map, and with it every value, is a quarter smaller"
+)]
+enum Entries<V> {
+    Few(Vec<(SmolStr, V)>),
+    Many(Box<BTreeMap<SmolStr, V>>),
+}
+
+impl<V> Default for SortedMap<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V: PartialEq> PartialEq for SortedMap<V> {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.entries, &other.entries) {
+            (Entries::Few(few), Entries::Few(other)) => few == other,
+            (Entries::Many(many), Entries::Many(other)) => many == other,
+            _ => self.len() == other.len() && self.iter().eq(other.iter()),
+        }
+    }
+}
+
+/// The bit of a key. It follows from the first four bytes up to a dot, so that the bit of a dotted way is that of its
+/// first step.
+fn mark(way: &str) -> u64 {
+    let bytes = way.as_bytes();
+    let head = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut head = [0; 4];
+        head[..bytes.len()].copy_from_slice(bytes);
+        head
+    });
+    let head = u32::from_le_bytes(head);
+    let head = match dots(head.into()) {
+        0 => head,
+        // The bits below the first dot.
+        dots => head & (((dots & dots.wrapping_neg()) >> 7) as u32).wrapping_sub(1),
+    };
+    let spread = u64::from(head).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    1 << (spread >> 58)
+}
+
+/// The high bit of each byte that is a dot, at least up to the first.
+fn dots(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let others = word ^ (ONES * u64::from(b'.'));
+    others.wrapping_sub(ONES) & !others & (ONES << 7)
+}
+
+/// The first step of a dotted way, and the rest. Most ways are one step of some twelve bytes: eight are looked at at
+/// once.
+pub(super) fn next_step(way: &str) -> (&str, &str) {
+    let bytes = way.as_bytes();
+    let first_in = |word: &[u8; 8]| match dots(u64::from_le_bytes(*word)) {
+        0 => None,
+        dots => Some(dots.trailing_zeros() as usize / 8),
+    };
+    let dot = match bytes.last_chunk() {
+        None => bytes.iter().position(|byte| *byte == b'.'),
+        Some(last) => {
+            let (words, _) = bytes.as_chunks();
+            let found = words
+                .iter()
+                .enumerate()
+                .find_map(|(at, word)| Some(at * 8 + first_in(word)?));
+            found.or_else(|| Some(bytes.len() - 8 + first_in(last)?))
+        }
+    };
+    match dot {
+        Some(dot) => (&way[..dot], &way[dot + 1..]),
+        None => (way, ""),
+    }
+}
+
+impl<V> SortedMap<V> {
+    /// A map without entries, which takes no memory.
+    pub(crate) const fn new() -> Self {
+        Self {
+            marks: 0,
+            entries: Entries::Few(Vec::new()),
+        }
+    }
+
+    /// One that is about to get so many entries.
+    pub(crate) fn with_capacity(entries: usize) -> Self {
+        Self {
+            marks: 0,
+            entries: Entries::Few(Vec::with_capacity(entries.min(FEW_MAX))),
+        }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        match &self.entries {
+            Entries::Few(few) => few.len(),
+            Entries::Many(many) => many.len(),
+        }
+    }
+
+    /// Returns `true` if there are no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns `true` if a way may lead to something here: `false` if its first step is no key.
+    pub(super) fn may_lead(&self, way: &str) -> bool {
+        self.marks & mark(way) != 0
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&V> {
+        if !self.may_lead(key) {
+            return None;
+        }
+        self.find(key)
+    }
+
+    /// The same, without a look at the marks.
+    pub(super) fn find(&self, key: &str) -> Option<&V> {
+        match &self.entries {
+            Entries::Few(few) => place(few, key).map(|at| &few[at].1),
+            Entries::Many(many) => many.get(key),
+        }
+    }
+
+    /// A key as it lies in the map, with its value.
+    pub(crate) fn get_key_value(&self, key: &str) -> Option<(&SmolStr, &V)> {
+        match &self.entries {
+            Entries::Few(few) => place(few, key).map(|at| (&few[at].0, &few[at].1)),
+            Entries::Many(many) => many.get_key_value(key),
+        }
+    }
+
+    /// Returns `true` if there is an entry at a key.
+    pub(crate) fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Removes all entries.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The entries in the order of their keys.
+    pub(crate) fn iter(&self) -> Iter<'_, V> {
+        match &self.entries {
+            Entries::Few(few) => Iter::Few(few.iter()),
+            Entries::Many(many) => Iter::Many(many.iter()),
+        }
+    }
+
+    /// The keys in order.
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &SmolStr> + DoubleEndedIterator {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The values in the order of their keys.
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = &V> + DoubleEndedIterator {
+        self.iter().map(|(_, value)| value)
+    }
+}
+
+impl<V: Clone> SortedMap<V> {
+    /// The map of these entries, in any order. Of a key that stands twice the last value counts.
+    pub(crate) fn of_entries(entries: Vec<(SmolStr, V)>) -> Self {
+        if entries.len() > FEW_MAX || !entries.is_sorted_by(|(one, _), (other, _)| one < other) {
+            return entries.into_iter().collect();
+        }
+        Self {
+            marks: entries.iter().fold(0, |marks, (key, _)| marks | mark(key)),
+            entries: Entries::Few(entries),
+        }
+    }
+
+    /// The value of a key, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut V> {
+        if !self.may_lead(key) {
+            return None;
+        }
+        match &mut self.entries {
+            Entries::Few(few) => place(few, key).map(|at| &mut few[at].1),
+            Entries::Many(many) => many.get_mut(key),
+        }
+    }
+
+    /// Sets the value of a key; answers the one it had.
+    pub(crate) fn insert(&mut self, key: SmolStr, value: V) -> Option<V> {
+        self.marks |= mark(&key);
+        let few = match &mut self.entries {
+            Entries::Few(few) => few,
+            Entries::Many(many) => return many.insert(key, value),
+        };
+        // Most maps are made in the order of their keys.
+        let at = match few.last() {
+            Some((last, _)) if *last >= key => few.binary_search_by(|(it, _)| it.cmp(&key)),
+            _ => Err(few.len()),
+        };
+        match at {
+            Ok(at) => return Some(std::mem::replace(&mut few[at].1, value)),
+            Err(at) if few.len() < FEW_MAX => few.insert(at, (key, value)),
+            Err(_) => {
+                let mut many: BTreeMap<SmolStr, V> = std::mem::take(few).into_iter().collect();
+                many.insert(key, value);
+                self.entries = Entries::Many(Box::new(many));
+            }
+        }
+        None
+    }
+
+    /// Removes a key; answers the value it had.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<V> {
+        if !self.contains_key(key) {
+            return None;
+        }
+        match &mut self.entries {
+            Entries::Few(few) => place(few, key).map(|at| few.remove(at).1),
+            Entries::Many(many) => many.remove(key),
+        }
+    }
+
+    /// Keeps the entries for which `keep` answers `true`.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut V) -> bool) {
+        match &mut self.entries {
+            Entries::Few(few) => few.retain_mut(|(key, value)| keep(key, value)),
+            Entries::Many(many) => many.retain(keep),
+        }
+    }
+
+    /// The entry at a key, which may be vacant.
+    pub(crate) fn entry(&mut self, key: impl Into<SmolStr>) -> Entry<'_, V> {
+        Entry {
+            map: self,
+            key: key.into(),
+        }
+    }
+
+    /// The entries in the order of their keys, with values to be changed.
+    pub(crate) fn iter_mut(&mut self) -> IterMut<'_, V> {
+        match &mut self.entries {
+            Entries::Few(few) => IterMut::Few(few.iter_mut()),
+            Entries::Many(many) => IterMut::Many(many.iter_mut()),
+        }
+    }
+
+    /// The values in the order of their keys, to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
+        self.iter_mut().map(|(_, value)| value)
+    }
+}
+
+/// The place of a key in a sorted slice.
+fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
+    if few.len() <= SCANNED_MAX {
+        return few.iter().position(|(it, _)| it.as_str() == key);
+    }
+    few.binary_search_by(|(it, _)| it.as_str().cmp(key)).ok()
+}
+
+/// An entry of a map, from [`SortedMap::entry`].
+pub(crate) struct Entry<'a, V> {
+    map: &'a mut SortedMap<V>,
+    key: SmolStr,
+}
+
+impl<'a, V: Clone> Entry<'a, V> {
+    /// The value, which is this one if there is none.
+    pub(crate) fn or_insert(self, value: V) -> &'a mut V {
+        self.or_insert_with(|| value)
+    }
+
+    /// The value, which is made if there is none.
+    pub(crate) fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
+        if !self.map.contains_key(&self.key) {
+            self.map.insert(self.key.clone(), make());
+        }
+        self.map.get_mut(&self.key).expect("there is a value now")
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for SortedMap<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+/// Of a key that stands twice the last value counts.
+impl<K: Into<SmolStr>, V: Clone> FromIterator<(K, V)> for SortedMap<V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::new();
+        map.extend(entries);
+        map
+    }
+}
+
+impl<K: Into<SmolStr>, V: Clone> Extend<(K, V)> for SortedMap<V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key.into(), value);
+        }
+    }
+}
+
+/// The entries of a map in the order of their keys.
+#[derive(Clone, Debug)]
+pub(crate) enum Iter<'a, V> {
+    Few(std::slice::Iter<'a, (SmolStr, V)>),
+    Many(btree_map::Iter<'a, SmolStr, V>),
+}
+
+impl<'a, V> Iterator for Iter<'a, V> {
+    type Item = (&'a SmolStr, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Few(few) => few.next().map(|(key, value)| (key, value)),
+            Self::Many(many) => many.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Few(few) => few.size_hint(),
+            Self::Many(many) => many.size_hint(),
+        }
+    }
+}
+
+impl<V> DoubleEndedIterator for Iter<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Few(few) => few.next_back().map(|(key, value)| (key, value)),
+            Self::Many(many) => many.next_back(),
+        }
+    }
+}
+
+impl<V> ExactSizeIterator for Iter<'_, V> {}
+
+/// The entries of a map, with values to be changed.
+#[derive(Debug)]
+pub(crate) enum IterMut<'a, V> {
+    Few(std::slice::IterMut<'a, (SmolStr, V)>),
+    Many(btree_map::IterMut<'a, SmolStr, V>),
+}
+
+impl<'a, V> Iterator for IterMut<'a, V> {
+    type Item = (&'a SmolStr, &'a mut V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Few(few) => few.next().map(|(key, value)| (&*key, value)),
+            Self::Many(many) => many.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Few(few) => few.size_hint(),
+            Self::Many(many) => many.size_hint(),
+        }
+    }
+}
+
+impl<V> ExactSizeIterator for IterMut<'_, V> {}
+
+/// The entries of a map that is no longer needed.
+#[derive(Debug)]
+pub(crate) enum IntoIter<V> {
+    Few(std::vec::IntoIter<(SmolStr, V)>),
+    Many(btree_map::IntoIter<SmolStr, V>),
+}
+
+impl<V> Iterator for IntoIter<V> {
+    type Item = (SmolStr, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Few(few) => few.next(),
+            Self::Many(many) => many.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Few(few) => few.size_hint(),
+            Self::Many(many) => many.size_hint(),
+        }
+    }
+}
+
+impl<V> ExactSizeIterator for IntoIter<V> {}
+
+impl<V: Clone> IntoIterator for SortedMap<V> {
+    type Item = (SmolStr, V);
+    type IntoIter = IntoIter<V>;
+
+    fn into_iter(self) -> IntoIter<V> {
+        match self.entries {
+            Entries::Few(few) => IntoIter::Few(few.into_iter()),
+            Entries::Many(many) => IntoIter::Many(many.into_iter()),
+        }
+    }
+}
+
+impl<'a, V> IntoIterator for &'a SortedMap<V> {
+    type Item = (&'a SmolStr, &'a V);
+    type IntoIter = Iter<'a, V>;
+
+    fn into_iter(self) -> Iter<'a, V> {
+        self.iter()
+    }
+}
+
+impl<'a, V: Clone> IntoIterator for &'a mut SortedMap<V> {
+    type Item = (&'a SmolStr, &'a mut V);
+    type IntoIter = IterMut<'a, V>;
+
+    fn into_iter(self) -> IterMut<'a, V> {
+        self.iter_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One change of a map.
+    #[derive(Clone, Debug)]
+    enum Change {
+        Insert(String, u64),
+        Remove(String),
+        Default(String),
+        Retain(u64),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        // Enough names for maps of all three sizes.
+        let name = || "[a-z]{1,2}";
+        prop_oneof![
+            8 => (name(), any::<u64>()).prop_map(|(name, value)| Change::Insert(name, value)),
+            2 => name().prop_map(Change::Remove),
+            1 => name().prop_map(Change::Default),
+            1 => (20..100u64).prop_map(Change::Retain),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_map_is_as_a_tree(changes in prop::collection::vec(change(), 0..400), name in "[a-z]{1,2}") {
+            let (mut map, mut tree) = (SortedMap::new(), BTreeMap::new());
+            for change in changes {
+                match change {
+                    Change::Insert(name, value) => {
+                        let old = map.insert(name.as_str().into(), value);
+                        prop_assert_eq!(old, tree.insert(name, value));
+                    }
+                    Change::Remove(name) => prop_assert_eq!(map.remove(&name), tree.remove(&name)),
+                    Change::Default(name) => {
+                        let value = map.entry(name.as_str()).or_insert(7).to_owned();
+                        prop_assert_eq!(value, tree.entry(name).or_insert(7).to_owned());
+                    }
+                    Change::Retain(part) => {
+                        let keeps = |value: &u64| *value % 100 < part;
+                        map.retain(|_, value| keeps(value));
+                        tree.retain(|_, value| keeps(value));
+                    }
+                }
+                prop_assert_eq!(map.len(), tree.len());
+            }
+            prop_assert_eq!(map.get(&name), tree.get(&name));
+            prop_assert_eq!(map.get_key_value(&name).map(|it| it.1), tree.get(&name));
+            prop_assert!(map.keys().eq(tree.keys()) && map.values().eq(tree.values()));
+            prop_assert!(map.iter().rev().map(|(key, _)| key.as_str()).eq(tree.keys().rev()));
+            // A map that was large once is the same as one that never was.
+            let again: SortedMap<u64> = tree.into_iter().collect();
+            prop_assert_eq!(&map, &again);
+            prop_assert!(map.into_iter().eq(again));
+        }
+    }
+}
