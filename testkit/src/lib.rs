@@ -130,9 +130,7 @@ pub use rbac::ObservedRbac;
 pub use recording::{Pace, RecordedChange, Recording, RecordingError};
 pub use service::ClientService;
 pub use target::{ObjectId, Target, ToObject};
-#[cfg(feature = "rstest")]
-pub use test_cluster::cluster;
-pub use test_cluster::{TestCluster, TestClusterBuilder};
+pub use test_cluster::{TestCluster, TestClusterBuilder, cluster};
 pub use watches::Watches;
 
 #[cfg(doctest)]

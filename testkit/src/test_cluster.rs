@@ -548,11 +548,25 @@ impl Drop for TestCluster {
 ///     assert!(!web.uid().is_empty());
 /// }
 /// ```
-#[cfg(feature = "rstest")]
-#[rstest::fixture]
 #[track_caller]
 pub fn cluster() -> TestCluster {
     TestCluster::start()
+}
+
+/// The fixture as rstest calls it: a test with an argument `cluster` begins with `cluster::default()`. This is what
+/// `#[rstest::fixture]` writes. By hand it spares a build the macros, their parser and their regular expressions.
+#[doc(hidden)]
+#[expect(non_camel_case_types, reason = "rstest finds a fixture by the name of its argument")]
+#[derive(Debug)]
+pub struct cluster {}
+
+impl cluster {
+    #[doc(hidden)]
+    #[expect(clippy::should_implement_trait, reason = "rstest calls a function of this name")]
+    #[track_caller]
+    pub fn default() -> TestCluster {
+        TestCluster::start()
+    }
 }
 
 fn definition<K: CustomResourceExt>() -> Value {
