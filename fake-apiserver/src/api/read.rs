@@ -49,16 +49,27 @@ pub(crate) fn plain_len(text: &[u8]) -> usize {
     // The high bit of each byte below `limit`, at least up to the first such byte.
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
     let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    let (words, rest) = text.as_chunks();
-    for (at, word) in words.iter().enumerate() {
+    let special = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
-        let found = (below(word, 0x20) | is(word, b'"') | is(word, b'\\')) & HIGH;
+        (below(word, 0x20) | is(word, b'"') | is(word, b'\\')) & HIGH
+    };
+    let place = |found: u64| found.trailing_zeros() as usize / 8;
+    let Some(last) = text.last_chunk() else {
+        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+        return text.iter().position(is_special).unwrap_or(text.len());
+    };
+    let (words, _) = text.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let found = special(word);
         if found != 0 {
-            return at * 8 + found.trailing_zeros() as usize / 8;
+            return at * 8 + place(found);
         }
     }
-    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    words.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
+    // The rest, and some of what was looked at already.
+    match special(last) {
+        0 => text.len(),
+        found => text.len() - 8 + place(found),
+    }
 }
 
 struct Reader<'a> {

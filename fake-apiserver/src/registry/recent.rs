@@ -11,7 +11,7 @@ use crate::storage::Stored;
 
 /// Objects kept; the oldest goes.
 const OBJECTS_MAX: usize = 64;
-/// Bytes of their encoding, of which an object in memory takes about nine times as many; the oldest go.
+/// Bytes of their encoding, of which an object in memory takes several times as many; the oldest go.
 const BYTES_MAX: usize = 128 * 1024;
 
 /// Objects beside what storage made of them.

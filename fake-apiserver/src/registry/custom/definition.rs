@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 
 use super::conversion::Conversion;
 use super::schema::Structural;
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::no_version::NoVersion;
 
 /// Definition of a custom resource, from a CRD. Made once when the CRD is written; requests share it.
@@ -307,7 +307,7 @@ impl SelectableField {
     }
 
     /// The field's value in an object as selectors compare it; absent is the empty string (rule F9).
-    pub(crate) fn value(&self, object: &JsonMap) -> String {
+    pub(crate) fn value(&self, object: &Map) -> String {
         match Cursor::root(object).get(&self.label) {
             None => String::new(),
             Some(Value::String(text)) => text.to_string(),
@@ -332,7 +332,7 @@ pub(super) fn condition_is(crd: &Object, kind: &str, wanted: &str) -> bool {
 }
 
 /// The condition of a type in a CRD's status.
-pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a JsonMap> {
+pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Map> {
     let mut conditions = Cursor::root(crd).maps("status.conditions");
     conditions.find(|it| Cursor::root(it).text("type") == kind)
 }

@@ -10,10 +10,10 @@ use super::pod::{go_names, go_struct, warnings};
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::labels;
 use crate::registry::types::names;
@@ -109,7 +109,7 @@ impl Strategy for JobStrategy {
     }
 }
 
-fn default_spec(spec: &mut JsonMap) {
+fn default_spec(spec: &mut Map) {
     let read = Cursor::root(spec);
     let is_bare = !read.is_set("completions") && !read.is_set("parallelism");
     let limit = match read.is_set("backoffLimitPerIndex") {
@@ -134,7 +134,7 @@ fn default_spec(spec: &mut JsonMap) {
 }
 
 /// Conditions in a failure policy mean `True` where they do not say.
-pub(super) fn default_policies(spec: &mut JsonMap) {
+pub(super) fn default_policies(spec: &mut Map) {
     for rule in items_mut(spec, "podFailurePolicy.rules") {
         for pattern in items_mut(rule, "onPodConditions") {
             default_text(pattern, "status", "True");
@@ -153,7 +153,7 @@ fn default_labels(object: &mut Object) {
 }
 
 /// Labels the pods with the Job's name and uid, and selects them by the uid.
-fn generate_selector(spec: &mut JsonMap, name: &str, uid: &str) {
+fn generate_selector(spec: &mut Map, name: &str, uid: &str) {
     let meta = ensure_object(ensure_object(spec, "template"), "metadata");
     let labels = ensure_object(meta, "labels");
     for (key, value) in [
@@ -219,7 +219,7 @@ fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, 
             errors.invalid(label, labels.to_value(), format!("must be '{value}'"));
         }
     }
-    let expected: JsonMap = expected
+    let expected: Map = expected
         .iter()
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
@@ -410,7 +410,7 @@ fn validate_template_change(template: &Cursor<'_>, old: &Cursor<'_>, errors: &mu
     }
 }
 
-fn allow_scheduling(template: &Cursor<'_>, allowed: &mut JsonMap) {
+fn allow_scheduling(template: &Cursor<'_>, allowed: &mut Map) {
     let (Some(spec), Some(allowed_spec)) = (template.map("spec"), object_mut(allowed, "spec")) else {
         return;
     };
@@ -431,7 +431,7 @@ fn allow_scheduling(template: &Cursor<'_>, allowed: &mut JsonMap) {
     }
 }
 
-fn allow_resources(template: &Cursor<'_>, allowed: &mut JsonMap) {
+fn allow_resources(template: &Cursor<'_>, allowed: &mut Map) {
     for list in ["spec.containers", "spec.initContainers"] {
         let new = template.list(list);
         if new.len() != Cursor::root(allowed).list(list).len() {

@@ -12,10 +12,10 @@ use super::workload_rules::{
     validate_selector, wrong_selector,
 };
 use crate::api::field::FieldErrors;
-use crate::api::json::json;
+use crate::api::json::{Map, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::names;
 
@@ -137,7 +137,7 @@ impl StatefulSetStrategy {
     }
 }
 
-fn default_spec(version: KubernetesVersion, spec: &mut JsonMap) {
+fn default_spec(version: KubernetesVersion, spec: &mut Map) {
     default_value(spec, "replicas", 1);
     default_template(spec);
     for claim in items_mut(spec, "volumeClaimTemplates") {

@@ -3,9 +3,9 @@
 use super::metadata::invalid_printed;
 use super::pod::validation::Template;
 use crate::api::field::FieldErrors;
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::registry::types::check::{IMMUTABLE, NEGATIVE};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::labels;
 use crate::registry::types::names;
@@ -212,7 +212,7 @@ pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors:
 }
 
 /// Conditions show their times even where none is set.
-pub(crate) fn default_conditions(status: &mut JsonMap, times: &[&str]) {
+pub(crate) fn default_conditions(status: &mut Map, times: &[&str]) {
     for condition in items_mut(status, "conditions") {
         for time in times {
             default_value(condition, time, Value::Null);

@@ -7,11 +7,11 @@ use super::metadata_checks::metadata_checks;
 use super::strategy::{Context, Strategy};
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, ensure_object};
 
 const CASES: &str = include_str!("../../../tests/data/workloads.jsonl");
@@ -20,7 +20,7 @@ fn object(value: &Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
 
-fn strategy_of(case: &JsonMap) -> &'static dyn Strategy {
+fn strategy_of(case: &Map) -> &'static dyn Strategy {
     let text = |field: &str| case[field].as_str().expect("a string");
     workload_strategy(KubernetesVersion::default(), text("group"), text("resource")).expect("a strategy")
 }
@@ -55,7 +55,7 @@ fn texts(errors: &FieldErrors) -> (String, Vec<String>) {
     (message, causes)
 }
 
-fn check(case: &JsonMap, object: &Object, errors: &FieldErrors) -> Result<(), String> {
+fn check(case: &Map, object: &Object, errors: &FieldErrors) -> Result<(), String> {
     let (message, causes) = texts(errors);
     if let Some(expected) = case.get("message").and_then(Value::as_str) {
         let mut wanted: Vec<&str> = case["causes"]
@@ -117,7 +117,7 @@ fn check(case: &JsonMap, object: &Object, errors: &FieldErrors) -> Result<(), St
     Ok(())
 }
 
-fn run(case: &JsonMap) -> Result<(), String> {
+fn run(case: &Map) -> Result<(), String> {
     let entropy = Entropy::new(1, jiff::Timestamp::UNIX_EPOCH);
     let class = json!({"metadata": {"name": "pc-u"}, "value": 1000});
     let stored = |_: &str, resource: &str| match resource {
@@ -167,7 +167,7 @@ fn run(case: &JsonMap) -> Result<(), String> {
 }
 
 /// A JSON merge patch.
-fn merge(target: &mut JsonMap, patch: &Value) {
+fn merge(target: &mut Map, patch: &Value) {
     for (key, value) in patch.as_object().into_iter().flatten() {
         match value {
             Value::Null => {

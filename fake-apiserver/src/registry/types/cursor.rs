@@ -10,9 +10,6 @@ use crate::api::field::FieldPath;
 use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 
-/// A JSON object.
-pub(crate) type JsonMap = Map;
-
 /// A value, or its absence, at a place in an object.
 ///
 /// Cursors are small and copied freely. A cursor borrows the one it was made from, so a chain of them lives on the
@@ -228,13 +225,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The object at a dotted way, empty where there is none.
-    pub(crate) fn map_or_empty(&self, way: &str) -> &'a JsonMap {
-        static EMPTY: LazyLock<JsonMap> = LazyLock::new(Map::new);
+    pub(crate) fn map_or_empty(&self, way: &str) -> &'a Map {
+        static EMPTY: LazyLock<Map> = LazyLock::new(Map::new);
         self.map(way).unwrap_or(&EMPTY)
     }
 
     /// The objects in the list at a dotted way.
-    pub(crate) fn maps(&self, way: &str) -> impl Iterator<Item = &'a JsonMap> + use<'a> {
+    pub(crate) fn maps(&self, way: &str) -> impl Iterator<Item = &'a Map> + use<'a> {
         self.list(way).iter().filter_map(Value::as_object)
     }
 

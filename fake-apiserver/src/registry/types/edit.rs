@@ -2,17 +2,16 @@
 
 use serde_json::Number;
 
-use super::cursor::JsonMap;
 use crate::api::json::{Map, Value};
 
 /// The object at a dotted way, if there is one.
-pub(crate) fn object_mut<'a>(map: &'a mut JsonMap, way: &str) -> Option<&'a mut JsonMap> {
+pub(crate) fn object_mut<'a>(map: &'a mut Map, way: &str) -> Option<&'a mut Map> {
     way.split('.')
         .try_fold(map, |map, step| map.get_mut(step)?.as_object_mut())
 }
 
 /// The objects in the list at a dotted way.
-pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, way: &str) -> impl Iterator<Item = &'a mut JsonMap> {
+pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item = &'a mut Map> {
     let (parent, field) = match way.rsplit_once('.') {
         Some((parent, field)) => (object_mut(map, parent), field),
         None => (Some(map), way),
@@ -22,7 +21,7 @@ pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, way: &str) -> impl Iterator<It
 }
 
 /// The object `field`, made where it is absent.
-pub(crate) fn ensure_object<'a>(map: &'a mut JsonMap, field: &str) -> &'a mut JsonMap {
+pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     if !map.get(field).is_some_and(Value::is_object) {
         map.insert(field.into(), Value::Object(Map::new()));
     }
@@ -32,7 +31,7 @@ pub(crate) fn ensure_object<'a>(map: &'a mut JsonMap, field: &str) -> &'a mut Js
 
 /// Keeps the entries for which `keeps` answers `true`, as `Map::retain` does; where all stay, which is what most maps
 /// are like, it is several times as fast.
-pub(crate) fn keep_entries(map: &mut JsonMap, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
+pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {
         if !keeps(key, value) {
@@ -47,33 +46,33 @@ pub(crate) fn keep_entries(map: &mut JsonMap, mut keeps: impl FnMut(&str, &mut V
 }
 
 /// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
-pub(crate) fn default_value(map: &mut JsonMap, field: &str, value: impl Into<Value>) {
+pub(crate) fn default_value(map: &mut Map, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {
         map.insert(field.into(), value.into());
     }
 }
 
 /// Sets `field` where it is absent, null or an empty string.
-pub(crate) fn default_text(map: &mut JsonMap, field: &str, value: &str) {
+pub(crate) fn default_text(map: &mut Map, field: &str, value: &str) {
     if map.get(field).is_none_or(|it| it.is_null() || it == "") {
         map.insert(field.into(), value.into());
     }
 }
 
 /// Sets `field` where it is absent, null or zero, for fields in which zero means unset.
-pub(crate) fn default_nonzero(map: &mut JsonMap, field: &str, value: i64) {
+pub(crate) fn default_nonzero(map: &mut Map, field: &str, value: i64) {
     if map.get(field).is_none_or(|it| it.is_null() || it.as_i64() == Some(0)) {
         map.insert(field.into(), value.into());
     }
 }
 
 /// Sets `field` to an empty object where it is absent or null.
-pub(crate) fn default_object(map: &mut JsonMap, field: &str) {
+pub(crate) fn default_object(map: &mut Map, field: &str) {
     default_value(map, field, Map::new());
 }
 
 /// Gives `field` of `to` the value that it has in `from`, or none.
-pub(crate) fn copy_field(from: &JsonMap, to: &mut JsonMap, field: &str) {
+pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     match from.get(field) {
         Some(value) => {
             if to.get(field) != Some(value) {

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::cursor::JsonMap;
 use super::schema::builtin::{Shape, StructType};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 
 /// Drops such fields wherever they are.
-pub(crate) fn drop_gated(shape: &'static Shape, object: &mut JsonMap) {
+pub(crate) fn drop_gated(shape: &'static Shape, object: &mut Map) {
     if !leads_to_gated(shape) {
         return;
     }

@@ -10,11 +10,11 @@ use super::pods::{created, plus, spec, status, time};
 use super::resource::{Resource, Target};
 use super::schedule::Schedule;
 use super::sees::{Sees, find_condition};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::entropy;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "cronjob-controller";
@@ -58,7 +58,7 @@ fn outcome(job: &Object) -> Option<&'static str> {
 }
 
 /// Tells of Jobs that ended since the last look.
-fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut JsonMap, plan: &mut Plan) {
+fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut Map, plan: &mut Plan) {
     for job in jobs {
         let Some(outcome) = outcome(job) else { continue };
         let was_active = Cursor::root(cron)
@@ -75,7 +75,7 @@ fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut JsonMap, plan:
     }
 }
 
-fn put_active(active: &[&Arc<Object>], next: &mut JsonMap) {
+fn put_active(active: &[&Arc<Object>], next: &mut Map) {
     let reference = |job: &&Arc<Object>| {
         json!({
             "apiVersion": "batch/v1", "kind": "Job", "name": job.name(), "namespace": job.namespace(),
@@ -145,7 +145,7 @@ fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
 }
 
 /// Makes a Job if one is due, and looks again when the next one is.
-fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut JsonMap, sees: &Sees<'_>, plan: &mut Plan) {
+fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<'_>, plan: &mut Plan) {
     let about = (Resource::CronJob, cron);
     let zone = spec(cron).get("timeZone").and_then(Value::as_str);
     let Some(schedule) = Schedule::parse(Cursor::root(cron).text("spec.schedule"), zone) else {

@@ -14,9 +14,9 @@ use super::resource::{Resource, key_of};
 use super::revisions;
 use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "daemonset-controller";
@@ -104,7 +104,7 @@ fn node_of(pod: &Object) -> String {
 }
 
 /// The template with what daemons bear, and the labels of their revision.
-fn daemon_template(set: &Object, hash: &str) -> JsonMap {
+fn daemon_template(set: &Object, hash: &str) -> Map {
     let mut template = Value::Object(Cursor::root(set).map_or_empty("spec.template").clone());
     template["metadata"]["labels"][revisions::HASH_LABEL] = hash.into();
     let generation = annotation(set, "deprecated.daemonset.template.generation").unwrap_or("1");
@@ -132,7 +132,7 @@ fn fits(pod: &Object, node: &Object) -> bool {
 }
 
 /// Makes what is missing, and takes away what is too much or has failed.
-fn place(set: &Object, template: &JsonMap, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
+fn place(set: &Object, template: &Map, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     let delete = |pod: &Object, plan: &mut Plan| {
         plan.delete_and_tell(
             Resource::Pod,

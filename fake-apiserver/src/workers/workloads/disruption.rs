@@ -10,9 +10,9 @@ use super::plan::Plan;
 use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status, time};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
@@ -56,10 +56,10 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
         .count();
     let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
     let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
-    let mut next = JsonMap::new();
+    let mut next = Map::new();
     next.insert("observedGeneration".into(), generation(budget).into());
     if !disrupted.is_empty() {
-        let map: JsonMap = disrupted.into_iter().collect();
+        let map: Map = disrupted.into_iter().collect();
         next.insert("disruptedPods".into(), map.into());
     }
     for (field, number) in [

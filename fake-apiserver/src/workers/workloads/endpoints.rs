@@ -10,10 +10,10 @@ use super::plan::{Plan, controller_reference};
 use super::pods::{is_finished, is_ready, label, spec};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, service_selector};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
@@ -106,9 +106,9 @@ fn publishes_unready(service: &Object) -> bool {
 }
 
 /// The labels of a Service, for what is made of it.
-fn labels_of(service: &Object) -> JsonMap {
+fn labels_of(service: &Object) -> Map {
     let labels = service.labels().map(|(key, value)| (key.to_owned(), value.into()));
-    let mut labels: JsonMap = labels.filter(|(key, _)| key != HEADLESS).collect();
+    let mut labels: Map = labels.filter(|(key, _)| key != HEADLESS).collect();
     if is_headless(service) {
         labels.insert(HEADLESS.into(), "".into());
     }
@@ -221,7 +221,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
 fn fill_slices(
     service: &Object,
     slices: &[&Arc<Object>],
-    (labels, ports): (&JsonMap, &[Value]),
+    (labels, ports): (&Map, &[Value]),
     mut endpoints: BTreeMap<String, Value>,
     sees: &Sees<'_>,
     plan: &mut Plan,
@@ -249,7 +249,7 @@ fn fill_slices(
             continue;
         }
         has_placeholder = true;
-        let known: JsonMap = slice
+        let known: Map = slice
             .labels()
             .map(|(key, value)| (key.to_owned(), value.into()))
             .collect();
@@ -265,7 +265,7 @@ fn fill_slices(
                 .keys()
                 .filter(|key| !labels.contains_key(key))
                 .map(|key| (key.clone(), Value::Null));
-            let labels: JsonMap = labels.clone().into_iter().chain(gone).collect();
+            let labels: Map = labels.clone().into_iter().chain(gone).collect();
             patch["metadata"]["labels"] = labels.into();
             plan.merge(Resource::EndpointSlice, slice, patch);
         }
@@ -335,7 +335,7 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
         }
     }
     let json = |Subset { ports, ready, unready }| {
-        let mut subset = JsonMap::new();
+        let mut subset = Map::new();
         for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
             if !list.is_empty() {
                 subset.insert(field.into(), list.into());
@@ -361,7 +361,7 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
             plan.create(Resource::Endpoints, json!({"metadata": metadata, "subsets": subsets}));
         }
         Some(current) => {
-            let known: JsonMap = current
+            let known: Map = current
                 .labels()
                 .map(|(key, value)| (key.to_owned(), value.into()))
                 .collect();

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::pods::spec;
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
 /// Amounts of resources by their names.
@@ -85,7 +85,7 @@ pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Ve
         .collect()
 }
 
-fn amounts(map: Option<&JsonMap>) -> Amounts {
+fn amounts(map: Option<&Map>) -> Amounts {
     let amount = |value: &Value| match value {
         Value::String(text) => Quantity::parse(text).ok(),
         other => Some(Quantity::from_int(other.as_i64()?)),

@@ -1,8 +1,7 @@
 //! Hashes that name what is made of a template. Their form is that of Kubernetes; their values differ, because the real
 //! ones are taken of a Go struct's print.
 
-use crate::api::json::Value;
-use crate::registry::types::cursor::JsonMap;
+use crate::api::json::{Map, Value};
 
 /// The letters of names that cannot spell a word.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -38,7 +37,7 @@ impl Fnv {
         }
     }
 
-    fn eat_map(&mut self, map: &JsonMap) {
+    fn eat_map(&mut self, map: &Map) {
         let mut fields: Vec<_> = map.iter().filter(|(_, value)| !value.is_null()).collect();
         fields.sort_by_key(|(key, _)| key.as_str());
         self.eat(b"{");
@@ -51,7 +50,7 @@ impl Fnv {
 }
 
 /// The hash of a template; `collisions` tells two apart that would have the same.
-pub(crate) fn template_hash(template: &JsonMap, collisions: Option<i64>) -> u32 {
+pub(crate) fn template_hash(template: &Map, collisions: Option<i64>) -> u32 {
     let mut hash = Fnv::new();
     hash.eat_map(template);
     if let Some(count) = collisions {

@@ -9,10 +9,10 @@ use super::plan::{Plan, controller_reference};
 use super::pods::label;
 use super::resource::Resource;
 use super::sees::Sees;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 /// Addresses of one subset that are mirrored.
@@ -85,20 +85,20 @@ fn is_alike(wanted: &Value, slice: &Object) -> bool {
 }
 
 /// The labels or annotations of a slice now.
-fn known<'a>(slice: &'a Object, field: &str) -> Option<&'a JsonMap> {
+fn known<'a>(slice: &'a Object, field: &str) -> Option<&'a Map> {
     slice.metadata().and_then(|it| it.get(field)?.as_object())
 }
 
 /// The patch that makes the labels or annotations of a slice the wanted ones.
-fn replacing(slice: &Object, field: &str, metadata: &Value) -> JsonMap {
+fn replacing(slice: &Object, field: &str, metadata: &Value) -> Map {
     let gone = known(slice, field).into_iter().flatten();
-    let mut patch: JsonMap = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    let mut patch: Map = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
     patch.extend(metadata[field].as_object().cloned().unwrap_or_default());
     patch
 }
 
 fn differs(wanted: &Value, slice: &Object) -> bool {
-    let empty = JsonMap::new();
+    let empty = Map::new();
     let is_other = |field: &str| wanted["metadata"][field].as_object() != Some(known(slice, field).unwrap_or(&empty));
     wanted["endpoints"].as_array().map(Vec::as_slice) != Some(Cursor::root(slice).list("endpoints"))
         || is_other("labels")
@@ -137,7 +137,7 @@ fn slices_of(endpoints: &Object) -> Vec<Value> {
 }
 
 /// The labels and annotations of the slices.
-fn metadata_of(endpoints: &Object) -> (JsonMap, JsonMap) {
+fn metadata_of(endpoints: &Object) -> (Map, Map) {
     let of = |field: &str| {
         let metadata = endpoints.metadata();
         metadata
@@ -152,8 +152,8 @@ fn metadata_of(endpoints: &Object) -> (JsonMap, JsonMap) {
 }
 
 /// `epPortsToEpsPorts`
-fn ports_of(subset: &JsonMap) -> Vec<Value> {
-    let port = |port: &JsonMap| {
+fn ports_of(subset: &Map) -> Vec<Value> {
+    let port = |port: &Map| {
         let mut out = json!({
             "name": Cursor::root(port).text("name"), "port": port.get("port"), "protocol": Cursor::root(port).text("protocol"),
         });
@@ -166,7 +166,7 @@ fn ports_of(subset: &JsonMap) -> Vec<Value> {
 }
 
 /// `addressToEndpoint`
-fn endpoint_of(address: &JsonMap, is_ready: bool) -> Value {
+fn endpoint_of(address: &Map, is_ready: bool) -> Value {
     let mut endpoint = json!({
         "addresses": [Cursor::root(address).text("ip")], "conditions": {"ready": is_ready},
     });

@@ -6,7 +6,7 @@ use super::resource::{Resource, Target};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// Writes a status if it differs from the one there is.
-    pub(crate) fn status(&mut self, resource: Resource, object: &Object, status: JsonMap) {
+    pub(crate) fn status(&mut self, resource: Resource, object: &Object, status: Map) {
         if same_object(Cursor::root(object).map_or_empty("status"), &status) {
             return;
         }
@@ -203,8 +203,8 @@ impl Plan {
 }
 
 /// Returns `true` if two statuses are equal: a null is as good as absent.
-fn same_object(one: &JsonMap, other: &JsonMap) -> bool {
-    let known = |map: &JsonMap| map.values().filter(|it| !it.is_null()).count();
+fn same_object(one: &Map, other: &Map) -> bool {
+    let known = |map: &Map| map.values().filter(|it| !it.is_null()).count();
     known(one) == known(other)
         && one
             .iter()

@@ -7,17 +7,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::plan::controller_reference;
 use super::resource::Resource;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// Reads `spec`.
-pub(crate) fn spec(object: &Object) -> &JsonMap {
+pub(crate) fn spec(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("spec")
 }
 
 /// Reads `status`.
-pub(crate) fn status(object: &Object) -> &JsonMap {
+pub(crate) fn status(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("status")
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn is_active(pod: &Object) -> bool {
 }
 
 /// A condition of a status.
-pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a JsonMap> {
+pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a Map> {
     Cursor::root(object)
         .maps("status.conditions")
         .find(|it| Cursor::root(it).text("type") == kind)
@@ -107,7 +107,7 @@ pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
 }
 
 /// A new Pod of a template, owned by its controller.
-pub(crate) fn from_template(resource: Resource, owner: &Object, template: &JsonMap) -> Value {
+pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) -> Value {
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
         "generateName": format!("{}-", owner.name()),

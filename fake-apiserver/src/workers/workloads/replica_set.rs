@@ -10,10 +10,10 @@ use super::pods::{
 };
 use super::resource::Resource;
 use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition, selector_of};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -147,13 +147,7 @@ fn siblings(set: &Object, sees: &Sees<'_>) -> HashMap<String, usize> {
     count
 }
 
-fn next_status(
-    resource: Resource,
-    set: &Object,
-    active: &[&Arc<Object>],
-    terminating: usize,
-    sees: &Sees<'_>,
-) -> JsonMap {
+fn next_status(resource: Resource, set: &Object, active: &[&Arc<Object>], terminating: usize, sees: &Sees<'_>) -> Map {
     let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
     let labels = Cursor::root(set).map_or_empty("spec.template.metadata.labels");
     let has_all = |pod: &Object| labels.iter().all(|(key, value)| label(pod, key) == value.as_str());

@@ -7,9 +7,9 @@ use super::plan::{Plan, controller_reference};
 use super::pods::label;
 use super::resource::Resource;
 use super::sees::Sees;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// The label by which a Pod names its revision.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
@@ -24,7 +24,7 @@ pub(crate) struct Revisions<'a> {
 }
 
 /// Returns the part of a template that a revision keeps.
-fn data(template: &JsonMap) -> Value {
+fn data(template: &Map) -> Value {
     let mut template = template.clone();
     template.insert("$patch".into(), "replace".into());
     json!({"spec": {"template": template}})
@@ -55,7 +55,7 @@ pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>
     }
 }
 
-fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, sees: &Sees<'_>, plan: &mut Plan) {
+fn create(resource: Resource, set: &Object, template: &Map, number: i64, sees: &Sees<'_>, plan: &mut Plan) {
     // The first hash that no other revision has.
     let names = (0..).map(|collisions| {
         let hash = safe_text(template_hash(template, (collisions > 0).then_some(collisions)));
@@ -100,7 +100,7 @@ pub(crate) fn label_of(revision: &Object) -> &str {
 }
 
 /// The template of a revision.
-pub(crate) fn template(revision: &Object) -> JsonMap {
+pub(crate) fn template(revision: &Object) -> Map {
     let data = Cursor::root(revision).map_or_empty("data.spec");
     let mut template = Cursor::root(data).map_or_empty("template").clone();
     template.remove("$patch");

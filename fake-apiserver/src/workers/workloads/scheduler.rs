@@ -13,9 +13,9 @@ use super::pods::{annotation, condition, is_finished, spec};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
 use super::volumes::{SELECTED_NODE, claims};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 /// The node where the test made none. No object of this name is made.
@@ -175,7 +175,7 @@ pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
 
 /// Returns `true` if a node matches `nodeSelector` and the required node affinity of a Pod.
 pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
-    let empty = JsonMap::new();
+    let empty = Map::new();
     let labels = node
         .metadata()
         .map_or(&empty, |meta| Cursor::root(meta).map_or_empty("labels"));
@@ -199,7 +199,7 @@ pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
     })
 }
 
-fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
+fn expression_holds(expression: &Map, value: Option<&str>) -> bool {
     let values = Cursor::root(expression).list("values");
     let is_in = value.is_some_and(|value| values.iter().any(|it| it.as_str() == Some(value)));
     let compare = || {

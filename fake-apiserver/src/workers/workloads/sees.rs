@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use super::cluster::{Cluster, selects};
 use super::plan::{Plan, controller_reference};
 use super::resource::Resource;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// Inputs of a controller's decision, beside the object it looks at.
 #[derive(Clone, Copy, Debug)]
@@ -93,24 +93,24 @@ fn without(object: &Object, owner: &Object) -> Value {
 }
 
 /// A selector in a field; `None` selects nothing.
-pub(crate) fn selector_of(map: &JsonMap, field: &str) -> Option<LabelSelector> {
+pub(crate) fn selector_of(map: &Map, field: &str) -> Option<LabelSelector> {
     LabelSelector::from_object(map.get(field)?).ok().flatten()
 }
 
 /// A condition as controllers write it.
-pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, at: &str) -> JsonMap {
+pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Map {
     let value = json!({
         "type": kind, "status": status, "lastTransitionTime": at, "reason": reason, "message": message,
     });
     match value {
         Value::Object(map) => map,
-        _ => JsonMap::new(),
+        _ => Map::new(),
     }
 }
 
 /// Puts a condition into a list: in its place where the status changes; not at all where status and reason stay.
 /// The time of transition stays with the status.
-pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: JsonMap) {
+pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions
         .iter()
@@ -137,12 +137,12 @@ pub(crate) fn drop_condition(conditions: &mut Vec<Value>, kind: &str) {
 }
 
 /// The conditions of a status.
-pub(crate) fn conditions(status: &JsonMap) -> Vec<Value> {
+pub(crate) fn conditions(status: &Map) -> Vec<Value> {
     Cursor::root(status).list("conditions").to_vec()
 }
 
 /// A condition of a list.
-pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a JsonMap> {
+pub(crate) fn find_condition<'a>(status: &'a Map, kind: &str) -> Option<&'a Map> {
     Cursor::root(status)
         .maps("conditions")
         .find(|it| Cursor::root(it).text("type") == kind)

@@ -8,9 +8,9 @@ use super::resource::Resource;
 use super::sees::Sees;
 use super::token_secret;
 use super::token_secret::CA_BUNDLE;
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
@@ -67,7 +67,7 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let found = Cursor::root(map).map_or_empty("data");
     if Some(found) != root_ca["data"].as_object() || annotation(map, DESCRIPTION).is_none_or(str::is_empty) {
         let foreign = found.keys().map(|it| (it.clone(), Value::Null));
-        let mut data: JsonMap = foreign.collect();
+        let mut data: Map = foreign.collect();
         data.extend(root_ca["data"].as_object().cloned().unwrap_or_default());
         let annotations = &root_ca["metadata"]["annotations"];
         let patch = json!({"metadata": {"annotations": annotations}, "data": data});

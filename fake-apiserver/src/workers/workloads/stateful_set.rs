@@ -12,9 +12,9 @@ use super::pods::{
 use super::resource::{Resource, key_of};
 use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
@@ -40,7 +40,7 @@ struct Set<'a> {
     pods: BTreeMap<i64, &'a Arc<Object>>,
     /// The label of the revision that all Pods had before the present roll-out, and its template.
     current: String,
-    current_template: JsonMap,
+    current_template: Map,
     update: &'a Object,
     first: i64,
     replicas: i64,
@@ -100,7 +100,7 @@ impl Set<'_> {
         Cursor::root(self.set).text("spec.podManagementPolicy") == "Parallel"
     }
 
-    fn strategy(&self) -> &JsonMap {
+    fn strategy(&self) -> &Map {
         Cursor::root(self.set).map_or_empty("spec.updateStrategy")
     }
 
@@ -209,7 +209,7 @@ impl Set<'_> {
     }
 
     /// The revision of a Pod that is made now: the old one below the partition.
-    fn revision_for(&self, ordinal: i64) -> (String, JsonMap) {
+    fn revision_for(&self, ordinal: i64) -> (String, Map) {
         let is_rolling = Cursor::root(self.strategy()).text("type") != "OnDelete";
         if is_rolling && ordinal < self.first + self.partition() {
             return (self.current.clone(), self.current_template.clone());
@@ -250,7 +250,7 @@ impl Set<'_> {
         plan.create_and_tell(Resource::Pod, pod, Some(self.told("Create", &name)));
     }
 
-    fn claim_templates(&self) -> impl Iterator<Item = &JsonMap> {
+    fn claim_templates(&self) -> impl Iterator<Item = &Map> {
         Cursor::root(self.set).maps("spec.volumeClaimTemplates")
     }
 

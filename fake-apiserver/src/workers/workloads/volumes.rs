@@ -8,9 +8,9 @@ use super::plan::{Plan, Write};
 use super::pods::{annotation, spec, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, selector_of};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::Key;
@@ -182,7 +182,7 @@ fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 }
 
 /// Returns `true` if a volume is reserved for a claim.
-fn is_for(reference: &JsonMap, claim: &Object) -> bool {
+fn is_for(reference: &Map, claim: &Object) -> bool {
     let uid = Cursor::root(reference).text("uid");
     Cursor::root(reference).text("name") == claim.name()
         && Cursor::root(reference).text("namespace") == claim.namespace()
@@ -387,7 +387,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 /// The names of the claims a Pod uses.
 pub(crate) fn claims(pod: &Object) -> Vec<String> {
     let volumes = Cursor::root(pod).maps("spec.volumes");
-    let claim = |volume: &JsonMap| {
+    let claim = |volume: &Map| {
         let claimed = Cursor::root(volume)
             .map("persistentVolumeClaim")
             .map(|it| Cursor::root(it).text("claimName").to_owned());

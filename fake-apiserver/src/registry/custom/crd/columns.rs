@@ -2,7 +2,8 @@
 
 use super::field_path;
 use crate::api::field::FieldErrors;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::Map;
+use crate::registry::types::cursor::Cursor;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = [
@@ -76,7 +77,7 @@ pub(super) fn validate_scale(scale: &Cursor<'_>, errors: &mut FieldErrors) {
 /// Checks `selectableFields` of a version, or of all of them, against the schema.
 pub(super) fn validate_selectable(
     fields: &Cursor<'_>,
-    schema: Option<&JsonMap>,
+    schema: Option<&Map>,
     is_shared: bool,
     errors: &mut FieldErrors,
 ) {

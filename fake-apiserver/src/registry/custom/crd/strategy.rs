@@ -5,12 +5,12 @@ use super::super::formats::Format;
 use super::super::json_type::JsonType;
 use super::{rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};
 use crate::registry::kinds::strategy::{Context, Strategy};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::decode::ROOT_KEYWORDS;
 use crate::registry::types::edit::{default_text, default_value, items_mut, object_mut};
 
@@ -124,7 +124,7 @@ fn storage_version(crd: &Object) -> Option<&str> {
 }
 
 /// The defaults of a spec (rule O1).
-fn default_spec(spec: &mut JsonMap) {
+fn default_spec(spec: &mut Map) {
     if let Some(names) = object_mut(spec, "names") {
         let kind = Cursor::root(names).text("kind").to_owned();
         if !kind.is_empty() {

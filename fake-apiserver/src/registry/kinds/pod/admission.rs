@@ -1,9 +1,9 @@
 //! Changes to a Pod by the admission plugins that are on by default: tolerations and priority.
 
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, object_mut};
 
 /// Seconds a pod stays on a node that is not ready or not reachable.
@@ -113,7 +113,7 @@ fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     }
 }
 
-fn add_tolerations(spec: &mut JsonMap) {
+fn add_tolerations(spec: &mut Map) {
     let read = Cursor::root(spec);
     let missing: Vec<Value> = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
         .into_iter()

@@ -4,9 +4,9 @@ use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, quote};
-use crate::api::json::syntax_error;
+use crate::api::json::{Map, syntax_error};
 use crate::api::json::{Value, json};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// Marks a pod that mirrors one of a kubelet's own.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -101,7 +101,7 @@ fn read_tolerations(written: &str) -> Result<Value, String> {
     let mut read = Vec::with_capacity(items.len());
     for item in items {
         let fields = match item {
-            Value::Null => JsonMap::new(),
+            Value::Null => Map::new(),
             Value::Object(fields) => fields,
             other => return wrong(&other, "core.Toleration"),
         };

@@ -1,8 +1,8 @@
 //! The defaults of a pod spec, wherever it stands, and those of a Pod alone (rule T1).
 
 use super::volume_defaults::{default_pull_policy, default_references, default_volume};
-use crate::api::json::{SmolStr, Value};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::{Map, SmolStr, Value};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{
     default_nonzero, default_object, default_text, default_value, ensure_object, items_mut, object_mut,
 };
@@ -11,13 +11,13 @@ use crate::registry::types::edit::{
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Defaults of `template` in a workload's spec; the template itself appears where it is absent.
-pub(crate) fn default_template(spec: &mut JsonMap) {
+pub(crate) fn default_template(spec: &mut Map) {
     default_object(spec, "template");
     default_template_if_set(spec);
 }
 
 /// Defaults of `template` where there is one.
-pub(crate) fn default_template_if_set(spec: &mut JsonMap) {
+pub(crate) fn default_template_if_set(spec: &mut Map) {
     let Some(template) = object_mut(spec, "template") else {
         return;
     };
@@ -26,7 +26,7 @@ pub(crate) fn default_template_if_set(spec: &mut JsonMap) {
 }
 
 /// Defaults every pod spec gets, that of a template too.
-pub(crate) fn default_pod_spec(spec: &mut JsonMap) {
+pub(crate) fn default_pod_spec(spec: &mut Map) {
     default_text(spec, "dnsPolicy", "ClusterFirst");
     default_text(spec, "restartPolicy", "Always");
     default_object(spec, "securityContext");
@@ -44,7 +44,7 @@ pub(crate) fn default_pod_spec(spec: &mut JsonMap) {
 }
 
 /// `serviceAccount` is the old spelling of `serviceAccountName`; both are shown, the new one wins.
-fn mirror_service_account(spec: &mut JsonMap) {
+fn mirror_service_account(spec: &mut Map) {
     let read = Cursor::root(spec);
     let names = ["serviceAccountName", "serviceAccount"].map(|field| read.text(field));
     let Some(name) = names.into_iter().find(|name| !name.is_empty()) else {
@@ -57,7 +57,7 @@ fn mirror_service_account(spec: &mut JsonMap) {
     }
 }
 
-fn default_container(container: &mut JsonMap) {
+fn default_container(container: &mut Map) {
     default_pull_policy(container, "imagePullPolicy", "image");
     default_object(container, "resources");
     default_text(container, "terminationMessagePath", "/dev/termination-log");
@@ -86,7 +86,7 @@ fn default_container(container: &mut JsonMap) {
     }
 }
 
-fn default_probe(probe: &mut JsonMap) {
+fn default_probe(probe: &mut Map) {
     default_nonzero(probe, "timeoutSeconds", 1);
     default_nonzero(probe, "periodSeconds", 10);
     default_nonzero(probe, "successThreshold", 1);
@@ -97,7 +97,7 @@ fn default_probe(probe: &mut JsonMap) {
     }
 }
 
-fn default_http_get(handler: &mut JsonMap) {
+fn default_http_get(handler: &mut Map) {
     if let Some(get) = object_mut(handler, "httpGet") {
         default_text(get, "path", "/");
         default_text(get, "scheme", "HTTP");
@@ -106,7 +106,7 @@ fn default_http_get(handler: &mut JsonMap) {
 
 /// Sets the defaults of a Pod that a template does not get: requests from limits, service links, host ports, a positive
 /// grace period.
-pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
+pub(crate) fn default_pod_alone(spec: &mut Map) {
     for list in ["initContainers", "containers"] {
         for container in items_mut(spec, list) {
             if let Some(resources) = object_mut(container, "resources") {
@@ -136,7 +136,7 @@ pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
     }
 }
 
-fn requests_from_limits(resources: &mut JsonMap) {
+fn requests_from_limits(resources: &mut Map) {
     let read = Cursor::root(resources);
     let requests = read.at("requests");
     let missing: Vec<(SmolStr, Value)> = read

@@ -3,9 +3,10 @@
 
 use super::defaults::CONTAINER_LISTS;
 use super::windows::containers;
+use crate::api::json::Map;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
 
 /// The way to the Pod's spec in an object of this resource.
@@ -63,7 +64,7 @@ pub(crate) fn drop_disabled(
 }
 
 /// A lifecycle that has nothing else goes, too.
-fn drop_stop_signal(container: &mut JsonMap) {
+fn drop_stop_signal(container: &mut Map) {
     let Some(lifecycle) = object_mut(container, "lifecycle") else {
         return;
     };
@@ -77,7 +78,7 @@ fn has_source(spec: &Cursor<'_>, source: &str) -> bool {
     volumes.any(|volume| volume.items("projected.sources").any(|it| it.is_set(source)))
 }
 
-fn drop_source(spec: &mut JsonMap, source: &str) {
+fn drop_source(spec: &mut Map, source: &str) {
     for volume in items_mut(spec, "volumes") {
         for entry in items_mut(volume, "projected.sources") {
             entry.remove(source);

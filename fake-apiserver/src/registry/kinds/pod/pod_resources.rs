@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::amount::read;
-use crate::api::json::Value;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::{Map, Value};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
 
@@ -14,7 +14,7 @@ pub(super) fn is_pod_level(resource: &str) -> bool {
 }
 
 /// Fills in the requests of the whole pod from what its containers ask for, and else from its limits.
-pub(super) fn default_pod_resources(spec: &mut JsonMap) {
+pub(super) fn default_pod_resources(spec: &mut Map) {
     let whole = Cursor::root(spec);
     let Some(limits) = whole.map("resources.limits").filter(|limits| !limits.is_empty()) else {
         return;

@@ -8,9 +8,9 @@ use super::pod_resources::quality_of_service;
 use super::security::validate_app_armor_profile;
 use super::windows::containers;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 
 /// The metadata a subresource leaves alone.
@@ -31,7 +31,7 @@ const STATUS_LISTS: [&str; 3] = [
 ];
 
 /// Sets every field of a status that is always shown.
-pub(super) fn default_status(status: &mut JsonMap) {
+pub(super) fn default_status(status: &mut Map) {
     let read = Cursor::root(status);
     let address = read.text("podIP");
     match read
@@ -62,7 +62,7 @@ pub(super) fn default_status(status: &mut JsonMap) {
     }
 }
 
-fn default_container_status(container: &mut JsonMap) {
+fn default_container_status(container: &mut Map) {
     for field in ["name", "image", "imageID"] {
         default_text(container, field, "");
     }
@@ -164,7 +164,7 @@ fn is_right_profile(profile: &Value) -> bool {
 }
 
 /// Writes the values that `matchLabelKeys` stand for into the label selectors beside them.
-fn complete_selectors(spec: &mut JsonMap, labels: &JsonMap) {
+fn complete_selectors(spec: &mut Map, labels: &Map) {
     for constraint in items_mut(spec, "topologySpreadConstraints") {
         add_label_keys(constraint, "matchLabelKeys", "In", labels);
     }
@@ -185,7 +185,7 @@ fn complete_selectors(spec: &mut JsonMap, labels: &JsonMap) {
     }
 }
 
-fn add_label_keys(term: &mut JsonMap, keys: &str, operator: &str, labels: &JsonMap) {
+fn add_label_keys(term: &mut Map, keys: &str, operator: &str, labels: &Map) {
     let added: Vec<Value> = Cursor::root(term)
         .texts(keys)
         .filter_map(|key| {
@@ -245,7 +245,7 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
             copy_field(old_status, status, field);
         }
     }
-    let mut left: Vec<&JsonMap> = read_old
+    let mut left: Vec<&Map> = read_old
         .list("conditions")
         .iter()
         .filter_map(Value::as_object)

@@ -7,9 +7,9 @@ use super::print::{difference, go_names};
 use super::scheduling::validate_tolerations;
 use super::validation::{deadline_range, validate_pod};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, items_mut, object_mut};
 
 const UPDATABLE: &str = "pod updates may not change fields other than \
@@ -71,13 +71,7 @@ pub(super) fn validate_update(pod: &Object, old: &Object, errors: &mut FieldErro
 }
 
 /// The new spec with what may change as it was, so that any difference left is one too many.
-fn without_changeable(
-    spec: &Cursor<'_>,
-    new: &JsonMap,
-    old_spec: &Cursor<'_>,
-    old: &JsonMap,
-    errors: &mut FieldErrors,
-) -> JsonMap {
+fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: &Map, errors: &mut FieldErrors) -> Map {
     let mut rest = new.clone();
     for name in ["containers", "initContainers"] {
         let old_containers = old_spec.list(name).iter().filter_map(Value::as_object);
@@ -99,13 +93,7 @@ fn without_changeable(
 }
 
 /// While a pod is held back by gates, where it may run can be narrowed.
-fn restore_gated(
-    rest: &mut JsonMap,
-    old: &JsonMap,
-    spec: &Cursor<'_>,
-    old_spec: &Cursor<'_>,
-    errors: &mut FieldErrors,
-) {
+fn restore_gated(rest: &mut Map, old: &Map, spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("nodeSelector");
     if !spec.same(old_spec, "nodeSelector") {
         let mut was = old_spec.map("nodeSelector").into_iter().flatten();

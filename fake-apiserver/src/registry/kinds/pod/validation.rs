@@ -14,10 +14,10 @@ use super::security::{validate_host_users, validate_pod_security, validate_profi
 use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::types::check::between;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net::validate_ip;
 use crate::registry::types::{labels, names};
 
@@ -192,7 +192,7 @@ fn validate_names(spec: &Cursor<'_>, names_pods: bool, errors: &mut FieldErrors)
         policy.check_required_one_of(&["PreemptLowerPriority", "Never"], errors);
     }
     if let Some(overhead) = spec.present("overhead") {
-        let limits = JsonMap::from_iter([("limits".to_owned(), overhead.to_value())]).into();
+        let limits = Map::from_iter([("limits".to_owned(), overhead.to_value())]).into();
         validate_resources(&overhead.in_other(Some(&limits)), Owner::Container, &[], errors);
     }
 }

@@ -2,14 +2,14 @@
 
 use super::image;
 use crate::api::json::{Map, Value};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
 /// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
 const FILE_MODE: i64 = 420;
 
 /// Defaults of one volume; one without a source is an `emptyDir`.
-pub(super) fn default_volume(volume: &mut JsonMap) {
+pub(super) fn default_volume(volume: &mut Map) {
     if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
         volume.insert("emptyDir".into(), Value::Object(Map::new()));
         return;
@@ -35,12 +35,12 @@ pub(super) fn default_volume(volume: &mut JsonMap) {
 }
 
 /// Defaults of a PersistentVolumeClaim's spec.
-pub(crate) fn default_claim_spec(claim: &mut JsonMap) {
+pub(crate) fn default_claim_spec(claim: &mut Map) {
     default_object(claim, "resources");
     default_value(claim, "volumeMode", "Filesystem");
 }
 
-fn default_projection(source: &mut JsonMap) {
+fn default_projection(source: &mut Map) {
     items_mut(source, "downwardAPI.items").for_each(default_references);
     if let Some(token) = object_mut(source, "serviceAccountToken") {
         default_value(token, "expirationSeconds", 3600);
@@ -48,7 +48,7 @@ fn default_projection(source: &mut JsonMap) {
 }
 
 /// Sets the defaults of storage systems, in a pod's volume or in the spec of a PersistentVolume.
-pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
+pub(crate) fn default_storage_systems(volume: &mut Map) {
     if let Some(iscsi) = object_mut(volume, "iscsi") {
         default_text(iscsi, "iscsiInterface", "default");
     }
@@ -70,7 +70,7 @@ pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
 }
 
 /// Sets the pull policy, where there is none, by the image.
-pub(super) fn default_pull_policy(owner: &mut JsonMap, policy: &str, image: &str) {
+pub(super) fn default_pull_policy(owner: &mut Map, policy: &str, image: &str) {
     let read = Cursor::root(owner);
     if read.is_empty(policy) {
         let value = image::default_pull_policy(read.text(image));
@@ -79,7 +79,7 @@ pub(super) fn default_pull_policy(owner: &mut JsonMap, policy: &str, image: &str
 }
 
 /// Defaults of `fieldRef` and `resourceFieldRef`, in env variables and in downward API volumes.
-pub(super) fn default_references(source: &mut JsonMap) {
+pub(super) fn default_references(source: &mut Map) {
     if let Some(field) = object_mut(source, "fieldRef") {
         default_text(field, "apiVersion", "v1");
     }

@@ -2,7 +2,8 @@
 
 use super::mounts::descending;
 use crate::api::field::FieldErrors;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::Map;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 /// Error for the number of a partition.
@@ -73,7 +74,7 @@ fn validate_secret_name(settings: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 fn validate_options(settings: &Cursor<'_>, errors: &mut FieldErrors) {
-    for key in settings.map("options").into_iter().flat_map(JsonMap::keys) {
+    for key in settings.map("options").into_iter().flat_map(Map::keys) {
         let namespace = key.split_once('/').map_or(key.as_str(), |(first, _)| first);
         let normalized = format!(".{}", namespace.to_lowercase());
         if normalized.ends_with(".kubernetes.io") || normalized.ends_with(".k8s.io") {

@@ -7,11 +7,11 @@ use super::cluster_ips::validate_cluster_ips;
 use super::ranges::{Taken, choose, node_ports, ranges};
 use super::{has_node_ports, is_externally_accessible, needs_cluster_ip, needs_health_check, node_ports as ports};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::net;
 
@@ -58,7 +58,7 @@ pub(super) fn allocate(
 }
 
 /// `normalizeClusterIPs`: clients that know only `clusterIP` get `clusterIPs` filled in or cleared on their behalf.
-fn normalize_cluster_ips(spec: &mut JsonMap, old: Option<&Cursor<'_>>) {
+fn normalize_cluster_ips(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let ip = Cursor::root(spec).text("clusterIP").to_owned();
     let Some(old) = old else {
         if !ip.is_empty() && Cursor::root(spec).is_empty("clusterIPs") {
@@ -81,7 +81,7 @@ fn normalize_cluster_ips(spec: &mut JsonMap, old: Option<&Cursor<'_>>) {
 }
 
 /// `patchAllocatedValues`: puts allocated values back that the client left out.
-fn keep_allocated(spec: &mut JsonMap, old: &Cursor<'_>) {
+fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     if needs_cluster_ip(old) && needs_cluster_ip(&Cursor::root(spec)) {
         if Cursor::root(spec).is_empty("clusterIP") && !old.is_empty("clusterIP") {
             spec.insert("clusterIP".into(), old.text("clusterIP").into());
@@ -116,8 +116,8 @@ fn keep_allocated(spec: &mut JsonMap, old: &Cursor<'_>) {
 }
 
 /// `dropTypeDependentFields`: drops what the new type does not need, where the client did not change it too.
-fn drop_unneeded(spec: &mut JsonMap, old: &Cursor<'_>) {
-    let drop_same = |spec: &mut JsonMap, fields: &[&str]| {
+fn drop_unneeded(spec: &mut Map, old: &Cursor<'_>) {
+    let drop_same = |spec: &mut Map, fields: &[&str]| {
         if same(&Cursor::root(spec), old, fields) {
             for field in fields {
                 spec.remove(field);
@@ -170,7 +170,7 @@ fn is_unchanged_dual_stack(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> bool 
 }
 
 /// `initIPFamilyFields`, for a cluster that has IPv4 alone.
-fn init_families(spec: &mut JsonMap, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+fn init_families(spec: &mut Map, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     if Cursor::root(spec).text("type") == "ExternalName" {
         return;
     }
@@ -237,7 +237,7 @@ fn init_families(spec: &mut JsonMap, old: Option<&Cursor<'_>>, errors: &mut Fiel
 }
 
 /// Checks that the policy suits the addresses and the families, and drops the second ones where it became single-stack.
-fn check_policy(spec: &mut JsonMap, old: Option<&Cursor<'_>>, policy: &str, errors: &mut FieldErrors) {
+fn check_policy(spec: &mut Map, old: Option<&Cursor<'_>>, policy: &str, errors: &mut FieldErrors) {
     const FIELDS: [(&str, &str, &str); 2] = [
         ("clusterIPs", "cluster IP", "cluster IPs"),
         ("ipFamilies", "IP family", "IP families"),
@@ -269,7 +269,7 @@ fn check_policy(spec: &mut JsonMap, old: Option<&Cursor<'_>>, policy: &str, erro
 }
 
 fn allocate_cluster_ip(
-    spec: &mut JsonMap,
+    spec: &mut Map,
     old: Option<&Cursor<'_>>,
     name: &str,
     errors: &mut FieldErrors,

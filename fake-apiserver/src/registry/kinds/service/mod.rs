@@ -13,11 +13,11 @@ pub(crate) use validation::validate_protocol;
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
-use crate::api::json::json;
+use crate::api::json::{Map, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::{names, net};
 
@@ -103,7 +103,7 @@ impl Strategy for Service {
     }
 }
 
-fn default_spec(spec: &mut JsonMap) {
+fn default_spec(spec: &mut Map) {
     default_text(spec, "sessionAffinity", "None");
     match Cursor::root(spec).text("sessionAffinity") {
         "None" => {

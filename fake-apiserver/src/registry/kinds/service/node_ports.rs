@@ -3,9 +3,10 @@
 use super::ranges::{NODE_PORTS, Taken, choose_node_port, node_ports};
 use super::{allocates_node_ports, has_node_ports, needs_health_check};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::Map;
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::items_mut;
 
 const ALLOCATED: &str = "provided port is already allocated";
@@ -48,7 +49,7 @@ impl Operation<'_> {
 
 /// Allocates the node ports and the port of health checks; the error is one that is no field's.
 pub(super) fn allocate(
-    spec: &mut JsonMap,
+    spec: &mut Map,
     old: Option<&Cursor<'_>>,
     errors: &mut FieldErrors,
     context: &Context<'_>,
@@ -93,7 +94,7 @@ fn full(why: String) -> Status {
 }
 
 /// `initNodePorts`: ports of one number share a node port, whatever their protocols.
-fn create(spec: &mut JsonMap, operation: &mut Operation<'_>) -> Result<Refused, Status> {
+fn create(spec: &mut Map, operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
     let wanted: Vec<(i64, i64)> = Cursor::root(spec)
         .items("ports")
@@ -131,7 +132,7 @@ fn create(spec: &mut JsonMap, operation: &mut Operation<'_>) -> Result<Refused, 
 }
 
 /// `updateNodePorts`
-fn update(spec: &mut JsonMap, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
+fn update(spec: &mut Map, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
     let mut seen: Vec<(String, i64)> = Vec::new();
     for (index, port) in items_mut(spec, "ports").enumerate() {
@@ -163,7 +164,7 @@ fn update(spec: &mut JsonMap, former: &[i64], operation: &mut Operation<'_>) -> 
 }
 
 /// `allocHealthCheckNodePort`
-fn health_check(spec: &mut JsonMap, operation: &mut Operation<'_>) -> Result<(), Status> {
+fn health_check(spec: &mut Map, operation: &mut Operation<'_>) -> Result<(), Status> {
     let wanted = Cursor::root(spec).integer("healthCheckNodePort").unwrap_or(0);
     if wanted == 0 {
         let next = operation.allocate_next();

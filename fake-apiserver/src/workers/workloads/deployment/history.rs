@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
 use crate::workers::workloads::hash::{safe_text, template_hash};
 use crate::workers::workloads::plan::{Plan, controller_reference};
@@ -26,13 +26,13 @@ const OWN: [&str; 6] = [
 const HISTORY_CHARS: usize = 2000;
 
 /// Returns `true` if two templates are the same but for the label that tells them apart.
-pub(super) fn same_template(one: &JsonMap, other: &JsonMap) -> bool {
-    let labels = |template: &JsonMap| {
+pub(super) fn same_template(one: &Map, other: &Map) -> bool {
+    let labels = |template: &Map| {
         let mut labels = Cursor::root(template).map_or_empty("metadata.labels").clone();
         labels.remove(HASH_LABEL);
         labels
     };
-    let rest = |template: &JsonMap| Cursor::root(template).map_or_empty("metadata.annotations").clone();
+    let rest = |template: &Map| Cursor::root(template).map_or_empty("metadata.annotations").clone();
     Cursor::root(one).same(&Cursor::root(other), "spec") && labels(one) == labels(other) && rest(one) == rest(other)
 }
 
@@ -94,7 +94,7 @@ impl<'a> Rollout<'a> {
     }
 
     /// The annotations of the new set: the Deployment's, and its own revision.
-    fn set_annotations(&self, mut next: JsonMap, wanted: i64) -> JsonMap {
+    fn set_annotations(&self, mut next: Map, wanted: i64) -> Map {
         for (key, value) in annotations(self.deployment) {
             if !OWN.contains(&key.as_str()) {
                 next.insert(key, value);
@@ -190,14 +190,14 @@ impl<'a> Rollout<'a> {
     }
 }
 
-fn with_hash(labels: &JsonMap, hash: &str) -> JsonMap {
+fn with_hash(labels: &Map, hash: &str) -> Map {
     let mut labels = labels.clone();
     labels.insert(HASH_LABEL.into(), hash.into());
     labels
 }
 
 /// A merge patch from one map of texts to another.
-fn difference(from: &JsonMap, to: &JsonMap) -> Value {
+fn difference(from: &Map, to: &Map) -> Value {
     let gone = from
         .keys()
         .filter(|key| !to.contains_key(key))

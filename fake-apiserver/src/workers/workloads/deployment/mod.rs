@@ -11,9 +11,9 @@ use super::plan::Plan;
 use super::pods::{self, created, scaled, spec};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
 /// The label that tells the Pods of one template from those of another.
@@ -134,7 +134,7 @@ impl<'a> Rollout<'a> {
         most.min(wanted)
     }
 
-    fn rolling(&self) -> &'a JsonMap {
+    fn rolling(&self) -> &'a Map {
         Cursor::root(self.deployment).map_or_empty("spec.strategy.rollingUpdate")
     }
 
@@ -167,7 +167,7 @@ impl<'a> Rollout<'a> {
 }
 
 /// The value of an annotation, to be put into a patch.
-fn annotations(object: &Object) -> JsonMap {
+fn annotations(object: &Object) -> Map {
     let annotations = object.metadata().and_then(|meta| meta.get("annotations"));
     annotations.and_then(Value::as_object).cloned().unwrap_or_default()
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Rollout, counted, replicas};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{generation, plus, status, time};
 use crate::workers::workloads::resource::Resource;
@@ -74,11 +74,11 @@ impl Rollout<'_> {
             .filter(|it| *it < NO_DEADLINE)
     }
 
-    fn progressing(&self) -> Option<&JsonMap> {
+    fn progressing(&self) -> Option<&Map> {
         find_condition(status(self.deployment), "Progressing")
     }
 
-    fn condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> JsonMap {
+    fn condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> Map {
         let now = self.sees.stamp();
         let mut condition = new_condition(kind, status, reason, message, &now);
         condition.insert("lastUpdateTime".into(), now.into());
@@ -86,7 +86,7 @@ impl Rollout<'_> {
     }
 
     /// The conditions with one put in its place.
-    fn with(&self, condition: JsonMap) -> Vec<Value> {
+    fn with(&self, condition: Map) -> Vec<Value> {
         let mut list = conditions(status(self.deployment));
         put_condition(&mut list, condition);
         list
@@ -128,7 +128,7 @@ impl Rollout<'_> {
     }
 
     /// The counts and Available.
-    fn base_status(&self, counts: &Counts) -> (JsonMap, Vec<Value>) {
+    fn base_status(&self, counts: &Counts) -> (Map, Vec<Value>) {
         let deployment = self.deployment;
         let mut next = status(deployment).clone();
         let asked: i64 = self.sets.iter().map(|it| replicas(it)).sum();
@@ -236,7 +236,7 @@ impl Rollout<'_> {
     }
 
     /// Looks again when the deadline will have passed.
-    fn ask_again(&self, counts: &Counts, next: &JsonMap, plan: &mut Plan) {
+    fn ask_again(&self, counts: &Counts, next: &Map, plan: &mut Plan) {
         let (Some(deadline), Some(condition)) = (self.deadline(), find_condition(next, "Progressing")) else {
             return;
         };

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 
 use super::track::Counted;
 use super::{COMPONENT, Run, indexes};
+use crate::api::json::Map;
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{status, time};
 use crate::workers::workloads::resource::Resource;
@@ -36,7 +37,7 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
 
 impl Run<'_> {
     /// Returns the ending if the Job ends now, or is about to since the last sync.
-    pub(super) fn ending(&self, next: &JsonMap, counted: &Counted<'_>) -> Option<Ending> {
+    pub(super) fn ending(&self, next: &Map, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| Cursor::root(it).text("status") == "True") {
                 let [reason, message] = ["reason", "message"].map(|field| Cursor::root(known).text(field).to_owned());
@@ -127,7 +128,7 @@ impl Run<'_> {
     fn matched_rule(&self, counted: &Counted<'_>) -> Option<usize> {
         let policy = Cursor::root(self.spec()).map_or_empty("successPolicy");
         let mut rules = Cursor::root(policy).maps("rules");
-        let holds = |rule: &JsonMap| {
+        let holds = |rule: &Map| {
             let named = indexes::parse(Cursor::root(rule).text("succeededIndexes"));
             let count = match named.is_empty() {
                 true => counted.completed.len(),
@@ -144,7 +145,7 @@ impl Run<'_> {
     }
 
     /// Says that the Job is about to end, and that it has ended once no Pod is left.
-    pub(super) fn put_ending(&self, next: &mut JsonMap, ending: &Ending, is_over: bool, plan: &mut Plan) {
+    pub(super) fn put_ending(&self, next: &mut Map, ending: &Ending, is_over: bool, plan: &mut Plan) {
         let Ending {
             is_success,
             reason,

@@ -16,9 +16,10 @@ use super::plan::{Plan, Write};
 use super::pods::{self, is_finished, phase, plus, spec};
 use super::resource::{Resource, Target};
 use super::sees::{Sees, selector_of};
+use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
@@ -138,7 +139,7 @@ fn release_orphans(namespace: &str, sees: &Sees<'_>, plan: &mut Plan) {
 }
 
 impl<'a> Run<'a> {
-    fn spec(&self) -> &'a JsonMap {
+    fn spec(&self) -> &'a Map {
         spec(self.job)
     }
 

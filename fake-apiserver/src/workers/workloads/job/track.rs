@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{INDEX, Run, TRACKED, indexes};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
 use crate::workers::workloads::resource::Resource;
@@ -50,7 +50,7 @@ enum Verdict {
 
 impl<'a> Run<'a> {
     /// Brings the counts of a status up to date with the Pods.
-    pub(super) fn count(&self, next: &mut JsonMap) -> Counted<'a> {
+    pub(super) fn count(&self, next: &mut Map) -> Counted<'a> {
         let mut it = Counted {
             succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),
             failed: Cursor::root(next).integer("failed").unwrap_or(0),
@@ -120,8 +120,8 @@ impl<'a> Run<'a> {
         bad.push(pod.uid().to_owned());
     }
 
-    fn write(&self, next: &mut JsonMap, it: &Counted<'_>, good: &[String], bad: &[String]) {
-        let mut uncounted = JsonMap::new();
+    fn write(&self, next: &mut Map, it: &Counted<'_>, good: &[String], bad: &[String]) {
+        let mut uncounted = Map::new();
         for (field, uids) in [("succeeded", good), ("failed", bad)] {
             if !uids.is_empty() {
                 uncounted.insert(field.into(), uids.to_vec().into());
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
 }
 
 /// Returns the reason if a rule applies to a Pod.
-fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
+fn applies(rule: &Map, pod: &Object) -> Option<String> {
     let named = format!("pod {}/{}", pod.namespace(), pod.name());
     if let Some(codes) = rule.get("onExitCodes").and_then(Value::as_object) {
         let wanted = Cursor::root(codes).text("containerName");
@@ -213,7 +213,7 @@ pub(super) fn index_of(pod: &Object) -> Option<i64> {
 
 /// Returns the time at which a Pod ended.
 pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
-    let end = |container: &JsonMap| {
+    let end = |container: &Map| {
         let end = Cursor::root(container).map_or_empty("state.terminated");
         crate::workers::workloads::pods::time(Cursor::root(end).text("finishedAt"))
     };

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::{COMPONENT, Run, track};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{self, plus, status, time};
 use crate::workers::workloads::resource::Resource;
@@ -59,7 +59,7 @@ impl Run<'_> {
         self.watch_deadline(plan);
     }
 
-    pub(super) fn write_counts(&self, next: &mut JsonMap, active: usize, terminating: usize) {
+    pub(super) fn write_counts(&self, next: &mut Map, active: usize, terminating: usize) {
         let ready = self.active().iter().filter(|it| pods::is_ready(it)).count();
         match active {
             0 => next.remove("active"),
@@ -96,7 +96,7 @@ impl Run<'_> {
     }
 
     /// Begins the Job, stops it for a while, or takes it up again.
-    pub(super) fn start_or_suspend(&self, next: &mut JsonMap, plan: &mut Plan) {
+    pub(super) fn start_or_suspend(&self, next: &mut Map, plan: &mut Plan) {
         let suspended = find_condition(next, "Suspended").map(|it| Cursor::root(it).text("status") == "True");
         let about = (Resource::Job, self.job);
         match (self.is_suspended(), suspended) {
@@ -117,7 +117,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn put_condition(&self, next: &mut JsonMap, kind: &str, word: &str, reason: &str, message: &str) {
+    pub(super) fn put_condition(&self, next: &mut Map, kind: &str, word: &str, reason: &str, message: &str) {
         let now = self.sees.stamp();
         let mut list = conditions(next);
         list.retain(|it| it.get("type").and_then(Value::as_str) != Some(kind));

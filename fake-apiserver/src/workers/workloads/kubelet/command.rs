@@ -1,15 +1,15 @@
 //! Commands whose end is known without running them: `true`, `false`, `echo`, `sleep N`, `exit N`, and scripts of a
 //! shell that are made of nothing else.
 
-use std::time::Duration;
+use crate::api::json::Map;
 
-use crate::registry::types::cursor::JsonMap;
+use std::time::Duration;
 
 /// Runtime of a command that ends at once, so that it is seen to run.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Returns the runtime and the exit code of a container, if its command determines them.
-pub(super) fn known_end(container: &JsonMap) -> Option<(Duration, i32)> {
+pub(super) fn known_end(container: &Map) -> Option<(Duration, i32)> {
     let words = |field: &str| -> Vec<&str> {
         let list = container.get(field).and_then(|it| it.as_array());
         list.into_iter().flatten().filter_map(|it| it.as_str()).collect()

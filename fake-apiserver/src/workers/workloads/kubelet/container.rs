@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::command::{AT_ONCE, known_end};
 use super::script::Runs;
 use super::{Look, later};
-use crate::api::json::{Value, json};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::{Map, Value, json};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;
 
@@ -21,7 +21,7 @@ const BACK_OFF_MOST: u64 = 300;
 #[derive(Clone, Copy)]
 pub(super) struct Container<'a> {
     pub(super) list: &'static str,
-    pub(super) spec: &'a JsonMap,
+    pub(super) spec: &'a Map,
     /// Reason shown before it may start.
     pub(super) waits_for: &'static str,
     /// Its runtime and its exit code.
@@ -39,7 +39,7 @@ pub(super) enum Stage {
 }
 
 /// Returns the stage of a container by its status; one that will be restarted is waiting.
-pub(super) fn stage(status: &JsonMap) -> Stage {
+pub(super) fn stage(status: &Map) -> Stage {
     let state = Cursor::root(status).map_or_empty("state");
     match (
         Cursor::root(state).map("running"),
@@ -71,7 +71,7 @@ impl Look<'_> {
     }
 
     /// Returns the runtime of a container of the Pod, `None` for ever, and its exit code.
-    pub(super) fn end_of(&self, container: &JsonMap) -> (Option<Duration>, i32) {
+    pub(super) fn end_of(&self, container: &Map) -> (Option<Duration>, i32) {
         let code = self.script.exit_code;
         match (self.script.runs, Cursor::root(self.pod).text("spec.restartPolicy")) {
             (Runs::For(time), _) => (Some(time), code.unwrap_or(0)),
@@ -85,7 +85,7 @@ impl Look<'_> {
     }
 
     /// A container that has not been started.
-    pub(super) fn fresh(&self, container: &Container<'_>) -> JsonMap {
+    pub(super) fn fresh(&self, container: &Container<'_>) -> Map {
         to_map(json!({
             "name": Cursor::root(container.spec).text("name"), "image": Cursor::root(container.spec).text("image"), "imageID": "",
             "lastState": {}, "ready": false, "restartCount": 0, "started": false,
@@ -94,7 +94,7 @@ impl Look<'_> {
     }
 
     /// The next status of a container. `may_start` is when its turn came, if it did.
-    pub(super) fn step(&mut self, container: &Container<'_>, old: &JsonMap, may_start: Option<Timestamp>) -> JsonMap {
+    pub(super) fn step(&mut self, container: &Container<'_>, old: &Map, may_start: Option<Timestamp>) -> Map {
         let name = Cursor::root(container.spec).text("name").to_owned();
         let state = Cursor::root(old).map_or_empty("state");
         if let Some(running) = Cursor::root(state).map("running") {
@@ -128,7 +128,7 @@ impl Look<'_> {
         old.clone()
     }
 
-    fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
+    fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &Map) -> Map {
         let image = Cursor::root(container.spec).text("image").to_owned();
         let reason = Cursor::root(old).text("state.waiting.reason");
         let trouble =
@@ -177,7 +177,7 @@ impl Look<'_> {
     }
 
     /// Starts a container.
-    fn run(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
+    fn run(&mut self, container: &Container<'_>, name: &str, old: &Map) -> Map {
         let mut next = old.clone();
         let has_run = Cursor::root(old).map("lastState.terminated").is_some()
             || Cursor::root(old).map("state.terminated").is_some();
@@ -230,13 +230,7 @@ impl Look<'_> {
             .is_some_and(|delay| self.has_passed(since, delay))
     }
 
-    fn step_running(
-        &mut self,
-        container: &Container<'_>,
-        name: &str,
-        old: &JsonMap,
-        recorded: Option<Timestamp>,
-    ) -> JsonMap {
+    fn step_running(&mut self, container: &Container<'_>, name: &str, old: &Map, recorded: Option<Timestamp>) -> Map {
         let since = self.since(name, recorded);
         let mut next = old.clone();
         if let Some(time) = container.runs_for
@@ -266,7 +260,7 @@ impl Look<'_> {
         next
     }
 
-    fn step_ended(&mut self, container: &Container<'_>, name: &str, old: &JsonMap, end: &JsonMap) -> JsonMap {
+    fn step_ended(&mut self, container: &Container<'_>, name: &str, old: &Map, end: &Map) -> Map {
         let code = Cursor::root(end).integer("exitCode").unwrap_or(0);
         if !self.restarts(container, code) {
             return old.clone();
@@ -296,7 +290,7 @@ impl Look<'_> {
 }
 
 /// Returns the wait of a container that has ended: the first time none.
-fn back_off(status: &JsonMap) -> Duration {
+fn back_off(status: &Map) -> Duration {
     let restarts = u32::try_from(Cursor::root(status).integer("restartCount").unwrap_or(0)).unwrap_or(0);
     match restarts.checked_sub(1) {
         None => Duration::ZERO,
@@ -324,9 +318,9 @@ pub(super) fn ended(code: i32, started: &str, finished: &str, id: &str) -> Value
     })
 }
 
-fn to_map(value: Value) -> JsonMap {
+fn to_map(value: Value) -> Map {
     match value {
         Value::Object(map) => map,
-        _ => JsonMap::new(),
+        _ => Map::new(),
     }
 }

@@ -24,8 +24,9 @@ use super::pods::{self, is_finished};
 use super::resource::Resource;
 use super::scheduler;
 use super::sees::Sees;
+use crate::api::json::Map;
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -161,6 +162,6 @@ fn grace(pod: &Object) -> Option<i64> {
 }
 
 /// Returns the start time of a Pod.
-fn started(status: &JsonMap) -> Option<Timestamp> {
+fn started(status: &Map) -> Option<Timestamp> {
     pods::time(Cursor::root(status).text("startTime"))
 }

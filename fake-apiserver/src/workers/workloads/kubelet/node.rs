@@ -4,9 +4,9 @@ use super::super::plan::Plan;
 use super::super::pods::status;
 use super::super::resource::Resource;
 use super::super::sees::{Sees, find_condition};
-use crate::api::json::{Value, json};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::cursor::Cursor;
 
 /// Taint that a new Node has until it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -34,7 +34,7 @@ pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
 }
 
 /// The status of a Node that is ready; what a test wrote of it stays.
-fn ready_status(node: &Object, now: &str) -> JsonMap {
+fn ready_status(node: &Object, now: &str) -> Map {
     let mut next = status(node).clone();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({

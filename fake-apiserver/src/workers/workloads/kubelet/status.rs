@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use super::command::known_end;
 use super::container::{Container, Stage, stage};
 use super::{Look, later, started};
-use crate::api::json::{Value, json};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::{Map, Value, json};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::pods::{generation, plus, status};
 use crate::workers::workloads::sees::{conditions, find_condition};
 
@@ -15,16 +15,16 @@ const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Read
 
 /// The containers of a Pod as they stand after a look.
 struct Standing {
-    init: Vec<JsonMap>,
-    main: Vec<JsonMap>,
-    ephemeral: Vec<JsonMap>,
+    init: Vec<Map>,
+    main: Vec<Map>,
+    ephemeral: Vec<Map>,
     /// Set if all init containers are done.
     is_initialized: bool,
 }
 
 impl Look<'_> {
     /// The next status of a Pod that is not being deleted.
-    pub(super) fn advance(&mut self) -> JsonMap {
+    pub(super) fn advance(&mut self) -> Map {
         let mut next = status(self.pod).clone();
         let begun = started(&next).map(|it| self.since("", Some(it)));
         let begun = begun.unwrap_or_else(|| {
@@ -60,7 +60,7 @@ impl Look<'_> {
     fn containers(&mut self, due: Timestamp) -> Standing {
         let pod = Cursor::root(self.pod);
         let old = Cursor::root(status(self.pod));
-        let known = |list: &str, container: &JsonMap| {
+        let known = |list: &str, container: &Map| {
             let name = Cursor::root(container).text("name");
             old.maps(list).find(|it| Cursor::root(it).text("name") == name)
         };
@@ -131,7 +131,7 @@ impl Look<'_> {
     }
 
     /// Returns `true` if the Pod has run for longer than it may.
-    fn is_over(&mut self, next: &JsonMap) -> bool {
+    fn is_over(&mut self, next: &Map) -> bool {
         let limit = Cursor::root(self.pod).integer("spec.activeDeadlineSeconds");
         let (Some(limit), Some(begun)) = (limit, started(next)) else {
             return false;
@@ -143,7 +143,7 @@ impl Look<'_> {
         due <= self.now
     }
 
-    fn exceeded(&mut self, mut next: JsonMap) -> JsonMap {
+    fn exceeded(&mut self, mut next: Map) -> Map {
         let old = status(self.pod);
         let main = Cursor::root(old)
             .maps("containerStatuses")
@@ -171,7 +171,7 @@ impl Look<'_> {
     }
 
     /// Writes containers, phase and conditions into a status.
-    fn fill(&self, next: &mut JsonMap, standing: Standing) {
+    fn fill(&self, next: &mut Map, standing: Standing) {
         let phase = self.phase(&standing);
         next.insert("phase".into(), phase.into());
         self.put_conditions(next, &standing, phase);
@@ -200,7 +200,7 @@ impl Look<'_> {
                 "Pending"
             };
         }
-        let has_run = |it: &JsonMap| Cursor::root(it).map("lastState.terminated").is_some();
+        let has_run = |it: &Map| Cursor::root(it).map("lastState.terminated").is_some();
         let stages: Vec<Stage> = standing.main.iter().map(stage).collect();
         let never_ran = standing
             .main
@@ -221,7 +221,7 @@ impl Look<'_> {
         }
     }
 
-    fn put_conditions(&self, next: &mut JsonMap, standing: &Standing, phase: &str) {
+    fn put_conditions(&self, next: &mut Map, standing: &Standing, phase: &str) {
         let ended = |reason: &'static str| Some((reason, String::new()));
         let unready: Vec<&str> = standing
             .main
@@ -278,7 +278,7 @@ impl Look<'_> {
 
     fn put_condition(
         &self,
-        before: &JsonMap,
+        before: &Map,
         list: &mut Vec<Value>,
         kind: &str,
         is_true: bool,
@@ -341,6 +341,6 @@ impl Look<'_> {
     }
 }
 
-fn to_list(maps: Vec<JsonMap>) -> Value {
+fn to_list(maps: Vec<Map>) -> Value {
     maps.into_iter().map(Value::Object).collect()
 }

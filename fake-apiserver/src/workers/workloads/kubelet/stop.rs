@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::container::ended;
 use super::{Look, grace, later};
-use crate::api::json::{Value, json};
-use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::api::json::{Map, Value, json};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::resource::{Resource, Target};
@@ -23,7 +23,7 @@ impl Look<'_> {
             // Only a finalizer holds it now.
             return plan;
         }
-        let is_running = |it: &JsonMap| Cursor::root(it).map("state.running").is_some();
+        let is_running = |it: &Map| Cursor::root(it).map("state.running").is_some();
         let runs = Cursor::root(pod).maps("status.containerStatuses").any(is_running);
         let now = self.now;
         let since = *self.memory.stopping.get_or_insert(now);
@@ -48,16 +48,16 @@ impl Look<'_> {
     }
 
     /// The last status of a Pod.
-    fn stopped_status(&self, code: i32) -> JsonMap {
+    fn stopped_status(&self, code: i32) -> Map {
         let mut next = status(self.pod).clone();
         let mut all_fine = true;
         for list in ["containerStatuses", "initContainerStatuses"] {
-            let stopped: Vec<JsonMap> = Cursor::root(&next)
+            let stopped: Vec<Map> = Cursor::root(&next)
                 .maps(list)
                 .map(|it| stopped(it, code, &self.stamp))
                 .collect();
             if list == "containerStatuses" {
-                let end = |it: &JsonMap| {
+                let end = |it: &Map| {
                     Cursor::root(it)
                         .map_or_empty("state.terminated")
                         .get("exitCode")
@@ -92,7 +92,7 @@ impl Look<'_> {
 }
 
 /// A container that was stopped; one that never ran counts as killed.
-pub(super) fn stopped(container: &JsonMap, code: i32, now: &str) -> JsonMap {
+pub(super) fn stopped(container: &Map, code: i32, now: &str) -> Map {
     let mut next = container.clone();
     let state = Cursor::root(container).map_or_empty("state");
     next.insert("ready".into(), false.into());
