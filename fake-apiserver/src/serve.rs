@@ -185,26 +185,38 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
     match handshake {
         Handshake::None => speak(stream, peer, service, stop).await,
         #[cfg(feature = "tls")]
-        Handshake::Tls(acceptor, clients) => {
-            let shaken = tokio::select! {
-                () = stop.clone().requested() => return,
-                shaken = timeout(HANDSHAKE_BOUND, acceptor.accept(stream)) => shaken,
+        // Boxed because a connection without TLS would have room for it, too: 5 KB.
+        Handshake::Tls(acceptor, clients) => Box::pin(secured(stream, peer, acceptor, clients, service, stop)).await,
+    }
+}
+
+/// The same of one with TLS.
+#[cfg(feature = "tls")]
+async fn secured(
+    stream: TcpStream,
+    peer: Peer,
+    acceptor: tokio_rustls::TlsAcceptor,
+    clients: Arc<crate::tls::Clients>,
+    service: impl HttpService,
+    stop: Stop,
+) {
+    let shaken = tokio::select! {
+        () = stop.clone().requested() => return,
+        shaken = timeout(HANDSHAKE_BOUND, acceptor.accept(stream)) => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => {
+            let client = clients.peer(stream.get_ref().1);
+            let peer = Peer {
+                user: client.user,
+                proxy: client.proxy,
+                is_unknown: client.is_unknown,
+                ..peer
             };
-            match shaken {
-                Ok(Ok(stream)) => {
-                    let client = clients.peer(stream.get_ref().1);
-                    let peer = Peer {
-                        user: client.user,
-                        proxy: client.proxy,
-                        is_unknown: client.is_unknown,
-                        ..peer
-                    };
-                    speak(stream, peer, service, stop).await;
-                }
-                Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
-                Err(_elapsed) => tracing::debug!(peer = %peer.addr, "no TLS handshake within {HANDSHAKE_BOUND:?}"),
-            }
+            speak(stream, peer, service, stop).await;
         }
+        Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
+        Err(_elapsed) => tracing::debug!(peer = %peer.addr, "no TLS handshake within {HANDSHAKE_BOUND:?}"),
     }
 }
 
