@@ -31,7 +31,7 @@ const MANAGERS: usize = 5;
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
 /// All of them by name, and what they are compared with.
-pub const WRITES: [(&str, Write); 18] = [
+pub const WRITES: [(&str, Write); 19] = [
     ("create ConfigMap", Bench::serve_create_map),
     ("create Pod", Bench::serve_create_pod),
     ("update Pod", Bench::serve_update_pod),
@@ -41,6 +41,7 @@ pub const WRITES: [(&str, Write); 18] = [
     ("apply Pod", Bench::serve_apply_pod),
     ("apply Pod unchanged", Bench::serve_apply_unchanged),
     ("apply Pod of five managers", Bench::serve_apply_of_five),
+    ("apply ConfigMap of 200 managers", Bench::serve_apply_of_many),
     ("create custom resource", Bench::serve_create_widget),
     ("update custom resource", Bench::serve_update_widget),
     ("create CustomResourceDefinition", Bench::serve_create_definition),
@@ -260,6 +261,12 @@ impl Bench {
         self.serve_all(count, |at| {
             Self::apply("bench-0", "five", &configuration("five", 0, at))
         })
+    }
+
+    /// A server-side apply of a ConfigMap of which 200 managers have applied a field each.
+    pub fn serve_apply_of_many(&mut self, count: usize) -> Duration {
+        self.apply_by_managers(200);
+        self.apply_beside_managers(count)
     }
 
     /// The Pod after each of five managers has applied it.

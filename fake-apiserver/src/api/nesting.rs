@@ -16,7 +16,10 @@ pub(crate) const EXCEEDED: &str = "exceeded max depth";
 pub(crate) fn levels(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
-        Value::Object(map) => 1 + map.values().map(levels).max().unwrap_or_default(),
+        Value::Object(map) => match map.encoded() {
+            Some(encoded) => encoded.levels(),
+            None => 1 + map.values().map(levels).max().unwrap_or_default(),
+        },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde_json::Number;
 
-use super::read::plain_len;
-use crate::api::json::Value;
+use crate::api::json::{Map, Value, plain_len};
 
 /// Writes values byte for byte as serde_json does.
 #[derive(Debug)]
@@ -43,14 +42,21 @@ impl Printer {
                 }
                 self.close(b']');
             }
-            Value::Object(map) => {
-                self.open(b'{');
-                for (key, value) in map {
-                    self.entry(key, value);
-                }
-                self.close(b'}');
-            }
+            Value::Object(map) => self.map(map),
         }
+    }
+
+    /// Writes an object.
+    pub(crate) fn map(&mut self, map: &Map) {
+        if let Some(encoded) = map.encoded() {
+            self.deepest = self.deepest.max(self.level + encoded.levels());
+            return self.out.extend_from_slice(encoded.text().as_bytes());
+        }
+        self.open(b'{');
+        for (key, value) in map {
+            self.entry(key, value);
+        }
+        self.close(b'}');
     }
 
     /// Writes an entry of an object, with the comma behind it.
@@ -105,6 +111,12 @@ impl Printer {
     /// The bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.out
+    }
+
+    /// The text.
+    pub(crate) fn into_text(self) -> String {
+        // It is made of strings and of what serde_json writes.
+        String::from_utf8(self.out).unwrap_or_default()
     }
 
     fn number(&mut self, number: &Number) {

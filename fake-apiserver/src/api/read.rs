@@ -1,11 +1,16 @@
 //! `read`: parses JSON text in one pass, and notes repeated keys, depth and fractions on the way.
 
+use std::cell::Cell;
+
 use serde_json::Number;
 
-use crate::api::json::{Map, SmolStr, Value};
+use crate::api::json::{Encoded, Map, SmolStr, Value, encoded_len, plain_len};
 
 /// The most levels of lists and objects, as serde_json has it.
 const LEVELS_MAX: usize = 127;
+
+/// The way to what stays encoded: the name of each step, and the level of the object that has it.
+const TO_ENCODED: [(usize, &str); 3] = [(1, "metadata"), (2, "managedFields"), (4, "fieldsV1")];
 
 /// A value that was read.
 #[derive(Debug)]
@@ -22,54 +27,51 @@ pub(crate) struct Read {
 
 /// Parses a text as serde_json does. `None` if serde_json refuses it, too, which then words the error.
 pub(crate) fn read(text: &str) -> Option<Read> {
+    let (entries, items) = ROOM.take();
     let mut reader = Reader {
         text,
         at: 0,
-        entries: Vec::with_capacity(32),
-        items: Vec::new(),
+        entries,
+        items,
         level: 0,
         levels: 0,
+        steps: 0,
         repeats_key: false,
         has_fraction: false,
     };
-    let value = reader.value()?;
-    reader.peek().is_none().then_some(Read {
-        value,
+    let value = reader.value().filter(|_| reader.peek().is_none());
+    let (mut entries, mut items) = (reader.entries, reader.items);
+    if entries.capacity().max(items.capacity()) <= ROOM_MAX {
+        entries.clear();
+        items.clear();
+        ROOM.set((entries, items));
+    }
+    Some(Read {
+        value: value?,
         repeats_key: reader.repeats_key,
         levels: reader.levels,
         has_fraction: reader.has_fraction,
     })
 }
 
-/// Returns the number of bytes up to the first that does not stand for itself in a string: a quote, a backslash or a
-/// control character.
-pub(crate) fn plain_len(text: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES << 7;
-    // The high bit of each byte below `limit`, at least up to the first such byte.
-    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-    let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    let special = |word: &[u8; 8]| {
-        let word = u64::from_le_bytes(*word);
-        (below(word, 0x20) | is(word, b'"') | is(word, b'\\')) & HIGH
+/// An object of nothing but objects that stays text, which is as the server writes it.
+pub(crate) fn encoded(text: &str, levels: usize) -> Map {
+    let map = |text: &str| match read(text).map(|it| it.value) {
+        Some(Value::Object(map)) => map,
+        // No such text is made.
+        _ => Map::new(),
     };
-    let place = |found: u64| found.trailing_zeros() as usize / 8;
-    let Some(last) = text.last_chunk() else {
-        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-        return text.iter().position(is_special).unwrap_or(text.len());
-    };
-    let (words, _) = text.as_chunks();
-    for (at, word) in words.iter().enumerate() {
-        let found = special(word);
-        if found != 0 {
-            return at * 8 + place(found);
-        }
-    }
-    // The rest, and some of what was looked at already.
-    match special(last) {
-        0 => text.len(),
-        found => text.len() - 8 + place(found),
-    }
+    Map::from(Encoded::new(text, levels, map))
+}
+
+/// Entries and items for which a thread keeps room between two texts.
+const ROOM_MAX: usize = 1024;
+
+/// The entries and the items of what is being read.
+type Room = (Vec<(SmolStr, Value)>, Vec<Value>);
+
+thread_local! {
+    static ROOM: Cell<Room> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
 struct Reader<'a> {
@@ -82,6 +84,8 @@ struct Reader<'a> {
     items: Vec<Value>,
     level: usize,
     levels: usize,
+    /// The number of steps gone on the way to what stays encoded.
+    steps: usize,
     repeats_key: bool,
     has_fraction: bool,
 }
@@ -116,6 +120,31 @@ impl Reader<'_> {
         }
     }
 
+    fn value_of(&mut self, key: &str) -> Option<Value> {
+        if TO_ENCODED.get(self.steps) != Some(&(self.level, key)) {
+            return self.value();
+        }
+        self.steps += 1;
+        let value = match self.steps == TO_ENCODED.len() {
+            true => self.encoded(),
+            false => self.value(),
+        };
+        self.steps -= 1;
+        value
+    }
+
+    /// An object that stays text if it is written as the server writes it.
+    fn encoded(&mut self) -> Option<Value> {
+        self.peek()?;
+        let rest = self.text.get(self.at..)?;
+        let Some((len, levels)) = encoded_len(rest, LEVELS_MAX - self.level) else {
+            return self.value();
+        };
+        self.at += len;
+        self.levels = self.levels.max(self.level + levels);
+        Some(Value::Object(encoded(&rest[..len], levels)))
+    }
+
     fn literal(&mut self, rest: &str, value: Value) -> Option<Value> {
         let is_whole = self.text.as_bytes()[self.at..].starts_with(rest.as_bytes());
         self.at += rest.len();
@@ -130,7 +159,7 @@ impl Reader<'_> {
         } else {
             loop {
                 let key = (self.next()? == b'"').then(|| self.string())??;
-                let value = (self.next()? == b':').then(|| self.value())??;
+                let value = (self.next()? == b':').then(|| self.value_of(&key))??;
                 self.entries.push((key, value));
                 match self.next()? {
                     b',' => {}
@@ -239,18 +268,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn plain_bytes_end_at_the_first_special_one() {
-        for special in [b'"', b'\\', 0, 0x1f] {
-            for len in 0..20 {
-                let mut text = [b'!', b' ', 0x7f, 0x80, 0xff, b'#', b'[', b']'].repeat(3);
-                assert_eq!(plain_len(&text[..len]), len);
-                text[len] = special;
-                assert_eq!(plain_len(&text), len, "{special}");
-            }
-        }
-    }
-
     #[rstest]
     #[case::nothing("")]
     #[case::space("  \n")]
@@ -267,6 +284,30 @@ mod tests {
     #[case::trailing_comma("[1,]")]
     fn a_text_is_read_as_serde_json_reads_it(#[case] text: &str) {
         agrees(text);
+    }
+
+    #[rstest]
+    #[case::as_the_server_writes(
+        r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{".":{},"k:{\"b\":1}":{}}}}]}}"#,
+        true
+    )]
+    #[case::with_spaces(r#"{"metadata":{"managedFields":[{"fieldsV1": {"f:a": {}}}]}}"#, false)]
+    #[case::with_values(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[1.5]}}]}}"#, false)]
+    #[case::elsewhere(r#"{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, false)]
+    #[case::deeper(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
+    fn fields_of_owners_stay_text(#[case] text: &str, #[case] is_encoded: bool) {
+        agrees(text);
+        let value = read(text).expect("it is JSON").value;
+        let fields = &value["metadata"]["managedFields"][0]["fieldsV1"];
+        let encoded = fields.as_object().and_then(Map::encoded);
+        assert_eq!(encoded.is_some(), is_encoded);
+    }
+
+    #[rstest]
+    #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{},"f:a":{}}}]}}"#)]
+    #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"f:b":{},"f:b":{}}}}]}}"#)]
+    fn repeated_keys_among_the_fields_of_owners_are_noticed(#[case] text: &str) {
+        assert!(read(text).expect("it is JSON").repeats_key);
     }
 
     #[test]

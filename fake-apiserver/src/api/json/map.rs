@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
+use std::sync::Arc;
 
 use smol_str::SmolStr;
+
+use super::encoded::Encoded;
 
 /// Maps with more entries are trees, so that many inserts in any order stay fast.
 const FEW_MAX: usize = 128;
@@ -15,6 +18,8 @@ const SCANNED_MAX: usize = 16;
 /// The fields of a JSON object, always sorted by name, whatever the features of serde_json are.
 ///
 /// Most objects have a handful of fields: those are one sorted slice. Names of up to 23 bytes lie in it, too.
+///
+/// An object of nothing but objects may be text until somebody looks into it ([`Encoded`]).
 ///
 /// Copies that share what is not changed were tried: they do not pay, since defaulting walks through the whole of each
 /// object, to change it.
@@ -34,6 +39,20 @@ pub(crate) struct SortedMap<V> {
 enum Entries<V> {
     Few(Vec<(SmolStr, V)>),
     Many(Box<BTreeMap<SmolStr, V>>),
+    /// Nobody has changed it.
+    Text(Arc<Encoded<SortedMap<V>>>),
+}
+
+/// The entries as they are read.
+enum View<'a, V> {
+    Few(&'a [(SmolStr, V)]),
+    Many(&'a BTreeMap<SmolStr, V>),
+}
+
+/// The entries to be changed.
+enum ViewMut<'a, V> {
+    Few(&'a mut Vec<(SmolStr, V)>),
+    Many(&'a mut BTreeMap<SmolStr, V>),
 }
 
 impl<V> Default for SortedMap<V> {
@@ -44,9 +63,12 @@ impl<V> Default for SortedMap<V> {
 
 impl<V: PartialEq> PartialEq for SortedMap<V> {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.entries, &other.entries) {
-            (Entries::Few(few), Entries::Few(other)) => few == other,
-            (Entries::Many(many), Entries::Many(other)) => many == other,
+        if let (Entries::Text(one), Entries::Text(other)) = (&self.entries, &other.entries) {
+            return one.text() == other.text();
+        }
+        match (self.view(), other.view()) {
+            (View::Few(few), View::Few(other)) => few == other,
+            (View::Many(many), View::Many(other)) => many == other,
             _ => self.len() == other.len() && self.iter().eq(other.iter()),
         }
     }
@@ -112,25 +134,37 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// One that is about to get so many entries.
-    pub(crate) fn with_capacity(entries: usize) -> Self {
-        Self {
-            marks: 0,
-            entries: Entries::Few(Vec::with_capacity(entries.min(FEW_MAX))),
+    fn view(&self) -> View<'_, V> {
+        match &self.entries {
+            Entries::Few(few) => View::Few(few),
+            Entries::Many(many) => View::Many(many),
+            Entries::Text(encoded) => encoded.map().view(),
+        }
+    }
+
+    /// The text that it is, as long as nobody has changed it.
+    pub(crate) fn encoded(&self) -> Option<&Encoded<Self>> {
+        match &self.entries {
+            Entries::Text(encoded) => Some(encoded),
+            Entries::Few(_) | Entries::Many(_) => None,
         }
     }
 
     /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        match &self.entries {
-            Entries::Few(few) => few.len(),
-            Entries::Many(many) => many.len(),
+        match self.view() {
+            View::Few(few) => few.len(),
+            View::Many(many) => many.len(),
         }
     }
 
     /// Returns `true` if there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        match &self.entries {
+            Entries::Few(few) => few.is_empty(),
+            Entries::Many(many) => many.is_empty(),
+            Entries::Text(encoded) => encoded.is_empty(),
+        }
     }
 
     /// Returns `true` if a way may lead to something here: `false` if its first step is no key.
@@ -148,17 +182,17 @@ impl<V> SortedMap<V> {
 
     /// The same, without a look at the marks.
     pub(super) fn find(&self, key: &str) -> Option<&V> {
-        match &self.entries {
-            Entries::Few(few) => place(few, key).map(|at| &few[at].1),
-            Entries::Many(many) => many.get(key),
+        match self.view() {
+            View::Few(few) => place(few, key).map(|at| &few[at].1),
+            View::Many(many) => many.get(key),
         }
     }
 
     /// A key as it lies in the map, with its value.
     pub(crate) fn get_key_value(&self, key: &str) -> Option<(&SmolStr, &V)> {
-        match &self.entries {
-            Entries::Few(few) => place(few, key).map(|at| (&few[at].0, &few[at].1)),
-            Entries::Many(many) => many.get_key_value(key),
+        match self.view() {
+            View::Few(few) => place(few, key).map(|at| (&few[at].0, &few[at].1)),
+            View::Many(many) => many.get_key_value(key),
         }
     }
 
@@ -174,9 +208,9 @@ impl<V> SortedMap<V> {
 
     /// The entries in the order of their keys.
     pub(crate) fn iter(&self) -> Iter<'_, V> {
-        match &self.entries {
-            Entries::Few(few) => Iter::Few(few.iter()),
-            Entries::Many(many) => Iter::Many(many.iter()),
+        match self.view() {
+            View::Few(few) => Iter::Few(few.iter()),
+            View::Many(many) => Iter::Many(many.iter()),
         }
     }
 
@@ -203,23 +237,40 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
+    /// Reads what is text.
+    fn open(&mut self) {
+        if let Entries::Text(encoded) = &self.entries {
+            *self = encoded.map().clone();
+        }
+    }
+
+    fn view_mut(&mut self) -> ViewMut<'_, V> {
+        self.open();
+        match &mut self.entries {
+            Entries::Few(few) => ViewMut::Few(few),
+            Entries::Many(many) => ViewMut::Many(many),
+            Entries::Text(_) => unreachable!("it was opened"),
+        }
+    }
+
     /// The value of a key, to be changed.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut V> {
         if !self.may_lead(key) {
             return None;
         }
-        match &mut self.entries {
-            Entries::Few(few) => place(few, key).map(|at| &mut few[at].1),
-            Entries::Many(many) => many.get_mut(key),
+        match self.view_mut() {
+            ViewMut::Few(few) => place(few, key).map(|at| &mut few[at].1),
+            ViewMut::Many(many) => many.get_mut(key),
         }
     }
 
     /// Sets the value of a key; answers the one it had.
     pub(crate) fn insert(&mut self, key: SmolStr, value: V) -> Option<V> {
+        self.open();
         self.marks |= mark(&key);
-        let few = match &mut self.entries {
-            Entries::Few(few) => few,
-            Entries::Many(many) => return many.insert(key, value),
+        let few = match self.view_mut() {
+            ViewMut::Few(few) => few,
+            ViewMut::Many(many) => return many.insert(key, value),
         };
         // Most maps are made in the order of their keys.
         let at = match few.last() {
@@ -243,17 +294,17 @@ impl<V: Clone> SortedMap<V> {
         if !self.contains_key(key) {
             return None;
         }
-        match &mut self.entries {
-            Entries::Few(few) => place(few, key).map(|at| few.remove(at).1),
-            Entries::Many(many) => many.remove(key),
+        match self.view_mut() {
+            ViewMut::Few(few) => place(few, key).map(|at| few.remove(at).1),
+            ViewMut::Many(many) => many.remove(key),
         }
     }
 
     /// Keeps the entries for which `keep` answers `true`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut V) -> bool) {
-        match &mut self.entries {
-            Entries::Few(few) => few.retain_mut(|(key, value)| keep(key, value)),
-            Entries::Many(many) => many.retain(keep),
+        match self.view_mut() {
+            ViewMut::Few(few) => few.retain_mut(|(key, value)| keep(key, value)),
+            ViewMut::Many(many) => many.retain(keep),
         }
     }
 
@@ -267,9 +318,9 @@ impl<V: Clone> SortedMap<V> {
 
     /// The entries in the order of their keys, with values to be changed.
     pub(crate) fn iter_mut(&mut self) -> IterMut<'_, V> {
-        match &mut self.entries {
-            Entries::Few(few) => IterMut::Few(few.iter_mut()),
-            Entries::Many(many) => IterMut::Many(many.iter_mut()),
+        match self.view_mut() {
+            ViewMut::Few(few) => IterMut::Few(few.iter_mut()),
+            ViewMut::Many(many) => IterMut::Many(many.iter_mut()),
         }
     }
 
@@ -285,6 +336,15 @@ fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
         return few.iter().position(|(it, _)| it.as_str() == key);
     }
     few.binary_search_by(|(it, _)| it.as_str().cmp(key)).ok()
+}
+
+impl<V> From<Encoded<Self>> for SortedMap<V> {
+    fn from(encoded: Encoded<Self>) -> Self {
+        Self {
+            marks: u64::MAX,
+            entries: Entries::Text(Arc::new(encoded)),
+        }
+    }
 }
 
 /// An entry of a map, from [`SortedMap::entry`].
@@ -429,6 +489,7 @@ impl<V: Clone> IntoIterator for SortedMap<V> {
         match self.entries {
             Entries::Few(few) => IntoIter::Few(few.into_iter()),
             Entries::Many(many) => IntoIter::Many(many.into_iter()),
+            Entries::Text(encoded) => encoded.map().clone().into_iter(),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! JSON: the form of values that the server works on, and what Go makes of texts.
 
+mod plain;
+mod encoded;
 mod map;
 mod value;
 mod go;
 
+pub(crate) use encoded::{Encoded, encoded_len};
 pub use go::syntax_error;
 pub(crate) use go::{escape_html, marshal, type_name};
+pub(crate) use plain::plain_len;
 pub(crate) use smol_str::SmolStr;
 pub(crate) use value::{Iter, Map, Value};
 

@@ -415,12 +415,13 @@ fn with_integers(mut value: Value) -> Option<Value> {
                 *item = with_integers(item.take())?;
             }
         }
-        Value::Object(map) => {
+        // In what is encoded are no numbers.
+        Value::Object(map) if map.encoded().is_none() => {
             for field in map.values_mut() {
                 *field = with_integers(field.take())?;
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }
     Some(value)
 }

@@ -33,8 +33,9 @@ pub(super) fn normalize(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(normalize),
-        Value::Object(map) => map.values_mut().for_each(normalize),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
+        // In what is encoded are no numbers.
+        Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(normalize),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => {}
     }
 }
 

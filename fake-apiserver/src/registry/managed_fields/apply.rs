@@ -11,7 +11,7 @@ use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_las
 use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
-use super::update::{has_other_version, next_version, set_entries, subtract_changes};
+use super::update::{has_other_version, next_version, set_entries, subtract};
 use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
@@ -259,7 +259,7 @@ fn own_entry(
             entry.insert("time".into(), manager.time.into());
         }
         if !same_fields {
-            entry.insert("fieldsV1".into(), Value::Object(json::encode(&set)));
+            entry.insert("fieldsV1".into(), json::encode(&set).into());
         }
         entry.insert("apiVersion".into(), id.api_version.into());
     }
@@ -282,9 +282,17 @@ fn take_changed(
         manager.reset,
     );
     let mut take = |others: &mut Vec<Value>, version: &str, changes: &super::compare::Changes<'_>| {
-        let of_version = others.iter().filter(|it| entries::text(it, "apiVersion") == version);
-        conflicts.extend(of_version.filter_map(|entry| Conflict::find(entry, &changes.touched)));
-        subtract_changes(others, version, changes);
+        let of_version = others
+            .iter_mut()
+            .filter(|it| entries::text(it, "apiVersion") == version);
+        for entry in of_version {
+            let conflict = Conflict::find(entry, &changes.touched);
+            // Without a conflict the entry has none of the touched fields.
+            if conflict.is_some() || !changes.removed.is_empty() {
+                subtract(entry, &[&changes.touched, &changes.removed]);
+            }
+            conflicts.extend(conflict);
+        }
     };
     take(others, manager.api_version, &changes);
     let mut seen: Vec<String> = Vec::new();
@@ -321,7 +329,9 @@ fn prune(
     let last = json::decode(mine.get("fieldsV1")).map_err(undecodable)?;
     let version = entries::text(mine, "apiVersion");
     if version == manager.api_version && !has_other_version(others, version) {
-        let others: Vec<_> = others.iter().filter_map(entries::fields).collect();
+        let others = others.iter().filter_map(|it| json::decode(it.get("fieldsV1")).ok());
+        let others: Vec<_> = others.collect();
+        let others: Vec<_> = others.iter().collect();
         return Ok(prune_dropped(types.schema, merged, &last, set, &others));
     }
     let pruned = prune_across_versions(types, merged, version, &last, others, set, manager)?;

@@ -7,8 +7,7 @@ use std::fmt;
 use serde_json::Number;
 
 use crate::api::field::quote;
-use crate::api::json::{Map, Value};
-use crate::api::read::plain_len;
+use crate::api::json::{Map, Value, plain_len};
 
 /// One step down into an object. Borrows from the objects compared wherever it can.
 #[derive(Clone, Debug)]

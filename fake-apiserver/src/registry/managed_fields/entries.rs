@@ -1,7 +1,7 @@
 //! The entries of `metadata.managedFields` as JSON: reading, ordering, and merging the oldest (rules H6, H8).
 
 use super::element::BadFields;
-use super::json;
+use super::{Manager, json};
 use crate::api::json::{Map, Value};
 
 /// More `Update` entries than this are merged, oldest first.
@@ -23,11 +23,40 @@ pub(super) struct Identity<'a> {
 impl<'a> Identity<'a> {
     /// The identity of an entry.
     pub(super) fn of(entry: &'a Value) -> Self {
+        Self::and_time(entry).0
+    }
+
+    /// The same, and the time of the entry. An object may have hundreds of entries: each is read once from end to end,
+    /// which takes a fifth of looking for five fields.
+    fn and_time(entry: &'a Value) -> (Self, &'a str) {
+        let mut id = Self {
+            manager: "",
+            applied: false,
+            api_version: "",
+            subresource: "",
+        };
+        let mut time = "";
+        for (field, value) in entry.as_object().into_iter().flatten() {
+            let Some(text) = value.as_str() else { continue };
+            match field.as_str() {
+                "manager" => id.manager = text,
+                "operation" => id.applied = text == "Apply",
+                "apiVersion" => id.api_version = text,
+                "subresource" => id.subresource = text,
+                "time" => time = text,
+                _ => {}
+            }
+        }
+        (id, time)
+    }
+
+    /// The identity of who creates, updates or patches.
+    pub(super) fn of_update(manager: &Manager<'a>) -> Self {
         Self {
-            manager: text(entry, "manager"),
-            applied: text(entry, "operation") == "Apply",
-            api_version: text(entry, "apiVersion"),
-            subresource: text(entry, "subresource"),
+            manager: manager.name,
+            applied: false,
+            api_version: manager.api_version,
+            subresource: manager.subresource,
         }
     }
 
@@ -68,7 +97,7 @@ impl<'a> Identity<'a> {
             entry.insert("time".into(), time.into());
         }
         entry.insert("fieldsType".into(), "FieldsV1".into());
-        entry.insert("fieldsV1".into(), Value::Object(fields));
+        entry.insert("fieldsV1".into(), fields.into());
         if !self.subresource.is_empty() {
             entry.insert("subresource".into(), self.subresource.into());
         }
@@ -86,9 +115,11 @@ pub(super) fn fields(entry: &Value) -> Option<&Map> {
     entry.get("fieldsV1").and_then(Value::as_object)
 }
 
-/// `fieldsV1` of an entry, if it is an object.
-pub(super) fn fields_mut(entry: &mut Value) -> Option<&mut Map> {
-    entry.get_mut("fieldsV1").and_then(Value::as_object_mut)
+/// Gives an entry other fields.
+pub(super) fn set_fields(entry: &mut Value, fields: Map) {
+    if let Some(entry) = entry.as_object_mut() {
+        entry.insert("fieldsV1".into(), fields.into());
+    }
 }
 
 /// Returns `true` if the entry owns nothing.
@@ -138,15 +169,18 @@ fn canonical_time(text: &str) -> Option<String> {
 /// Puts entries into the order in which they are stored.
 pub(super) fn sort(entries: &mut [Value]) {
     fn key(entry: &Value) -> (bool, &str, &str, &str, &str) {
-        let id = Identity::of(entry);
-        let time = text(entry, "time");
+        let (id, time) = Identity::and_time(entry);
         (!id.applied, time, id.manager, id.api_version, id.subresource)
     }
     // They mostly are in order: the entry that has changed has the latest time, and comes last.
     let keys: Vec<_> = entries.iter().map(key).collect();
-    if !keys.is_sorted() {
-        entries.sort_by(|a, b| key(a).cmp(&key(b)));
+    if keys.is_sorted() {
+        return;
     }
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by_key(|at| keys[*at]);
+    let sorted: Vec<Value> = order.into_iter().map(|at| entries[at].take()).collect();
+    entries.iter_mut().zip(sorted).for_each(|(entry, it)| *entry = it);
 }
 
 /// Merges the oldest `Update` entries into one a version, until there are few enough.
@@ -200,8 +234,10 @@ fn existing_bucket(entries: &[Value], version: &str) -> Option<usize> {
 }
 
 fn merge_into_bucket(bucket: &mut Value, from: &Value) {
-    if let (Some(into), Ok(set)) = (fields_mut(bucket), json::decode(from.get("fieldsV1"))) {
-        json::add(into, &set);
+    if let (Some(into), Ok(set)) = (fields(bucket), json::decode(from.get("fieldsV1")))
+        && let Some(all) = json::add(into, &set)
+    {
+        set_fields(bucket, all);
     }
     if let Some(bucket) = bucket.as_object_mut() {
         bucket.insert("manager".into(), ANCIENT.into());

@@ -1,182 +1,446 @@
-//! `fieldsV1`: reading and writing field sets, and changing them where they lie.
+//! `fieldsV1`: field sets as JSON text, which is read without making objects of it.
+
+use std::borrow::Cow;
 
 use super::element::{BadFields, Element};
 use super::set::{FieldSet, Node};
-use crate::api::json::{Map, SmolStr, Value};
+use crate::api::json::{Map, Value, plain_len};
+use crate::api::print::Printer;
+use crate::api::read::encoded;
+use crate::registry::types::schema::SchemaRef;
 
 /// The key that says that a path with children is itself in the set.
 const SELF: &str = ".";
 
-/// Reads a `fieldsV1` object. Absent or null is the empty set.
+/// Reads the fields of an entry. Absent or null is the empty set.
 pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> {
     match fields {
         None | Some(Value::Null) => Ok(FieldSet::new()),
-        Some(Value::Object(map)) => decode_map(map).map(|(children, _)| children),
+        Some(Value::Object(map)) => match map.encoded() {
+            Some(encoded) => Reader::new(encoded.text()).set(),
+            // A client that does not write them as this server does, or a patch.
+            None => Reader::new(&text(map)).set().map(FieldSet::into_owned),
+        },
         Some(_) => Err(BadFields),
     }
 }
 
-/// Reads one key of a `fieldsV1` object with what lies below it.
-pub(super) fn decode_one<'a>(key: &'a str, value: &'a Value) -> Result<FieldSet<'a>, BadFields> {
-    let mut set = FieldSet::new();
-    if let (Some(element), Value::Object(map)) = (Element::parse(key)?, value) {
-        let (children, member) = decode_map(map)?;
-        set.push(element, member, children);
-    }
-    Ok(set)
-}
-
-/// The children, and whether the object stands for a member itself.
-fn decode_map(map: &Map) -> Result<(FieldSet<'_>, bool), BadFields> {
-    let mut set = FieldSet::new();
-    let mut member = false;
-    for (key, value) in map {
-        if key == SELF {
-            member = true;
-            continue;
-        }
-        let Some(element) = Element::parse(key)? else {
-            continue;
-        };
-        let (children, is_member) = match value {
-            Value::Object(map) => decode_map(map)?,
-            Value::Null => (FieldSet::new(), true),
-            _ => return Err(BadFields),
-        };
-        set.push(element, is_member, children);
-    }
-    set.sort();
-    member |= set.is_empty();
-    Ok((set, member))
-}
-
-/// Writes a set as a `fieldsV1` object.
+/// Writes a set.
 pub(super) fn encode(set: &FieldSet<'_>) -> Map {
-    encode_level(set, false, &mut String::new())
-}
-
-fn encode_node(node: &Node<'_>, key: &mut String) -> Map {
-    encode_level(&node.children, node.member, key)
-}
-
-/// `member` says whether what is above the set is in it, too. `key` is room for keys.
-fn encode_level(set: &FieldSet<'_>, member: bool, key: &mut String) -> Map {
-    let is_named = member && !set.is_empty();
-    let mut map = Map::with_capacity(set.nodes().len() + usize::from(is_named));
-    if is_named {
-        map.insert(SELF.into(), Value::Object(Map::new()));
-    }
-    for node in set.nodes() {
-        write_key(node, key);
-        let name = SmolStr::new(&key);
-        map.insert(name, Value::Object(encode_node(node, key)));
-    }
-    map
-}
-
-fn write_key(node: &Node<'_>, key: &mut String) {
-    key.clear();
-    node.element.write(key);
+    let mut writer = Writer {
+        out: Printer::new(0, 512),
+        key: String::new(),
+    };
+    writer.level(set, false);
+    let levels = writer.out.deepest();
+    encoded(&writer.out.into_text(), levels)
 }
 
 /// Returns `true` if a path of `set` is among the fields.
 pub(super) fn touches(fields: &Map, set: &FieldSet<'_>) -> bool {
-    touches_with(fields, set, &mut String::new())
-}
-
-fn touches_with(fields: &Map, set: &FieldSet<'_>, key: &mut String) -> bool {
-    set.nodes().iter().any(|node| {
-        write_key(node, key);
-        let Some(Value::Object(child)) = fields.get(key.as_str()) else {
-            return false;
-        };
-        (node.member && (child.is_empty() || child.contains_key(SELF))) || touches_with(child, &node.children, key)
-    })
+    !set.is_empty() && overlap(fields, set).is_ok_and(|it| it.any)
 }
 
 /// Returns `true` if the fields are exactly those of `set`.
 pub(super) fn are(fields: &Map, set: &FieldSet<'_>) -> bool {
-    are_with(fields, set, 0, &mut String::new())
+    *fields == encode(set)
 }
 
-/// `extra` is how many keys there are beside those of the nodes.
-fn are_with(fields: &Map, set: &FieldSet<'_>, extra: usize, key: &mut String) -> bool {
-    if fields.len() != set.nodes().len() + extra {
-        return false;
+/// The fields without the paths of these sets; `None` if there are none of them.
+pub(super) fn subtract(fields: &Map, sets: &[&FieldSet<'_>]) -> Option<Map> {
+    if !sets.iter().any(|set| touches(fields, set)) {
+        return None;
     }
-    // Both are sorted, plain fields alike: as long as those stand beside each other, none is searched for.
-    let mut beside = fields.iter().filter(|(key, _)| *key != SELF);
-    set.nodes().iter().all(|node| {
-        let child = match (beside.next(), &node.element) {
-            (Some((field, child)), Element::Field(name)) if field.strip_prefix("f:") == Some(&**name) => Some(child),
-            (_, element) => {
-                key.clear();
-                element.write(key);
-                fields.get(key.as_str())
-            }
-        };
-        let Some(Value::Object(child)) = child else {
-            return false;
-        };
-        let is_self = usize::from(child.contains_key(SELF));
-        let member = child.is_empty() || is_self == 1;
-        member == node.member && are_with(child, &node.children, is_self, key)
-    })
+    let text = text(fields);
+    let all = Reader::new(&text).set().ok()?;
+    Some(encode(&sets.iter().fold(all, |left, set| left.difference(set))))
 }
 
-/// Takes the paths of `set` out of the fields; says whether there were any.
-pub(super) fn subtract(fields: &mut Map, set: &FieldSet<'_>) -> bool {
-    subtract_with(fields, set, &mut String::new())
+/// The fields with the paths of `set`; `None` if all of them are there.
+pub(super) fn add(fields: &Map, set: &FieldSet<'_>) -> Option<Map> {
+    if overlap(fields, set).is_ok_and(|it| it.all) {
+        return None;
+    }
+    let text = text(fields);
+    let all = Reader::new(&text).set().ok()?;
+    Some(encode(&all.union(set.clone())))
 }
 
-fn subtract_with(fields: &mut Map, set: &FieldSet<'_>, key: &mut String) -> bool {
-    let mut changed = false;
-    for node in set.nodes() {
-        write_key(node, key);
-        let Some(Value::Object(child)) = fields.get_mut(key.as_str()) else {
-            continue;
-        };
-        let mut member = child.is_empty() || child.contains_key(SELF);
-        if node.member && member {
-            member = false;
-            changed = true;
-            child.remove(SELF);
+fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
+    Reader::new(&text(fields))
+        .overlap(set, true)
+        .map(|(overlap, _)| overlap)
+}
+
+/// The text of fields. It has to be made only for those of a client that does not write them as this server does.
+fn text(fields: &Map) -> Cow<'_, str> {
+    match fields.encoded() {
+        Some(encoded) => Cow::Borrowed(encoded.text()),
+        None => {
+            let mut out = Printer::new(0, 512);
+            out.map(fields);
+            Cow::Owned(out.into_text())
         }
-        changed |= subtract_with(child, &node.children, key);
-        if child.keys().all(|it| it == SELF) {
-            // Nothing below is left: what stays is the member alone, or nothing.
-            if member {
-                child.clear();
+    }
+}
+
+/// Returns `true` if nothing lies below what is atomic in a schema.
+pub(super) fn fit(schema: SchemaRef<'_>, fields: &Map) -> bool {
+    Reader::new(&text(fields)).fits(schema).unwrap_or(true)
+}
+
+/// Writes sets.
+struct Writer {
+    out: Printer,
+    /// Room for keys.
+    key: String,
+}
+
+impl Writer {
+    /// `member` says whether what is above the set is in it, too.
+    fn level(&mut self, set: &FieldSet<'_>, member: bool) {
+        self.out.open(b'{');
+        if member && !set.is_empty() {
+            self.out.key(SELF);
+            self.out.open(b'{');
+            self.out.close(b'}');
+            self.out.comma();
+        }
+        // Fields come first in a set and in the text.
+        let (fields, others) = set.nodes().split_at(set.fields());
+        for node in fields {
+            self.write_key(node);
+            self.node(node);
+        }
+        if let [node] = others {
+            self.write_key(node);
+            self.node(node);
+        } else if !others.is_empty() {
+            self.sorted(others);
+        }
+        self.out.close(b'}');
+    }
+
+    /// Nodes in the order of their keys, which is not that of a set.
+    fn sorted(&mut self, nodes: &[Node<'_>]) {
+        let mut keyed: Vec<(String, &Node<'_>)> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            self.write_key(node);
+            keyed.push((self.key.clone(), node));
+        }
+        keyed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        for (key, node) in keyed {
+            self.key = key;
+            self.node(node);
+        }
+    }
+
+    fn write_key(&mut self, node: &Node<'_>) {
+        self.key.clear();
+        node.element.write(&mut self.key);
+    }
+
+    /// A node whose key is written already.
+    fn node(&mut self, node: &Node<'_>) {
+        self.out.key(&self.key);
+        self.level(&node.children, node.member);
+        self.out.comma();
+    }
+}
+
+/// The common part of a set and fields.
+#[derive(Clone, Copy)]
+struct Overlap {
+    /// Set if some path is in both.
+    any: bool,
+    /// Set if all paths of the set are in the fields.
+    all: bool,
+}
+
+/// Reads text that [`Printer`] has written.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The whole text as a set.
+    fn set(mut self) -> Result<FieldSet<'a>, BadFields> {
+        self.children().map(|(children, _)| children)
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        let rest = self.text.as_bytes().get(self.at..);
+        let found = rest.is_some_and(|rest| rest.starts_with(text.as_bytes()));
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+
+    fn expect(&mut self, text: &str) -> Result<(), BadFields> {
+        self.eat(text).then_some(()).ok_or(BadFields)
+    }
+
+    /// Returns `true` if there is another entry of the object under way.
+    fn goes_on(&mut self) -> Result<bool, BadFields> {
+        match self.eat(",") {
+            true => Ok(true),
+            false => self.expect("}").map(|()| false),
+        }
+    }
+
+    /// The next key with its colon, as it is written.
+    fn key(&mut self) -> Result<Key<'a>, BadFields> {
+        let start = self.at + 1;
+        let has_escapes = self.go_past_string()?;
+        let text = self.text.get(start..self.at - 1).ok_or(BadFields)?;
+        self.expect(":")?;
+        Ok(Key { text, has_escapes })
+    }
+
+    /// Goes past a string; says whether something is escaped in it.
+    fn go_past_string(&mut self) -> Result<bool, BadFields> {
+        self.expect("\"")?;
+        let mut has_escapes = false;
+        loop {
+            let rest = self.text.as_bytes().get(self.at..).ok_or(BadFields)?;
+            let len = plain_len(rest);
+            self.at += len + 1;
+            match rest.get(len) {
+                Some(b'"') => return Ok(has_escapes),
+                Some(b'\\') => {
+                    has_escapes = true;
+                    self.at += 1;
+                }
+                _ => return Err(BadFields),
+            }
+        }
+    }
+
+    /// The children, and whether the object stands for a member itself.
+    fn children(&mut self) -> Result<(FieldSet<'a>, bool), BadFields> {
+        let mut set = FieldSet::new();
+        if self.eat("{}") || self.eat("null") {
+            return Ok((set, true));
+        }
+        self.expect("{")?;
+        let mut member = false;
+        loop {
+            let key = self.key()?;
+            let (children, is_member) = self.children()?;
+            if key.text == SELF {
+                member = true;
+            } else if let Some(element) = key.element()? {
+                set.push(element, is_member, children);
+            }
+            if !self.goes_on()? {
+                break;
+            }
+        }
+        set.sort();
+        member |= set.is_empty();
+        Ok((set, member))
+    }
+
+    /// The common part of a set and the object, and whether the object stands for a member itself. A whole text is not
+    /// read to its end if all nodes of the set were found: what many managers write is in the metadata, and the rest of
+    /// the object behind it.
+    fn overlap(&mut self, set: &FieldSet<'_>, is_whole: bool) -> Result<(Overlap, bool), BadFields> {
+        let mut found = Overlap { any: false, all: true };
+        if self.eat("{}") || self.eat("null") {
+            found.all = set.is_empty();
+            return Ok((found, true));
+        }
+        self.expect("{")?;
+        let (mut member, mut entries, mut common) = (false, 0, 0);
+        loop {
+            let key = self.key()?;
+            if key.text == SELF {
+                member = true;
+                self.skip()?;
+            } else if let Some(node) = key.node_of(set)? {
+                let (below, is_member) = self.overlap(&node.children, false)?;
+                found.any |= below.any || (node.member && is_member);
+                found.all &= below.all && (is_member || !node.member);
+                (entries, common) = (entries + 1, common + 1);
             } else {
-                write_key(node, key);
-                fields.remove(key.as_str());
+                self.skip()?;
+                entries += 1;
+            }
+            if (is_whole && common == set.nodes().len()) || !self.goes_on()? {
+                break;
             }
         }
+        found.all &= common == set.nodes().len();
+        Ok((found, member || entries == 0))
     }
-    changed
-}
 
-/// Adds the paths of `set` to the fields.
-pub(super) fn add(fields: &mut Map, set: &FieldSet<'_>) {
-    add_with(fields, set, &mut String::new());
-}
-
-fn add_with(fields: &mut Map, set: &FieldSet<'_>, key: &mut String) {
-    for node in set.nodes() {
-        write_key(node, key);
-        match fields.get_mut(key.as_str()) {
-            Some(Value::Object(child)) => {
-                let member = node.member || child.is_empty() || child.contains_key(SELF);
-                child.remove(SELF);
-                add_with(child, &node.children, key);
-                if member && !child.is_empty() {
-                    child.insert(SELF.into(), Value::Object(Map::new()));
+    /// Returns `true` if nothing lies below what is atomic in the schema of the object.
+    fn fits(&mut self, schema: SchemaRef<'_>) -> Result<bool, BadFields> {
+        if self.eat("{}") || self.eat("null") {
+            return Ok(true);
+        }
+        self.expect("{")?;
+        loop {
+            let key = self.key()?;
+            if !self.eat("{}") {
+                let name = key.unescaped()?;
+                let below = match name.strip_prefix("f:") {
+                    Some(name) => schema.field(name),
+                    None => Some(schema.items()),
+                };
+                match below {
+                    Some(below) if below.is_atomic() => return Ok(false),
+                    Some(below) if !self.fits(below)? => return Ok(false),
+                    Some(_) => {}
+                    None => self.skip()?,
                 }
             }
-            _ => {
-                let name = SmolStr::new(&key);
-                fields.insert(name, Value::Object(encode_node(node, key)));
+            if !self.goes_on()? {
+                return Ok(true);
             }
         }
+    }
+
+    /// Goes past an object.
+    fn skip(&mut self) -> Result<(), BadFields> {
+        if self.eat("null") {
+            return Ok(());
+        }
+        let mut level = 0_usize;
+        loop {
+            match self.text.as_bytes().get(self.at) {
+                Some(b'"') => {
+                    self.go_past_string()?;
+                    continue;
+                }
+                Some(b'{') => level += 1,
+                Some(b'}') => level = level.checked_sub(1).ok_or(BadFields)?,
+                Some(b',' | b':') => {}
+                _ => return Err(BadFields),
+            }
+            self.at += 1;
+            if level == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A key as it is written, without its quotes.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    text: &'a str,
+    has_escapes: bool,
+}
+
+impl<'a> Key<'a> {
+    fn unescaped(self) -> Result<Cow<'a, str>, BadFields> {
+        if !self.has_escapes {
+            return Ok(Cow::Borrowed(self.text));
+        }
+        let text = serde_json::from_str(&format!("\"{}\"", self.text));
+        text.map(Cow::Owned).map_err(|_| BadFields)
+    }
+
+    /// The element; `None` for a kind this server does not know.
+    fn element(self) -> Result<Option<Element<'a>>, BadFields> {
+        match self.unescaped()? {
+            Cow::Borrowed(text) => Element::parse(text),
+            Cow::Owned(text) => Element::parse(&text).map(|it| it.map(Element::into_owned)),
+        }
+    }
+
+    /// The node of a set that has this key.
+    fn node_of<'s, 'n>(self, set: &'s FieldSet<'n>) -> Result<Option<&'s Node<'n>>, BadFields> {
+        match self.text.strip_prefix("f:") {
+            Some(name) if !self.has_escapes => Ok(set.child(&Element::field(name))),
+            _ if set.fields() == set.nodes().len() && !self.text.starts_with("f:") => Ok(None),
+            _ => Ok(self.element()?.and_then(|element| set.child(&element))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::api::json::json;
+    use crate::api::nesting;
+
+    fn map(value: &Value) -> &Map {
+        value.as_object().expect("an object")
+    }
+
+    fn as_text(value: &Value) -> Value {
+        Value::Object(encoded(&text(map(value)), nesting::levels(value)))
+    }
+
+    #[rstest]
+    #[case::nothing(json!({}))]
+    #[case::a_member_with_children(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}))]
+    #[case::keys(json!({"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {}}}))]
+    #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
+    #[case::names_that_are_escaped(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
+    fn a_set_is_read_as_it_was_written(#[case] fields: Value) {
+        // A member with nothing but itself below is written without it.
+        let expected = fields.to_string().replace("{\".\":{}}", "{}");
+        for form in [as_text(&fields), fields] {
+            let set = decode(Some(&form)).expect("fields");
+            assert_eq!(Value::Object(encode(&set)).to_string(), expected);
+            let text = form.to_string();
+            assert_eq!(are(map(&form), &set), text == expected);
+        }
+    }
+
+    #[rstest]
+    #[case::no_object(json!([]))]
+    #[case::a_number(json!({"f:a": 1}))]
+    #[case::no_kind(json!({"a": {}}))]
+    #[case::a_bad_index(json!({"i:x": {}}))]
+    fn other_values_are_no_sets(#[case] fields: Value) {
+        assert!(decode(Some(&fields)).is_err());
+    }
+
+    #[test]
+    fn unknown_kinds_of_elements_are_dropped() {
+        let fields = json!({"f:a": {}, "x:b": {"f:c": {}}});
+        let set = decode(Some(&fields)).expect("fields");
+        assert_eq!(Value::Object(encode(&set)).to_string(), "{\"f:a\":{}}");
+    }
+
+    #[rstest]
+    #[case::a_member(json!({"f:a": {}}), true, true)]
+    #[case::the_way_to_a_member(json!({"f:b": {"f:c": {}}}), true, true)]
+    #[case::what_is_only_a_way(json!({"f:b": {}}), false, false)]
+    #[case::below_a_member(json!({"f:a": {"f:x": {}}}), false, false)]
+    #[case::an_item(json!({"f:l": {"k:{\"name\":\"x\"}": {}}}), true, true)]
+    #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
+    #[case::some(json!({"f:a": {}, "f:z": {}}), true, false)]
+    #[case::nothing(json!({}), false, true)]
+    fn sets_are_compared_with_fields_as_they_lie(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
+        let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
+        let set = decode(Some(&set)).expect("fields");
+        let fields = as_text(&fields);
+        let fields = map(&fields);
+        assert_eq!(touches(fields, &set), any);
+        assert_eq!(add(fields, &set).is_none(), all);
+        assert_eq!(subtract(fields, &[&set]).is_some(), any);
+    }
+
+    #[test]
+    fn a_way_without_members_goes_with_the_last_of_them() {
+        let fields = as_text(&json!({"f:a": {"f:b": {}}, "f:c": {".": {}, "f:d": {}}}));
+        let (one, other) = (json!({"f:a": {"f:b": {}}}), json!({"f:c": {"f:d": {}}}));
+        let (one, other) = (
+            decode(Some(&one)).expect("fields"),
+            decode(Some(&other)).expect("fields"),
+        );
+        let left = subtract(map(&fields), &[&one, &other]).expect("a change");
+        assert_eq!(Value::Object(left).to_string(), "{\"f:c\":{}}");
     }
 }

@@ -2,20 +2,19 @@
 
 use super::element::Element;
 use super::items::item_element;
-use super::json::decode_one;
 use super::set::{FieldSet, Node};
 use super::typed::field_set;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
-/// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, which are `fieldsV1` objects
-/// of the same version. Says whether anything went. Only the parts where something was dropped are looked at.
+/// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, all of one version. Says
+/// whether anything went. Only the parts where something was dropped are looked at.
 pub(super) fn prune_dropped(
     schema: SchemaRef<'_>,
     map: &mut Map,
     last: &FieldSet<'_>,
     set: &FieldSet<'_>,
-    others: &[&Map],
+    others: &[&FieldSet<'_>],
 ) -> bool {
     let mut changed = false;
     for node in last.nodes() {
@@ -27,23 +26,18 @@ pub(super) fn prune_dropped(
         if all_kept {
             continue;
         }
-        let key = format!("f:{name}");
-        let below = others.iter().filter_map(|fields| fields.get(&key)?.as_object());
+        let owners = others.iter().filter_map(|owned| owned.child(&node.element));
         let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
         match (map.get_mut(name.as_ref()), still) {
             // Something below is still applied, so this field stays, and its parts are on their own.
             (Some(Value::Object(value)), Some(still)) if !still.children.is_empty() && !field.is_atomic_map() => {
-                let below: Vec<_> = below.collect();
+                let below: Vec<_> = owners.map(|it| &it.children).collect();
                 changed |= prune_dropped(field, value, &node.children, &still.children, &below);
             }
             (Some(value), still) => {
                 let mut owned = still.map_or_else(FieldSet::new, |still| one(still.clone()));
-                for fields in others {
-                    if let Some(value) = fields.get(&key)
-                        && let Ok(set) = decode_one(&key, value)
-                    {
-                        owned = owned.union(set);
-                    }
+                for owner in owners {
+                    owned = owned.union(one(owner.clone()));
                 }
                 let part = Map::from_iter([(name.clone().into_owned(), value.clone())]);
                 let last = one(node.clone());

@@ -1,8 +1,10 @@
 //! Entries that an older schema shaped: where a list or map is atomic now, who owned part of it owns all of it.
 
-use super::entries;
-use crate::api::json::{Map, Value};
-use crate::registry::types::schema::{Form, ListType, SchemaRef};
+use super::element::Element;
+use super::set::{FieldSet, Node};
+use super::{entries, json};
+use crate::api::json::Value;
+use crate::registry::types::schema::SchemaRef;
 
 /// Brings the entries of one version in line with its schema. Only schemas of custom resources ever change.
 pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Value]) {
@@ -12,38 +14,35 @@ pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Va
     let of_version = list
         .iter_mut()
         .filter(|entry| entries::text(entry, "apiVersion") == api_version);
-    for fields in of_version.filter_map(entries::fields_mut) {
-        reconcile_fields(schema, fields);
-    }
-}
-
-fn reconcile_fields(schema: SchemaRef<'_>, fields: &mut Map) {
-    for (key, value) in fields {
-        let Value::Object(below) = value else {
-            continue;
-        };
-        if below.is_empty() {
+    for entry in of_version {
+        if entries::fields(entry).is_none_or(|fields| json::fit(schema, fields)) {
             continue;
         }
-        let below_schema = match key.strip_prefix("f:") {
-            Some(name) => schema.field(name),
-            None => Some(schema.items()),
-        };
-        let Some(below_schema) = below_schema else {
-            continue;
-        };
-        if is_atomic(below_schema) {
-            below.clear();
-        } else {
-            reconcile_fields(below_schema, below);
+        if let Ok(fields) = json::decode(entry.get("fieldsV1")) {
+            let fitting = json::encode(&reconciled(schema, fields));
+            entries::set_fields(entry, fitting);
         }
     }
 }
 
-fn is_atomic(schema: SchemaRef<'_>) -> bool {
-    match schema.form() {
-        Form::Map => schema.is_atomic_map(),
-        Form::List => schema.list_type() == ListType::Atomic,
-        Form::Any | Form::String | Form::Numeric | Form::Boolean | Form::Scalar => false,
+/// The schema of what a node stands for.
+fn below<'s>(schema: SchemaRef<'s>, node: &Node<'_>) -> Option<SchemaRef<'s>> {
+    match &node.element {
+        Element::Field(name) => schema.field(name),
+        Element::Key(_) | Element::Value(_) | Element::Index(_) => Some(schema.items()),
     }
+}
+
+fn reconciled<'a>(schema: SchemaRef<'_>, set: FieldSet<'a>) -> FieldSet<'a> {
+    let mut out = FieldSet::with_capacity(set.nodes().len());
+    for node in set.into_nodes() {
+        match below(schema, &node) {
+            Some(below) if !node.children.is_empty() && below.is_atomic() => {
+                out.push(node.element, true, FieldSet::new());
+            }
+            Some(below) => out.push(node.element, node.member, reconciled(below, node.children)),
+            None => out.push(node.element, node.member, node.children),
+        }
+    }
+    out
 }

@@ -5,6 +5,7 @@ use super::element::Element;
 use super::entries::{self, Identity};
 use super::json;
 use super::set::FieldSet;
+use super::update::subtract;
 use crate::api::json::Value;
 
 /// The version entries of a Scale are in.
@@ -72,9 +73,7 @@ impl<'a> ScaleFields<'a> {
                         new.remove(at);
                     }
                     None => {
-                        if let Some(fields) = entries::fields_mut(&mut entry) {
-                            json::subtract(fields, &FieldSet::of_path(path));
-                        }
+                        subtract(&mut entry, &[&FieldSet::of_path(path)]);
                     }
                 }
             }

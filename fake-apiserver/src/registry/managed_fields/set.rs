@@ -57,6 +57,15 @@ impl<'a> FieldSet<'a> {
         &self.nodes
     }
 
+    /// The number of nodes that are fields, which come first.
+    pub(super) fn fields(&self) -> usize {
+        let is_field = |node: &Node<'_>| matches!(node.element, Element::Field(_));
+        match self.nodes.last() {
+            Some(last) if is_field(last) => self.nodes.len(),
+            _ => self.nodes.partition_point(is_field),
+        }
+    }
+
     pub(super) fn into_nodes(self) -> Vec<Node<'a>> {
         self.nodes
     }

@@ -106,7 +106,7 @@ fn take_from_owners(
     list: &mut Vec<Value>,
 ) -> Result<(), Unfit> {
     let mut seen: Vec<String> = Vec::new();
-    subtract_changes(list, manager.api_version, changes);
+    subtract_changes(list, manager.api_version, changes, Some(&Identity::of_update(manager)));
     while let Some(version) = next_version(list, manager.api_version, &seen) {
         let empty = Object::default();
         let old = live.unwrap_or(&empty);
@@ -118,7 +118,7 @@ fn take_from_owners(
                     return Err(Unfit);
                 }
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
-                subtract_changes(list, &version, &changes);
+                subtract_changes(list, &version, &changes, None);
                 seen.push(version);
             }
             Err(NoVersion::Obsolete) => list.retain(|entry| entries::text(entry, "apiVersion") != version),
@@ -136,30 +136,32 @@ pub(super) fn next_version(list: &[Value], api_version: &str, seen: &[String]) -
     next.map(str::to_owned)
 }
 
-/// Takes the changes out of the entries of one version.
-pub(super) fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>) {
+/// Takes the changes out of the entries of one version. What is touched stays with the manager who gets it anyway.
+fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>, receiver: Option<&Identity<'_>>) {
     for entry in list {
-        if entries::text(entry, "apiVersion") == version
-            && let Some(fields) = entries::fields_mut(entry)
-        {
-            json::subtract(fields, &changes.touched);
-            json::subtract(fields, &changes.removed);
+        if entries::text(entry, "apiVersion") != version {
+            continue;
         }
+        let sets = [&changes.removed, &changes.touched];
+        let is_receiver = receiver.is_some_and(|id| id.is_of(entry));
+        subtract(entry, if is_receiver { &sets[..1] } else { &sets });
+    }
+}
+
+/// Takes fields out of an entry.
+pub(super) fn subtract(entry: &mut Value, sets: &[&FieldSet<'_>]) {
+    if let Some(left) = entries::fields(entry).and_then(|fields| json::subtract(fields, sets)) {
+        entries::set_fields(entry, left);
     }
 }
 
 /// Adds the fields to the manager's own `Update` entry.
 fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
-    let id = Identity {
-        manager: manager.name,
-        applied: false,
-        api_version: manager.api_version,
-        subresource: manager.subresource,
-    };
+    let id = Identity::of_update(manager);
     match list.iter_mut().find(|entry| id.is_of(entry)) {
         Some(entry) => {
-            if let Some(fields) = entries::fields_mut(entry) {
-                json::add(fields, &own);
+            if let Some(all) = entries::fields(entry).and_then(|fields| json::add(fields, &own)) {
+                entries::set_fields(entry, all);
             }
             if let Some(entry) = entry.as_object_mut() {
                 entry.insert("time".into(), manager.time.into());

@@ -94,7 +94,8 @@ pub(crate) fn round_large_numbers(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(round_large_numbers),
-        Value::Object(map) => map.values_mut().for_each(round_large_numbers),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        // In what is encoded are no numbers.
+        Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(round_large_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }
 }

@@ -156,6 +156,15 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
+    /// Returns `true` if a list or an object of this type has one owner as a whole.
+    pub(crate) fn is_atomic(self) -> bool {
+        match self.form() {
+            Form::Map => self.is_atomic_map(),
+            Form::List => self.list_type() == ListType::Atomic,
+            Form::Any | Form::String | Form::Numeric | Form::Boolean | Form::Scalar => false,
+        }
+    }
+
     /// The type of a list's items.
     pub(crate) fn items(self) -> SchemaRef<'a> {
         match self {

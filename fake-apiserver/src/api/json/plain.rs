@@ -1,0 +1,49 @@
+//! `plain_len`: what stands for itself in a JSON string.
+
+/// Returns the number of bytes up to the first that does not stand for itself in a string: a quote, a backslash or a
+/// control character.
+pub(crate) fn plain_len(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    // The high bit of each byte below `limit`, at least up to the first such byte.
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let special = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        (below(word, 0x20) | is(word, b'"') | is(word, b'\\')) & HIGH
+    };
+    let place = |found: u64| found.trailing_zeros() as usize / 8;
+    let Some(last) = text.last_chunk() else {
+        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+        return text.iter().position(is_special).unwrap_or(text.len());
+    };
+    let (words, _) = text.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let found = special(word);
+        if found != 0 {
+            return at * 8 + place(found);
+        }
+    }
+    // The rest, and some of what was looked at already.
+    match special(last) {
+        0 => text.len(),
+        found => text.len() - 8 + place(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_bytes_end_at_the_first_special_one() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for len in 0..20 {
+                let mut text = [b'!', b' ', 0x7f, 0x80, 0xff, b'#', b'[', b']'].repeat(3);
+                assert_eq!(plain_len(&text[..len]), len);
+                text[len] = special;
+                assert_eq!(plain_len(&text), len, "{special}");
+            }
+        }
+    }
+}
