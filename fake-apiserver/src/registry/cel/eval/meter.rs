@@ -4,8 +4,9 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{ExecutionError, Value as CelValue};
 
 /// Most work of an evaluation beside its cost: copies of values and comparisons within them, which cost nothing on a
-/// real server. No rule of a request of 3 MiB comes near.
-const WORK_MAX: u64 = 50_000_000;
+/// real server. Reading ten parts costs one unit, so this is what all of [`Meter::CALL`] reads; no rule of a request
+/// of 3 MiB comes near.
+const WORK_MAX: u64 = 10 * Meter::CALL;
 
 /// Reason for which an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
