@@ -265,6 +265,9 @@ mod tests {
     }
 
     proptest! {
+        // A case is up to 9,000 objects and 1,200 writes.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
         /// Against a `BTreeMap`: the same objects after any writes; copies stay as they were.
         #[test]
         fn behaves_like_a_map(

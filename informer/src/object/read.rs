@@ -5,6 +5,8 @@
 //! these numbers on. Managed fields are passed over instead of being cut out of a copy of the text. Numbers, escapes,
 //! enums and everything else but structure are read by `serde_json`; so is the whole object if anything goes wrong
 //! here.
+//!
+//! What is generic is compiled for each type of a user, in the user's crate, so it only calls what is not.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -42,6 +44,60 @@ impl From<Stop> for JsonError {
 }
 
 impl<'a> Reader<'a> {
+    /// Returns `true` if the value that comes begins so.
+    fn begins_with(&mut self, byte: u8) -> Result<bool, JsonError> {
+        Ok(self.scanner.peek()? == byte)
+    }
+
+    /// Goes to the next field of an object, and returns `true` if there is one.
+    fn goes_to_field(&mut self, progress: &mut Progress) -> Result<bool, JsonError> {
+        loop {
+            if self.ends(b'}', progress)? {
+                return Ok(false);
+            }
+            self.scanner.peek()?;
+            if self.left_out != Some(self.scanner.at) {
+                return Ok(true);
+            }
+            self.scanner.skip()?;
+            self.scanner.expect(b':')?;
+            self.scanner.skip()?;
+        }
+    }
+
+    /// Returns `true` after the last part of an object or an array; otherwise takes the comma before the next.
+    fn ends(&mut self, bracket: u8, progress: &mut Progress) -> Result<bool, JsonError> {
+        if self.scanner.peek()? == bracket {
+            self.scanner.at += 1;
+            *progress = Progress::Over;
+            return Ok(true);
+        }
+        match progress {
+            Progress::Begun => *progress = Progress::Going,
+            Progress::Going | Progress::Over => self.scanner.expect(b',')?,
+        }
+        Ok(false)
+    }
+
+    /// Takes the end of an object or an array, unless it was taken.
+    fn close(&mut self, bracket: u8, progress: &Progress) -> Result<(), JsonError> {
+        match progress {
+            Progress::Over => Ok(()),
+            Progress::Begun | Progress::Going => Ok(self.scanner.expect(bracket)?),
+        }
+    }
+
+    fn colon(&mut self) -> Result<(), JsonError> {
+        Ok(self.scanner.expect(b':')?)
+    }
+
+    /// Takes the bracket of an array, and answers how many items it has, if they were counted.
+    fn open_array(&mut self) -> Result<Option<usize>, JsonError> {
+        let length = self.length();
+        self.scanner.at += 1;
+        Ok(if self.scanner.peek()? == b']' { Some(0) } else { length })
+    }
+
     /// The text of the value that comes, for others to read.
     fn value(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'a>>, JsonError> {
         self.scanner.peek()?;
@@ -76,30 +132,24 @@ impl<'a> Reader<'a> {
         self.scanner.at += 1;
         let mut fields = Fields {
             reader: self,
-            is_first: true,
-            is_over: false,
+            progress: Progress::Begun,
         };
         let value = visitor.visit_map(&mut fields)?;
-        if !fields.is_over {
-            self.scanner.expect(b'}')?;
-        }
+        let Fields { reader, progress } = fields;
+        reader.close(b'}', &progress)?;
         Ok(value)
     }
 
     fn seq<V: Visitor<'a>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
-        let left = self.length();
-        self.scanner.at += 1;
-        let left = if self.scanner.peek()? == b']' { Some(0) } else { left };
+        let left = self.open_array()?;
         let mut items = Items {
             reader: self,
             left,
-            is_first: true,
-            is_over: false,
+            progress: Progress::Begun,
         };
         let value = visitor.visit_seq(&mut items)?;
-        if !items.is_over {
-            self.scanner.expect(b']')?;
-        }
+        let Items { reader, progress, .. } = items;
+        reader.close(b']', &progress)?;
         Ok(value)
     }
 }
@@ -146,17 +196,17 @@ impl<'a> Deserializer<'a> for &mut Reader<'a> {
     }
 
     fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        match self.scanner.peek()? {
-            b'n' => self.value()?.deserialize_option(visitor),
-            _ => visitor.visit_some(self),
+        if self.begins_with(b'n')? {
+            return self.value()?.deserialize_option(visitor);
         }
+        visitor.visit_some(self)
     }
 
     fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        match self.scanner.peek()? {
-            b'{' => self.map(visitor),
-            _ => self.value()?.deserialize_map(visitor),
+        if self.begins_with(b'{')? {
+            return self.map(visitor);
         }
+        self.value()?.deserialize_map(visitor)
     }
 
     fn deserialize_struct<V: Visitor<'a>>(
@@ -165,17 +215,17 @@ impl<'a> Deserializer<'a> for &mut Reader<'a> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, JsonError> {
-        match self.scanner.peek()? {
-            b'{' if !is_private(name) => self.map(visitor),
-            _ => self.value()?.deserialize_struct(name, fields, visitor),
+        if self.begins_with(b'{')? && !is_private(name) {
+            return self.map(visitor);
         }
+        self.value()?.deserialize_struct(name, fields, visitor)
     }
 
     fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        match self.scanner.peek()? {
-            b'[' => self.seq(visitor),
-            _ => self.value()?.deserialize_seq(visitor),
+        if self.begins_with(b'[')? {
+            return self.seq(visitor);
         }
+        self.value()?.deserialize_seq(visitor)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'a>>(self, name: &'static str, visitor: V) -> Result<V::Value, JsonError> {
@@ -224,39 +274,31 @@ impl<'a> Deserializer<'a> for &mut Reader<'a> {
     }
 }
 
+/// The part of an object or an array that was read.
+enum Progress {
+    Begun,
+    Going,
+    Over,
+}
+
 /// The fields of an object.
 struct Fields<'r, 'a> {
     reader: &'r mut Reader<'a>,
-    is_first: bool,
-    is_over: bool,
+    progress: Progress,
 }
 
 impl<'a> MapAccess<'a> for Fields<'_, 'a> {
     type Error = JsonError;
 
     fn next_key_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, JsonError> {
-        let Reader { scanner, left_out, .. } = &mut *self.reader;
-        loop {
-            if scanner.peek()? == b'}' {
-                scanner.at += 1;
-                self.is_over = true;
-                return Ok(None);
-            }
-            if !std::mem::take(&mut self.is_first) {
-                scanner.expect(b',')?;
-                scanner.peek()?;
-            }
-            if *left_out != Some(scanner.at) {
-                return seed.deserialize(Name(self.reader)).map(Some);
-            }
-            scanner.skip()?;
-            scanner.expect(b':')?;
-            scanner.skip()?;
+        if self.reader.goes_to_field(&mut self.progress)? {
+            return seed.deserialize(Name(self.reader)).map(Some);
         }
+        Ok(None)
     }
 
     fn next_value_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, JsonError> {
-        self.reader.scanner.expect(b':')?;
+        self.reader.colon()?;
         seed.deserialize(&mut *self.reader)
     }
 }
@@ -303,22 +345,15 @@ impl<'de> Deserializer<'de> for Name<'_, 'de> {
 struct Items<'r, 'a> {
     reader: &'r mut Reader<'a>,
     left: Option<usize>,
-    is_first: bool,
-    is_over: bool,
+    progress: Progress,
 }
 
 impl<'a> SeqAccess<'a> for Items<'_, 'a> {
     type Error = JsonError;
 
     fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, JsonError> {
-        let scanner = &mut self.reader.scanner;
-        if scanner.peek()? == b']' {
-            scanner.at += 1;
-            self.is_over = true;
+        if self.reader.ends(b']', &mut self.progress)? {
             return Ok(None);
-        }
-        if !std::mem::take(&mut self.is_first) {
-            scanner.expect(b',')?;
         }
         self.left = self.left.and_then(|it| it.checked_sub(1));
         seed.deserialize(&mut *self.reader).map(Some)
