@@ -76,18 +76,18 @@ fn figures_of_the_order_of_search() {
     }
 }
 
-/// Each failure of the corpus, many times over: `DRYDOCK_REPLAYS` says how many in all. Every request, event, answer
+/// The failures of the corpus, many times over: `DRYDOCK_REPLAYS` says how many in all. Every request, event, answer
 /// and time, and the state in the end, are the same to the byte.
 #[test]
 fn figures_of_replays() {
-    let few = if cfg!(debug_assertions) { 40 } else { 500 };
+    let few = if is_measured() { 500 } else { 40 };
     let asked = std::env::var("DRYDOCK_REPLAYS")
         .ok()
         .and_then(|it| it.parse::<u64>().ok());
     // Runs are compared with the first.
     let times = asked.unwrap_or(few).div_ceil(BUGS.len() as u64).max(2);
     let (mut replays, mut mismatches) = (0, Vec::new());
-    for bug in BUGS {
+    for bug in measured() {
         let first = exploration(bug, false).report();
         let failure = first.failure().expect("each is found");
         let again = exploration(bug, false).replay(&failure.replay()).times(times).report();

@@ -166,9 +166,10 @@ fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
         .unwrap_or_else(|| panic!("{} is not found: {report}", bug.name));
     assert!(!failure.plan().is_empty(), "it fails without any fault: {report}");
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
-    // The replay string finds the same failure again.
-    let again = exploration(bug, false).replay(&failure.replay()).schedules(1).report();
+    // The replay string finds the same failure again, and in the same way each time.
+    let again = exploration(bug, false).replay(&failure.replay()).times(2).report();
     assert_eq!(again.failure().map(|it| it.what()), Some(failure.what()));
+    assert_eq!(again.nondeterminism(), Vec::<String>::new(), "{again}");
     println!("{report}");
 }
 
