@@ -1,10 +1,20 @@
 //! `Printer`: writes JSON values as text in one pass, and notes their depth and fractions on the way.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde_json::Number;
 
 use crate::api::json::{Map, Value, plain_len};
+
+/// Bytes of room that a thread keeps between two texts.
+const ROOM_MAX: usize = 64 * 1024;
+
+thread_local! {
+    /// Room for what is being printed: a text is copied from there once, where a buffer of its own would be copied each
+    /// time it grows.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Writes values byte for byte as serde_json does.
 #[derive(Debug)]
@@ -15,11 +25,21 @@ pub(crate) struct Printer {
     has_fraction: bool,
 }
 
+impl Drop for Printer {
+    fn drop(&mut self) {
+        if self.out.capacity() <= ROOM_MAX {
+            self.out.clear();
+            // There is no room any more in a thread that ends.
+            let _ = ROOM.try_with(|room| room.set(std::mem::take(&mut self.out)));
+        }
+    }
+}
+
 impl Printer {
     /// A printer of something that lies so many levels deep.
-    pub(crate) fn new(level: usize, capacity: usize) -> Self {
+    pub(crate) fn new(level: usize) -> Self {
         Self {
-            out: Vec::with_capacity(capacity),
+            out: ROOM.take(),
             level,
             deepest: level,
             has_fraction: false,
@@ -108,15 +128,15 @@ impl Printer {
         self.has_fraction
     }
 
-    /// The bytes.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.out
+    /// The bytes, without room to spare.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.out.as_slice().to_vec()
     }
 
-    /// The text.
-    pub(crate) fn into_text(self) -> String {
+    /// The same as text.
+    pub(crate) fn as_text(&self) -> &str {
         // It is made of strings and of what serde_json writes.
-        String::from_utf8(self.out).unwrap_or_default()
+        std::str::from_utf8(&self.out).unwrap_or_default()
     }
 
     fn number(&mut self, number: &Number) {
@@ -147,9 +167,9 @@ impl fmt::Display for Value {
         if f.alternate() {
             return f.write_str(&serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?);
         }
-        let mut printer = Printer::new(0, 64);
+        let mut printer = Printer::new(0);
         printer.value(self);
-        f.write_str(&String::from_utf8_lossy(&printer.into_bytes()))
+        f.write_str(printer.as_text())
     }
 }
 
@@ -203,10 +223,10 @@ mod tests {
 
         #[test]
         fn values_are_printed_as_serde_json_prints_them(value in value()) {
-            let mut printer = Printer::new(0, 0);
+            let mut printer = Printer::new(0);
             printer.value(&value);
             prop_assert_eq!(printer.deepest(), nesting::levels(&value));
-            let text = String::from_utf8(printer.into_bytes()).expect("JSON is UTF-8");
+            let text = String::from_utf8(printer.to_bytes()).expect("JSON is UTF-8");
             prop_assert_eq!(text, value.to_string());
         }
     }
@@ -214,7 +234,7 @@ mod tests {
     #[test]
     fn numbers_with_a_fraction_are_noticed() {
         let has_fraction = |value: Value| {
-            let mut printer = Printer::new(0, 0);
+            let mut printer = Printer::new(0);
             printer.value(&value);
             printer.has_fraction()
         };

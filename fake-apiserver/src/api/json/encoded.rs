@@ -179,10 +179,10 @@ mod tests {
     }
 
     fn printed(map: &Map) -> (String, usize) {
-        let mut out = Printer::new(0, 0);
+        let mut out = Printer::new(0);
         out.map(map);
         let levels = out.deepest();
-        (out.into_text(), levels)
+        (out.as_text().to_owned(), levels)
     }
 
     proptest! {

@@ -23,6 +23,16 @@ pub(super) struct Changes<'a> {
 }
 
 impl Changes<'_> {
+    /// None yet. Where one side is empty, the sets get room for all parts of the other.
+    fn between(old: usize, new: usize) -> Self {
+        let room = |parts, others| if others == 0 { parts } else { 0 };
+        Self {
+            touched: FieldSet::with_capacity(room(new, old)),
+            removed: FieldSet::with_capacity(room(old, new)),
+            has_unknown_item: false,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.touched.is_empty() && self.removed.is_empty()
     }
@@ -31,7 +41,7 @@ impl Changes<'_> {
 /// Compares two objects. `old` is empty for a new object. Fields that cannot be owned are left out, and so is what lies
 /// at or below the paths in `reset` (rule H10).
 pub(super) fn compare<'a>(schema: SchemaRef<'_>, old: &'a Map, new: &'a Map, reset: &[&[&'a str]]) -> Changes<'a> {
-    let mut changes = Changes::default();
+    let mut changes = Changes::between(old.len(), new.len());
     let mut fields = schema.walk();
     zip(old, new, |name, old, new| {
         if matches!(name, "apiVersion" | "kind") || reset.contains(&[name].as_slice()) || are_same(old, new) {
@@ -61,9 +71,10 @@ pub(super) fn compare<'a>(schema: SchemaRef<'_>, old: &'a Map, new: &'a Map, res
 fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     let empty = &*EMPTY_MAP;
     let map = |side: Option<&'a Value>| side.and_then(Value::as_object).unwrap_or(empty);
-    let mut inner = Changes::default();
+    let (left, right) = (map(old), map(new));
+    let mut inner = Changes::between(left.len(), right.len());
     let mut fields = schema.walk();
-    zip(map(old), map(new), |name, old, new| {
+    zip(left, right, |name, old, new| {
         if !are_same(old, new) && !UNOWNED.contains(&["metadata", name].as_slice()) {
             let (field, unset) = fields.field_and_unset(name);
             let field = field.unwrap_or(SchemaRef::Deduced);
@@ -251,7 +262,7 @@ fn diff_maps<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a 
         return diff_leaf(old, new);
     }
     let both = old.is_some_and(Value::is_object) && new.is_some_and(Value::is_object);
-    let mut inner = Changes::default();
+    let mut inner = Changes::between(left.len(), right.len());
     let mut fields = schema.walk();
     zip(left, right, |name, old, new| {
         // Most of an object stays the same; comparing it first spares asking for its types.
@@ -305,10 +316,8 @@ fn indexed<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<(Element<'a>, &'
 fn diff_items<'a>(schema: SchemaRef<'_>, old: &'a [Value], new: &'a [Value]) -> Changes<'a> {
     let (left, right) = (indexed(schema, old), indexed(schema, new));
     let items = schema.items();
-    let mut changes = Changes {
-        has_unknown_item: right.len() < new.len(),
-        ..Changes::default()
-    };
+    let mut changes = Changes::between(left.len(), right.len());
+    changes.has_unknown_item = right.len() < new.len();
     let (mut i, mut j) = (0, 0);
     while i < left.len() || j < right.len() {
         let element = match (left.get(i), right.get(j)) {

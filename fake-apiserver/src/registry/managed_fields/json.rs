@@ -28,12 +28,11 @@ pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> 
 /// Writes a set.
 pub(super) fn encode(set: &FieldSet<'_>) -> Map {
     let mut writer = Writer {
-        out: Printer::new(0, 512),
+        out: Printer::new(0),
         key: String::new(),
     };
     writer.level(set, false);
-    let levels = writer.out.deepest();
-    encoded(&writer.out.into_text(), levels)
+    encoded(writer.out.as_text(), writer.out.deepest())
 }
 
 /// Returns `true` if a path of `set` is among the fields.
@@ -77,9 +76,9 @@ fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),
         None => {
-            let mut out = Printer::new(0, 512);
+            let mut out = Printer::new(0);
             out.map(fields);
-            Cow::Owned(out.into_text())
+            Cow::Owned(out.as_text().to_owned())
         }
     }
 }

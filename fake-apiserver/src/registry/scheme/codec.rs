@@ -42,7 +42,7 @@ pub(crate) struct Encoded {
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let object = &*row.stored_form(object);
     // The object itself and its metadata are open: the head opens them.
-    let mut out = Printer::new(2, 512);
+    let mut out = Printer::new(2);
     let (version_at, metadata_len) = match shape_as_stored(row, object) {
         Some(shape) => print_typed(shape, object, &mut out),
         None => print_sorted(object, &mut out),
@@ -61,10 +61,8 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let pair = |(key, value): (&str, &str)| (key.into(), value.into());
     let fields = row.strategy().selectable_fields(object);
     let has_fraction = out.has_fraction();
-    let mut bytes = out.into_bytes();
-    bytes.shrink_to_fit();
     let body = Body {
-        bytes: Bytes::from(bytes),
+        bytes: Bytes::from(out.to_bytes()),
         version_at,
         metadata_len,
         uid: object.uid().into(),

@@ -13,8 +13,6 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
-const LABEL: &str = "pod-security.kubernetes.io/";
-
 /// Annotations of the audit event.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
@@ -58,29 +56,47 @@ struct Demands {
     warn: Demand,
 }
 
+/// The labels in which a namespace demands a level and its version for one purpose.
+struct Mode {
+    level: &'static str,
+    version: &'static str,
+}
+
+const ENFORCE: Mode = Mode {
+    level: "pod-security.kubernetes.io/enforce",
+    version: "pod-security.kubernetes.io/enforce-version",
+};
+const AUDIT: Mode = Mode {
+    level: "pod-security.kubernetes.io/audit",
+    version: "pod-security.kubernetes.io/audit-version",
+};
+const WARN: Mode = Mode {
+    level: "pod-security.kubernetes.io/warn",
+    version: "pod-security.kubernetes.io/warn-version",
+};
+
 impl Demands {
     fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> Self {
         // A level that cannot be read is the strictest where it is enforced, else the weakest.
-        let demand = |mode: &str, wrong: Level| {
-            let level = label(&format!("{LABEL}{mode}"));
-            let version = label(&format!("{LABEL}{mode}-version"));
+        let demand = |mode: &Mode, wrong: Level| {
+            let (level, version) = (label(mode.level), label(mode.version));
             Demand {
                 level: level.map_or(Level::Privileged, |it| Level::parse(it).unwrap_or(wrong)),
                 version: version.unwrap_or("latest").to_owned(),
             }
         };
-        let enforce = demand("enforce", Level::Restricted);
-        let mut warn = demand("warn", Level::Privileged);
-        let is_enforced = label(&format!("{LABEL}enforce")).is_some_and(|it| Level::parse(it).is_some());
-        if is_enforced && label(&format!("{LABEL}warn")).is_none() && enforce.level > warn.level {
+        let enforce = demand(&ENFORCE, Level::Restricted);
+        let mut warn = demand(&WARN, Level::Privileged);
+        let is_enforced = label(ENFORCE.level).is_some_and(|it| Level::parse(it).is_some());
+        if is_enforced && label(WARN.level).is_none() && enforce.level > warn.level {
             warn.level = enforce.level;
-            if label(&format!("{LABEL}warn-version")).is_none() {
+            if label(WARN.version).is_none() {
                 warn.version.clone_from(&enforce.version);
             }
         }
         Self {
             enforce,
-            audit: demand("audit", Level::Privileged),
+            audit: demand(&AUDIT, Level::Privileged),
             warn,
         }
     }
@@ -169,11 +185,10 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
         found.unwrap_or_default()
     };
     let mut errors = FieldErrors::new();
-    for mode in ["enforce", "audit", "warn"] {
-        let key = format!("{LABEL}{mode}");
-        let value = label_of(object, &key);
+    for key in [ENFORCE.level, AUDIT.level, WARN.level] {
+        let value = label_of(object, key);
         if object.labels().any(|(it, _)| it == key) && Level::parse(&value).is_none() {
-            let path = FieldPath::new("metadata.labels").key(&key);
+            let path = FieldPath::new("metadata.labels").key(key);
             errors.invalid(path, value, "must be one of privileged, baseline, restricted");
         }
     }

@@ -23,6 +23,11 @@ pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kub
 /// Prefix of the annotation that names the AppArmor profile of a container, as older versions read it.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
+/// Returns `true` if an annotation begins so: few Pods have one for a container.
+pub(super) fn has_prefix(annotations: &Cursor<'_>, prefix: &str) -> bool {
+    annotations.entries("").any(|(key, _)| key.starts_with(prefix))
+}
+
 /// Checks the annotations of a pod or of a template.
 pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mirror = annotations.entry(MIRROR);

@@ -29,8 +29,12 @@ impl File {
 
     /// Returns `true` if one is the other, or the directory that the other is in.
     fn overlaps(&self, other: &File) -> bool {
-        let (one, two) = (format!("{}/", self.path), format!("{}/", other.path));
-        !self.path.is_empty() && !other.path.is_empty() && (one.starts_with(&two) || two.starts_with(&one))
+        let is_in = |path: &str, directory: &str| {
+            let rest = path.strip_prefix(directory);
+            rest.is_some_and(|it| it.is_empty() || it.starts_with('/'))
+        };
+        let (one, two) = (&*self.path, &*other.path);
+        !one.is_empty() && !two.is_empty() && (is_in(one, two) || is_in(two, one))
     }
 }
 

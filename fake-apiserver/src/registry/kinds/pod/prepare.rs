@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::annotations::{APP_ARMOR, app_armor_profile};
+use super::annotations::{APP_ARMOR, app_armor_profile, has_prefix};
 use super::defaults::CONTAINER_LISTS;
 use super::pod_resources::quality_of_service;
 use super::security::validate_app_armor_profile;
@@ -137,7 +137,7 @@ pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
 fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
     let pod = Cursor::root(pod);
     let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
-    if annotations.is_empty("") || spec.text("os.name") == "windows" {
+    if !has_prefix(&annotations, APP_ARMOR) || spec.text("os.name") == "windows" {
         return BTreeMap::new();
     }
     let mut profiles = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Security contexts of pods and containers.
 
-use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER};
+use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, has_prefix};
 use super::mounts::descending;
 use super::windows::{containers, validate_windows_options};
 use crate::api::field::FieldErrors;
@@ -211,12 +211,14 @@ pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Curs
         &annotations.entry(SECCOMP),
         errors,
     );
-    for container in containers(spec) {
-        let key = format!("{SECCOMP_CONTAINER}{}", container.text("name"));
-        let profile = container.at("securityContext.seccompProfile");
-        compare("seccomp", &profile, &annotations.entry(&key), errors);
+    if has_prefix(annotations, SECCOMP_CONTAINER) {
+        for container in containers(spec) {
+            let key = format!("{SECCOMP_CONTAINER}{}", container.text("name"));
+            let profile = container.at("securityContext.seccompProfile");
+            compare("seccomp", &profile, &annotations.entry(&key), errors);
+        }
     }
-    if spec.text("os.name") == "windows" {
+    if spec.text("os.name") == "windows" || !has_prefix(annotations, APP_ARMOR) {
         return;
     }
     for container in containers(spec) {

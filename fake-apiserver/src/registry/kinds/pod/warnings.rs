@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::amount::{is_whole, read};
-use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, app_armor_profile};
+use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, app_armor_profile, has_prefix};
 use super::overlaps::warn_of_overlaps;
 use super::windows::containers;
 use crate::api::field::quote;
@@ -167,10 +167,14 @@ fn of_template(template: &Cursor<'_>, is_template: bool, warnings: &mut Vec<Stri
         warn_fraction(&spec.at("overhead"), resource, warnings);
     }
     warn_seccomp(&annotations, SECCOMP, &spec.at("securityContext"), warnings);
+    let has_seccomp = has_prefix(&annotations, SECCOMP_CONTAINER);
+    let has_app_armor = is_template && has_prefix(&annotations, APP_ARMOR);
     for container in containers(&spec) {
         let (name, context) = (container.text("name"), container.at("securityContext"));
-        warn_seccomp(&annotations, &format!("{SECCOMP_CONTAINER}{name}"), &context, warnings);
-        if is_template {
+        if has_seccomp {
+            warn_seccomp(&annotations, &format!("{SECCOMP_CONTAINER}{name}"), &context, warnings);
+        }
+        if has_app_armor {
             let own = spec.at("securityContext.appArmorProfile");
             warn_app_armor(&annotations, &format!("{APP_ARMOR}{name}"), &context, &own, warnings);
         }
