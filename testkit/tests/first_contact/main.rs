@@ -7,6 +7,7 @@ mod polling;
 mod runtimes;
 mod shards;
 mod silence;
+mod statics;
 mod story;
 mod verdict;
 mod versions;

@@ -1,0 +1,44 @@
+//! Statics of a program: metrics, caches, compiled expressions.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DeleteParams;
+use kube::{Api, Client};
+use testkit::TestCluster;
+use testkit::explore::explore;
+use testkit::objects::config_map;
+
+static METRICS: LazyLock<HashMap<&str, u64>> = LazyLock::new(|| HashMap::from([("deletes", 0)]));
+
+/// Deletes ConfigMaps in the order of a map.
+async fn clear(client: Client) {
+    assert!(METRICS.contains_key("deletes"));
+    let names: HashMap<String, ()> = (0..9).map(|it| (name(it), ())).collect();
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    for name in names.into_keys() {
+        let _ = maps.delete(&name, &DeleteParams::default()).await;
+    }
+    std::future::pending().await
+}
+
+fn name(number: u32) -> String {
+    format!("map-{number}")
+}
+
+/// Keys of maps are drawn one after the other, so that a map made in the first run alone changes the order of others.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_static_made_in_the_first_run_is_no_nondeterminism() {
+    let report = explore(async |cluster: &TestCluster| {
+        for number in 0..9 {
+            cluster.create(config_map(&name(number))).await;
+        }
+        cluster.controller("cleaner", clear);
+        cluster.settle().await;
+    })
+    .schedules(3)
+    .report();
+    assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
+}
