@@ -311,7 +311,8 @@ impl Run<'_> {
         let around = here.as_ref().or(stored.around);
         match value {
             ValueView::Object(map) => {
-                let old = stored.old.filter(|_| !node.is_atomic_map);
+                // Fields have names, by which they are found again, even those of an atomic map (`MapIsCorrelatable`).
+                let old = stored.old;
                 let mut fields = FieldsInOrder::of(node);
                 for (name, value) in map {
                     let (child, path) = match (fields.declared(name), &node.additional) {

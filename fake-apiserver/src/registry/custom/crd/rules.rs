@@ -91,10 +91,8 @@ fn walk(node: &Cursor<'_>, around: &Around<'_>, costs: &mut Costs, errors: &mut 
         let around = around.element(node, &additional, around.lost);
         walk(&additional, &around, costs, errors);
     }
-    let is_atomic = node.text("x-kubernetes-map-type") == "atomic";
-    let lost = around.lost.or(Some(node).filter(|_| is_atomic));
     for (name, property) in node.properties() {
-        let around = around.property(node, name, &property, lost);
+        let around = around.property(node, name, &property);
         walk(&property, &around, costs, errors);
     }
     if let Some(items) = node.schema("items") {
@@ -142,9 +140,10 @@ fn check_meaning(
 }
 
 impl<'a> Around<'a> {
-    fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>, lost: Option<&'a Cursor<'a>>) -> Self {
+    /// Fields have names, by which their values are found in an earlier object, even those of an atomic map.
+    fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>) -> Self {
         Self {
-            lost,
+            lost: self.lost,
             is_root: false,
             scope: self.scope.property(node, name, child),
         }

@@ -399,3 +399,11 @@ fn o8_old_self_needs_correlatable_values() {
     let known = IS_EVALUATED.then(|| format!("{SCHEMA}{text}"));
     assert_eq!(errors(crd(v1(list))), Vec::from_iter(known));
 }
+
+/// `MapIsCorrelatable`: the fields of an atomic map have names, too.
+#[test]
+fn o8_old_self_may_be_used_within_atomic_maps() {
+    let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
+    let map = json!({"m": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": a}}});
+    assert_eq!(errors(crd(v1(map))), Vec::<String>::new());
+}
