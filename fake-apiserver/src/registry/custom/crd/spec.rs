@@ -179,7 +179,9 @@ impl<'a> Versions<'a> {
             columns.for_each(|column| columns::validate_column(&column, errors));
         }
         if self.share("selectableFields") == shared && !version.is_empty("selectableFields") {
-            columns::validate_selectable(&version.at("selectableFields"), version.map(SCHEMA), shared, errors);
+            // A schema is moved to the place of what all versions share, or is not, by itself.
+            let schema = version.map(SCHEMA).filter(|_| self.share("schema") == shared);
+            columns::validate_selectable(&version.at("selectableFields"), schema, shared, errors);
         }
     }
 

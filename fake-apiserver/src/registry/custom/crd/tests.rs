@@ -407,3 +407,33 @@ fn o8_old_self_may_be_used_within_atomic_maps() {
     let map = json!({"m": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": a}}});
     assert_eq!(errors(crd(v1(map))), Vec::<String>::new());
 }
+
+/// Selectable fields that all versions share are checked with a schema that all of them share.
+#[test]
+fn o4_shared_selectable_fields_need_a_shared_schema() {
+    let schema = |kind: &str| json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": kind}}}});
+    let fields = json!([{"jsonPath": ".a"}]);
+    let of = |name, storage, kind, fields: &Value| {
+        with(
+            version(name, storage, schema(kind)["openAPIV3Schema"].clone()),
+            "selectableFields",
+            fields.clone(),
+        )
+    };
+    let texts = |first: &Value, second: &Value, kind| {
+        errors(crd_with(
+            json!([of("v1", true, "string", first), of("v2", false, kind, second)]),
+            json!({}),
+        ))
+    };
+    assert_eq!(texts(&fields, &fields, "string"), Vec::<String>::new());
+    let shared = "spec.selectableFields: Invalid value: \"\": may only be set when validations.schema is included";
+    assert_eq!(texts(&fields, &fields, "integer"), [shared]);
+    let own = "Invalid value: \"\": may only be set when `version.schema.openAPIV3Schema` is not included";
+    let none = json!([]);
+    assert_eq!(
+        texts(&fields, &none, "string"),
+        [format!("spec.versions[0].selectableFields: {own}")]
+    );
+    assert_eq!(texts(&fields, &none, "integer"), Vec::<String>::new());
+}
