@@ -1,8 +1,9 @@
 //! Errors of a rule that are known before it is evaluated: syntax, names, and the plainest errors of type.
 
-use kube_cel::cel::common::ast::{Expr, LiteralValue};
+use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr};
 use kube_cel::cel::parser::Expression;
 
+use super::super::formats::Format;
 use super::super::json_type::JsonType;
 use super::super::schema::{Additional, Structural, implied};
 use crate::registry::cel::names::{unknown_function, unknown_variable};
@@ -35,7 +36,7 @@ pub(in super::super) fn problem_of_message(expression: &str, node: &Structural) 
 fn kind_of(expression: &str, node: &Structural) -> Result<Option<&'static str>, String> {
     let program = parse(expression).map_err(|error| format!("compilation failed: {}", error.replace("\n|", "\n |")))?;
     let check = Check { rule: expression, node };
-    if let Some(problem) = check.names(&program).or_else(|| check.types(&program)) {
+    if let Some(problem) = check.names(&program).or_else(|| check.all_types(&program)) {
         return Err(problem);
     }
     let arithmetic = || match &program.expr {
@@ -48,6 +49,12 @@ fn kind_of(expression: &str, node: &Structural) -> Result<Option<&'static str>, 
         .or_else(arithmetic))
 }
 
+/// Methods that only texts have.
+const OF_TEXTS: [&str; 4] = ["startsWith", "endsWith", "contains", "matches"];
+
+/// Something wrong with an expression, and the offset it is reported at.
+type Problem = (usize, String);
+
 struct Check<'a> {
     rule: &'a str,
     node: &'a Structural,
@@ -55,8 +62,22 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn at(&self, offset: usize, what: &str) -> String {
+        format!("compilation failed: {}", self.shown(offset, what))
+    }
+
+    /// An error with the place it is at.
+    fn shown(&self, offset: usize, what: &str) -> String {
         let (rule, column, dots) = (self.rule, offset + 1, ".".repeat(offset));
-        format!("compilation failed: ERROR: <input>:1:{column}: {what}\n | {rule}\n | {dots}^")
+        format!("ERROR: <input>:1:{column}: {what}\n | {rule}\n | {dots}^")
+    }
+
+    /// All errors of types, in the order of their places.
+    fn all_types(&self, expression: &Expression) -> Option<String> {
+        let mut problems = Vec::new();
+        self.types(expression, &mut problems);
+        problems.sort_by_key(|(offset, _)| *offset);
+        let shown: Vec<String> = problems.iter().map(|(at, what)| self.shown(*at, what)).collect();
+        (!shown.is_empty()).then(|| format!("compilation failed: {}", shown.join("\n")))
     }
 
     /// Returns the first function or variable that does not exist.
@@ -76,35 +97,64 @@ impl<'a> Check<'a> {
         Some(self.at(offset, &format!("undeclared reference to '{name}' (in container '')")))
     }
 
-    /// Fields the schema does not declare, and comparisons of a field with a literal of another type.
-    fn types(&self, expression: &Expression) -> Option<String> {
+    /// Fields that the schema does not declare, and operands of another type than an operator takes.
+    fn types(&self, expression: &Expression, problems: &mut Vec<Problem>) {
         match &expression.expr {
             Expr::Select(select) => {
-                if let Some(problem) = self.types(&select.operand) {
-                    return Some(problem);
+                let before = problems.len();
+                self.types(&select.operand, problems);
+                // A part of something undefined may be anything.
+                if problems.len() == before {
+                    problems.extend(self.undefined_field(select, problems));
                 }
-                let node = self.node_of(&select.operand)?;
-                let field = &select.field;
-                if !is_closed(node) || field_of(node, field).is_some() {
-                    return None;
-                }
-                let offset = self.rule.find(&format!(".{field}")).unwrap_or(0);
-                Some(self.at(offset, &format!("undefined field '{field}'")))
             }
             Expr::Call(call) => {
                 let below = call.target.as_deref().into_iter().chain(&call.args);
-                let found = below.into_iter().find_map(|it| self.types(it));
-                found.or_else(|| self.comparison(&call.func_name, &call.args))
+                below.for_each(|it| self.types(it, problems));
+                problems.extend(self.comparison(&call.func_name, &call.args));
+                problems.extend(self.method(call));
             }
             Expr::Comprehension(it) => [&it.iter_range, &it.loop_cond, &it.loop_step, &it.result]
                 .into_iter()
-                .find_map(|it| self.types(it)),
-            Expr::List(list) => list.elements.iter().find_map(|it| self.types(it)),
-            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_) => None,
+                .for_each(|it| self.types(it, problems)),
+            Expr::List(list) => list.elements.iter().for_each(|it| self.types(it, problems)),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_) => {}
         }
     }
 
-    fn comparison(&self, function: &str, args: &[Expression]) -> Option<String> {
+    /// A field that the schema lacks, or that expressions cannot see.
+    fn undefined_field(&self, select: &SelectExpr, problems: &[Problem]) -> Option<Problem> {
+        let node = self.node_of(&select.operand)?;
+        let field = &select.field;
+        if !is_closed(node) || field_of(node, field).is_some_and(is_exposed) {
+            return None;
+        }
+        let what = format!("undefined field '{field}'");
+        let path = path_of(&select.operand).map(|operand| format!("{operand}.{field}"));
+        let places = path.map(|path| self.places(&path, field, select.test));
+        let is_free = |at: &usize| !problems.iter().any(|(taken, _)| taken == at);
+        let offset = places.into_iter().flatten().find(is_free);
+        let offset = offset.or_else(|| self.rule.find(&format!(".{field}")));
+        Some((offset.unwrap_or(0), what))
+    }
+
+    /// The places at which the selection of a field is reported: its dot, or the parenthesis of `has()`.
+    fn places(&self, path: &str, field: &str, is_test: bool) -> Vec<usize> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let found = self.rule.match_indices(path).filter_map(|(at, _)| {
+            let (before, after) = (&self.rule[..at], &self.rule[at + path.len()..]);
+            let is_whole = !before.ends_with(|c| is_part(c) || c == '.') && !after.starts_with(is_part);
+            let is_tested = before.ends_with("has(") && after.starts_with(')');
+            let offset = match is_tested {
+                true => at - 1,
+                false => at + path.len() - field.len() - 1,
+            };
+            (is_whole && is_tested == is_test).then_some(offset)
+        });
+        found.collect()
+    }
+
+    fn comparison(&self, function: &str, args: &[Expression]) -> Option<Problem> {
         let operator = function.strip_prefix('_')?.strip_suffix('_')?;
         let [left, right] = args else { return None };
         if !matches!(operator, "==" | "!=" | "<" | "<=" | ">" | ">=") {
@@ -115,9 +165,24 @@ impl<'a> Check<'a> {
         if a == b || (is_number(a) && is_number(b)) {
             return None;
         }
-        let offset = self.rule.find(operator).unwrap_or(0);
         let text = format!("found no matching overload for '{function}' applied to '({a}, {b})'");
-        Some(self.at(offset, &text))
+        Some((self.rule.find(operator).unwrap_or(0), text))
+    }
+
+    /// A method of texts on a value that is none, such as one with the format of a duration.
+    fn method(&self, call: &CallExpr) -> Option<Problem> {
+        let name = call.func_name.as_str();
+        let target = self.type_of(call.target.as_deref()?)?;
+        if target == "string" || !OF_TEXTS.contains(&name) {
+            return None;
+        }
+        let args: Option<Vec<&str>> = call.args.iter().map(|it| self.type_of(it)).collect();
+        let text = format!(
+            "found no matching overload for '{name}' applied to '{target}.({})'",
+            args?.join(", ")
+        );
+        let offset = self.rule.find(&format!("{name}(")).map(|at| at + name.len());
+        Some((offset.unwrap_or(0), text))
     }
 
     fn type_of(&self, expression: &Expression) -> Option<&'static str> {
@@ -135,23 +200,19 @@ impl<'a> Check<'a> {
         {
             let mut kinds = call.args.iter().map(|it| self.type_of(it));
             let first = kinds.next()??;
-            return kinds.all(|it| it == Some(first)).then_some(first);
+            // The difference of two timestamps is none.
+            let is_kept = !matches!(first, "timestamp" | "duration");
+            return (is_kept && kinds.all(|it| it == Some(first))).then_some(first);
         }
         let node = self.node_of(expression)?;
-        if node.int_or_string
-            || node
-                .checks
-                .format
-                .as_ref()
-                .is_some_and(|format| format.is_for_strings())
-        {
+        if node.int_or_string {
             return None;
         }
         match node.kind? {
             JsonType::Boolean => Some("bool"),
             JsonType::Integer => Some("int"),
             JsonType::Number => Some("double"),
-            JsonType::String => Some("string"),
+            JsonType::String => Some(text_type(node)),
             JsonType::Array | JsonType::Object => None,
         }
     }
@@ -180,4 +241,40 @@ fn field_of<'a>(node: &'a Structural, name: &str) -> Option<&'a Structural> {
 /// Returns `true` if all fields of an object are declared.
 fn is_closed(node: &Structural) -> bool {
     node.kind == Some(JsonType::Object) && matches!(node.additional, Additional::Unset)
+}
+
+/// The type of texts of this schema, after their format.
+fn text_type(node: &Structural) -> &'static str {
+    match node.checks.format.as_ref().map(Format::name) {
+        Some("duration") => "duration",
+        Some("date" | "date-time") => "timestamp",
+        Some("byte") => "bytes",
+        Some(_) | None => "string",
+    }
+}
+
+/// Returns `true` if expressions see the values of a schema, after `SchemaDeclType` of
+/// `k8s.io/apiserver/pkg/cel/common`: values without a type are not seen, nor are lists and maps of them.
+fn is_exposed(node: &Structural) -> bool {
+    if node.int_or_string {
+        return true;
+    }
+    match node.kind {
+        Some(JsonType::Array) => node.items.as_deref().is_some_and(is_exposed),
+        Some(JsonType::Object) => match &node.additional {
+            Additional::Schema(values) => is_exposed(values),
+            Additional::Unset | Additional::Bool(_) => true,
+        },
+        Some(JsonType::Boolean | JsonType::Integer | JsonType::Number | JsonType::String) => true,
+        None => false,
+    }
+}
+
+/// The text of an expression such as `self.a.b`.
+fn path_of(expression: &Expression) -> Option<String> {
+    match &expression.expr {
+        Expr::Ident(name) => Some(name.as_str().to_owned()),
+        Expr::Select(select) if !select.test => Some(format!("{}.{}", path_of(&select.operand)?, select.field)),
+        _ => None,
+    }
 }

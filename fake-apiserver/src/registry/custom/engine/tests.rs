@@ -30,7 +30,10 @@ fn spec(rule: Value) -> Value {
             "s": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
             "m": {"type": "object", "additionalProperties": {"type": "string"}},
             "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
-            "p": {"x-kubernetes-int-or-string": true},
+            "p": {"x-kubernetes-int-or-string": true}, "d": {"type": "string", "format": "duration"},
+            "u": {"x-kubernetes-preserve-unknown-fields": true},
+            "ul": {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": true}},
+            "um": {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": true}},
         },
     })
 }
@@ -109,6 +112,25 @@ fn o9_unchanged_failures_are_warnings() {
 
 #[rstest::rstest]
 #[case("self.zz > 1", "<input>:1:5: undefined field 'zz'")]
+#[case(
+    "!has(self.u) || true",
+    "<input>:1:5: undefined field 'u'\n | !has(self.u) || true\n | ....^"
+)]
+#[case("has(self.ul)", "<input>:1:4: undefined field 'ul'")]
+#[case("size(self.um) > 0", "<input>:1:10: undefined field 'um'")]
+#[case(
+    "!has(self.zz) || self.zz > 1 && self.zz < 9",
+    "<input>:1:5: undefined field 'zz'\n | !has(self.zz) || self.zz > 1 && self.zz < 9\n | ....^\nERROR: <input>:1:22: undefined \
+     field 'zz'\n | !has(self.zz) || self.zz > 1 && self.zz < 9\n | .....................^\nERROR: <input>:1:37: undefined field"
+)]
+#[case(
+    "self.d.startsWith('a')",
+    "<input>:1:18: found no matching overload for 'startsWith' applied to 'duration.(string)'"
+)]
+#[case(
+    "self.t == 'x'",
+    "<input>:1:8: found no matching overload for '_==_' applied to '(timestamp, string)'"
+)]
 #[case("frob(self.a)", "<input>:1:5: undeclared reference to 'frob' (in container '')")]
 #[case("other.a > 1", "<input>:1:1: undeclared reference to 'other' (in container '')")]
 #[case(
