@@ -48,9 +48,60 @@ pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         stacker::maybe_grow(stack, stack, || parser().parse(expression).map_err(show))
     }));
-    let mut expression = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()))?;
-    rewrite(&mut expression);
-    Ok(expression)
+    let parsed = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()));
+    let mut program = parsed.map_err(|error| match expression {
+        // The end of nothing lies before the first column.
+        "" => error.replacen("<input>:1:1:", "<input>:1:0:", 1),
+        _ => error,
+    })?;
+    let mut reserved = Vec::new();
+    collect_reserved(&mut program, &mut reserved);
+    if let Some(error) = show_reserved(expression, reserved) {
+        return Err(error);
+    }
+    rewrite(&mut program);
+    Ok(program)
+}
+
+/// The words that no variable may have as its name, which the library takes for one.
+fn collect_reserved(expression: &mut Expression, found: &mut Vec<String>) {
+    if let Expr::Ident(name) = &expression.expr
+        && CEL_RESERVED.contains(&name.as_str())
+    {
+        found.push(name.as_str().to_owned());
+    }
+    visit_parts(expression, &mut |part| collect_reserved(part, found));
+}
+
+/// The errors of reserved words, each at its place in the expression.
+fn show_reserved(expression: &str, mut words: Vec<String>) -> Option<String> {
+    words.sort_unstable();
+    words.dedup();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut places: Vec<(usize, &str)> = Vec::new();
+    for word in &words {
+        places.extend(expression.match_indices(word.as_str()).filter(|(at, _)| {
+            let (before, after) = (&expression[..*at], &expression[at + word.len()..]);
+            !before.ends_with(|c| is_part(c) || c == '.') && !after.starts_with(is_part)
+        }));
+    }
+    places.sort_unstable();
+    let shown: Vec<String> = places
+        .into_iter()
+        .map(|(at, word)| show_at(expression, at, word))
+        .collect();
+    (!shown.is_empty()).then(|| shown.join("\n"))
+}
+
+fn show_at(expression: &str, at: usize, word: &str) -> String {
+    let before = expression[..at].rsplit('\n').next().unwrap_or_default();
+    let line = expression[..at].matches('\n').count();
+    let (column, dots) = (before.chars().count() + 1, ".".repeat(before.chars().count()));
+    let text = expression.lines().nth(line).unwrap_or_default();
+    format!(
+        "ERROR: <input>:{}:{column}: reserved identifier: {word}\n | {text}\n | {dots}^",
+        line + 1
+    )
 }
 
 /// The errors. Each shows its line, and so all of those in a long line are more than a server can hold.

@@ -131,6 +131,11 @@ fn o9_unchanged_failures_are_warnings() {
     "self.t == 'x'",
     "<input>:1:8: found no matching overload for '_==_' applied to '(timestamp, string)'"
 )]
+#[case(
+    "self.a > 0 && let",
+    "compilation failed: ERROR: <input>:1:15: reserved identifier: let\n | self.a > 0 && let\n | ..............^"
+)]
+#[case("", "<input>:1:0: Syntax error: mismatched input '<EOF>'")]
 #[case("frob(self.a)", "<input>:1:5: undeclared reference to 'frob' (in container '')")]
 #[case("other.a > 1", "<input>:1:1: undeclared reference to 'other' (in container '')")]
 #[case(
