@@ -258,6 +258,38 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
 }
 
 #[rstest]
+#[case::bool("JSONPatch", "jsonPatch", "1 == 1", "must evaluate to list(JSONPatch) but got bool")]
+#[case::dyn_patch(
+    "JSONPatch",
+    "jsonPatch",
+    "object.data",
+    "must evaluate to list(JSONPatch) but got dyn"
+)]
+#[case::text(
+    "ApplyConfiguration",
+    "applyConfiguration",
+    "'a'",
+    "must evaluate to Object but got string"
+)]
+#[tokio::test(start_paused = true)]
+async fn p8_a_mutation_makes_a_patch(
+    #[case] kind: &str,
+    #[case] field: &str,
+    #[case] expression: &str,
+    #[case] why: &str,
+) {
+    let spec = json!({"reinvocationPolicy": "Never", "mutations": [{"patchType": kind, field: {"expression": expression}}],
+        "matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
+    let path = format!("{GROUP}/mutatingadmissionpolicies");
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    let answer = post(&ApiServer::start(), &path, policy).await;
+    let (code, said) = answer.failure();
+    assert_eq!(code, 422, "{said}");
+    assert!(said.ends_with(why), "{said}");
+}
+
+#[rstest]
 #[case::shared_lists(
     "[JSONPatch{op: 'add', path: '/data', value: dyn([1]SHARED)}]",
     "the result is too large"

@@ -253,9 +253,9 @@ fn validate_mutations(spec: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldEr
 /// `validateMutation`
 fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     let kind = mutation.at("patchType");
-    let (own, other) = match kind.as_text() {
-        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
-        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
+    let (own, other, made) = match kind.as_text() {
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "Object"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", "list(JSONPatch)"),
         _ => {
             if kind.check_required(errors) {
                 kind.check_one_of(&["ApplyConfiguration", "JSONPatch"], errors);
@@ -271,7 +271,7 @@ fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut Fiel
             errors.required(patch, text);
         }
         (true, "") => errors.required(expression, ""),
-        (true, text) => scope.check(&expression, text, &[], errors),
+        (true, text) => scope.check(&expression, text, &[made], errors),
     }
     if mutation.is_set(other) {
         let text = format!("must not be specified when patchType is {}", kind.as_text());
