@@ -305,3 +305,26 @@ async fn p9_templates_are_warned_of_by_the_enforced_level_and_new_images_are_jud
     let why = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
     assert_eq!(changed.failure(), (403, why));
 }
+
+#[rstest]
+#[case::latest("latest", true)]
+#[case::minor("v1.30", true)]
+#[case::first_minor("v1.0", true)]
+#[case::patch("v1.30.1", false)]
+#[case::leading_zero("v1.030", false)]
+#[case::other_major("v2.1", false)]
+#[case::empty("", false)]
+#[tokio::test(start_paused = true)]
+async fn p9_labels_of_a_namespace_name_a_version(#[case] version: &str, #[case] is_right: bool) {
+    let label = "pod-security.kubernetes.io/warn-version";
+    let namespace = json!({"metadata": {"name": "a", "labels": {label: version}}});
+    let answer = post(&ApiServer::start(), "/api/v1/namespaces", namespace).await;
+    if is_right {
+        return made(&answer);
+    }
+    let why = format!(
+        "Namespace \"a\" is invalid: metadata.labels[{label}]: Invalid value: \"{version}\": must be \"latest\" or \
+         \"v1.x\""
+    );
+    assert_eq!(answer.failure(), (422, why.as_str()));
+}

@@ -175,21 +175,34 @@ fn is_significant(pod: &Cursor<'_>, old: &Cursor<'_>) -> bool {
         || ephemeral(pod).iter().any(|it| !before.contains(it))
 }
 
+/// Returns `true` for a version of the policies (`ParseVersion`): `latest`, or a minor version of 1 without leading
+/// zeros.
+fn is_version(text: &str) -> bool {
+    let minor = text.strip_prefix("v1.").unwrap_or_default();
+    let is_number = minor.parse::<i64>().is_ok() && minor.bytes().all(|it| it.is_ascii_digit());
+    text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
+}
+
 /// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
 fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
-        let found = object
-            .labels()
-            .find(|(it, _)| *it == key)
-            .map(|(_, value)| value.to_owned());
-        found.unwrap_or_default()
+        let mut labels = object.labels();
+        let found = labels.find(|(it, _)| *it == key);
+        found.map(|(_, value)| value.to_owned())
     };
     let mut errors = FieldErrors::new();
-    for key in [ENFORCE.level, AUDIT.level, WARN.level] {
-        let value = label_of(object, key);
-        if object.labels().any(|(it, _)| it == key) && Level::parse(&value).is_none() {
-            let path = FieldPath::new("metadata.labels").key(key);
+    for mode in [&ENFORCE, &AUDIT, &WARN] {
+        if let Some(value) = label_of(object, mode.level)
+            && Level::parse(&value).is_none()
+        {
+            let path = FieldPath::new("metadata.labels").key(mode.level);
             errors.invalid(path, value, "must be one of privileged, baseline, restricted");
+        }
+        if let Some(value) = label_of(object, mode.version)
+            && !is_version(&value)
+        {
+            let path = FieldPath::new("metadata.labels").key(mode.version);
+            errors.invalid(path, value, "must be \"latest\" or \"v1.x\"");
         }
     }
     if !errors.is_empty() {
