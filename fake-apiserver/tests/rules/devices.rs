@@ -102,3 +102,17 @@ async fn conditions_of_a_binding_come_in_pairs() {
                     bindingFailureConditions are required to use bindingConditions";
     assert_eq!(causes(&answer), [expected], "{}", answer.1);
 }
+
+#[tokio::test]
+async fn templates_of_claims_have_labels_and_annotations_alone() {
+    let metadata = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}, "name": "n", "namespace": "x", "uid": "u",
+        "finalizers": ["a.b/c"], "deletionTimestamp": "2024-01-02T03:04:05Z"});
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let template = json!({"metadata": {"name": "t"},
+        "spec": {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}});
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+    let answer = post(&ApiServer::start(), path, &template).await;
+    let fields = ["name", "namespace", "uID", "deletionTimestamp", "finalizers"];
+    let expected = fields.map(|field| format!("spec.metadata.{field}: Forbidden: cannot be set"));
+    assert_eq!(causes(&answer), expected);
+}

@@ -9,7 +9,7 @@ use super::device::{
 };
 use super::device_status::{check_share, device_id, validate_device_status};
 use super::plain::restore_metadata;
-use super::pod::validate_node_selector;
+use super::pod::{validate_node_selector, validate_template_meta};
 use super::resource_slice::{validate_bindings, validate_pool_name};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::{Map, Value};
@@ -19,7 +19,7 @@ use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
-use crate::registry::types::{labels, names};
+use crate::registry::types::names;
 
 /// Most requests of a claim, most references to them, and most results of an allocation.
 const REQUESTS_MAX: usize = 32;
@@ -31,16 +31,6 @@ const CONFIG_MAX: usize = 32;
 const FIRST_AVAILABLE_MAX: usize = 8;
 /// Most consumers of a claim.
 const RESERVED_FOR_MAX: usize = 256;
-/// Fields that metadata of a template may not hold; the order is Go's.
-const TEMPLATE_FORBIDDEN: [&str; 7] = [
-    "name",
-    "generateName",
-    "uid",
-    "selfLink",
-    "resourceVersion",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-];
 
 /// The label of a namespace whose claims see all devices.
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
@@ -112,14 +102,7 @@ impl Strategy for ResourceClaimTemplate {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
-        let meta = object.at("spec.metadata");
-        for field in TEMPLATE_FORBIDDEN {
-            if !meta.is_empty(field) {
-                errors.forbidden(meta.at(field), "cannot be set");
-            }
-        }
-        labels::validate_annotations(&meta.at("annotations"), errors);
-        labels::validate_labels(&meta.at("labels"), errors);
+        validate_template_meta(&object.at("spec.metadata"), errors);
         validate_device_claim(&object.at("spec.spec.devices"), errors);
     }
 

@@ -36,7 +36,7 @@ pub(crate) use mounts::no_backsteps;
 pub(crate) use print::{go_names, go_struct};
 pub(crate) use scheduling::{validate_node_selector, validate_tolerations};
 pub(crate) use strategy::PodStrategy;
-pub(crate) use volume_claims::validate_claim_spec;
+pub(crate) use volume_claims::{validate_claim_spec, validate_template_meta};
 pub(crate) use volume_defaults::{default_claim_spec, default_storage_systems};
 pub(crate) use volume_systems::{validate_initiator, validate_system};
 pub(crate) use volumes::validate_host_path;

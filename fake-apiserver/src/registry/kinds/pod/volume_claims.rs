@@ -28,7 +28,12 @@ const FORBIDDEN_METADATA: [(&str, &str); 13] = [
 
 /// Checks the template of a claim that lives as long as its pod.
 pub(super) fn validate_claim_template(template: &Cursor<'_>, errors: &mut FieldErrors) {
-    let meta = template.at("metadata");
+    validate_template_meta(&template.at("metadata"), errors);
+    validate_claim_spec(&template.at("spec"), errors);
+}
+
+/// Checks the metadata of a template of a claim, which are labels and annotations alone (`ValidateTemplateObjectMeta`).
+pub(crate) fn validate_template_meta(meta: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);
     for (field, called) in FORBIDDEN_METADATA {
@@ -38,7 +43,6 @@ pub(super) fn validate_claim_template(template: &Cursor<'_>, errors: &mut FieldE
             errors.forbidden(meta.at(called), "cannot be set");
         }
     }
-    validate_claim_spec(&template.at("spec"), errors);
 }
 
 /// Checks the spec of a PersistentVolumeClaim.
