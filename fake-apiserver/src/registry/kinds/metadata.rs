@@ -423,7 +423,10 @@ pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail:
         path: path.into(),
         kind: crate::api::field::FieldErrorKind::Invalid,
         value: None,
-        detail: format!("{printed}: {detail}"),
+        detail: match detail {
+            "" => printed.to_owned(),
+            _ => format!("{printed}: {detail}"),
+        },
     });
 }
 
