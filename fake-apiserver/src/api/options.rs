@@ -119,10 +119,13 @@ impl ListOptions {
     /// Reads and checks the options (rules A34, D3, E5), as a version of Kubernetes does. `watch` says whether the path
     /// or method already decides.
     pub(crate) fn parse(query: &Query, watch: bool, version: KubernetesVersion) -> Result<Self, Status> {
-        let watch = watch || query.flag("watch").unwrap_or(false);
+        // A path of the old form `/watch/` watches, but its options are checked as those of a list.
+        let asks_watch = query.flag("watch").unwrap_or(false);
+        let watch = watch || asks_watch;
         let text = |name| query.get(name).unwrap_or_default().to_owned();
-        let limit = query.integer("limit")?.unwrap_or(0);
+        // The order is that of Go's fields: the first that is no number is reported.
         let timeout_seconds = query.integer("timeoutSeconds")?.unwrap_or(0);
+        let limit = query.integer("limit")?.unwrap_or(0);
         let labels =
             LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(Status::bad_request)?;
         let fields =
@@ -142,7 +145,7 @@ impl ListOptions {
         };
         // Since watch-list is on, a watch from nothing or "0" means: the initial state, then what follows (rule E4).
         let mut version_match = version_match;
-        if watch
+        if asks_watch
             && version.has_watch_list()
             && matches!(options.resource_version.as_str(), "" | "0")
             && version_match.is_empty()
@@ -151,7 +154,7 @@ impl ListOptions {
             options.send_initial_events = Some(true);
             version_match = "NotOlderThan";
         }
-        options.check(version_match, version)?;
+        options.check(version_match, asks_watch, version)?;
         options.version_match = match version_match {
             "Exact" => Some(VersionMatch::Exact),
             "NotOlderThan" => Some(VersionMatch::NotOlderThan),
@@ -166,10 +169,10 @@ impl ListOptions {
         self.send_initial_events.unwrap_or_else(is_new)
     }
 
-    fn check(&self, version_match: &str, version: KubernetesVersion) -> Result<(), Status> {
+    fn check(&self, version_match: &str, asks_watch: bool, version: KubernetesVersion) -> Result<(), Status> {
         let mut errors = FieldErrors::new();
         let path = || FieldPath::new("resourceVersionMatch");
-        if self.watch {
+        if asks_watch {
             self.check_watch(version_match, version, &mut errors);
             return refuse("ListOptions", &errors);
         }

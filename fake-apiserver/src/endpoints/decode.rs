@@ -17,7 +17,6 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::{self, Text, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
-use crate::registry::types::schema::served::all_builtins;
 
 /// Returns the negotiation rules of a row.
 pub(crate) fn served(row: &Row) -> Served {
@@ -149,17 +148,15 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
             Value::Object(object.0)
         }
     };
-    check_delete_options(row, &value)?;
+    check_delete_options(&value)?;
     DeleteOptions::from_body(&value)
 }
 
-/// Returns `true` if the version has a built-in kind.
-fn is_registered(api_version: &str) -> bool {
-    all_builtins().any(|it| it.api_version() == api_version)
-}
+/// Kinds of answers, which have the same form in every version.
+const UNVERSIONED: [&str; 5] = ["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
 
 /// The kind and the types of a body that should be DeleteOptions.
-fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
+fn check_delete_options(value: &Value) -> Result<(), Status> {
     if !value.is_object() {
         let found = type_name(value);
         let why = format!(
@@ -170,10 +167,12 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
     }
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    // The kind is registered in every version of every group (`metav1.AddToGroupVersion`).
-    let known_version =
-        matches!(version, "" | "meta.k8s.io/v1") || is_registered(version) || *version == *row.api_version;
-    if !matches!(kind, "" | "DeleteOptions") || !known_version {
+    // Kinds without a version are of every version, known or not (`AddUnversionedTypes`), and this one is, too.
+    if UNVERSIONED.contains(&kind) {
+        let why = format!("converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion");
+        return Err(Status::bad_request(why));
+    }
+    if !matches!(kind, "" | "DeleteOptions") {
         return Err(Status::bad_request(format!(
             "no kind \"{kind}\" is registered for version \"{version}\" in scheme \
              \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""

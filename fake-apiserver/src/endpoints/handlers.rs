@@ -22,6 +22,7 @@ use crate::registry::scheme::Row;
 use crate::registry::subresources;
 use crate::registry::types::decode::Text;
 use crate::registry::types::edit::round_large_numbers;
+use crate::registry::types::names;
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -59,9 +60,24 @@ async fn handle_verb(
 
 async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
+    if call.query.flag("export") == Some(true) {
+        let why = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(Status::bad_request(why));
+    }
+    check_path_name(info)?;
     let version = call.query.get("resourceVersion").unwrap_or_default();
     let stored = server.registry.reader.get_for(&call.client, row, info, version).await?;
     encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
+}
+
+/// Refuses a name that no key of the storage can have (`NamespaceKeyFunc`).
+fn check_path_name(info: &RequestInfo) -> Result<(), Status> {
+    let why = names::path_segment(&info.name, false);
+    if why.is_empty() {
+        return Ok(());
+    }
+    let why = format!("Name parameter invalid: {:?}: {}", info.name, why.join(";"));
+    Err(Status::bad_request(why))
 }
 
 async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
@@ -80,9 +96,10 @@ fn list_options(server: &Endpoints, call: &Call, watch: bool) -> Result<ListOpti
 }
 
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
-    let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
+    // The form of a stream is chosen when there is one to send.
+    let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let include = encode::include_object(call)?;
     let row = server
         .registry
@@ -129,6 +146,10 @@ fn write_request<'a>(
 async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let creates = info.verb == Verb::Create;
+    if creates {
+        // Creation looks at the form of the body before its options, an update after them.
+        negotiation::body_form(call.header(&CONTENT_TYPE), decode::served(row))?;
+    }
     let kind = if creates { WriteKind::Create } else { WriteKind::Update };
     let options = WriteOptions::parse(&call.query, kind)?;
     let before = match creates {
@@ -197,6 +218,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
 async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = decode::delete_options(row, call)?;
+    check_path_name(info)?;
     let written = server
         .registry
         .delete(row, info, &call.user, &options, &call.remarks)

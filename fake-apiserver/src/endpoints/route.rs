@@ -126,7 +126,11 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     };
     let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
     if across_namespaces && matches!(verb, Verb::Create | Verb::DeleteCollection) {
-        return Err(Status::method_not_allowed());
+        // A resource that cannot be listed has no path across namespaces at all.
+        return Err(match row.is_custom() || row.info.allows("list") {
+            true => Status::method_not_allowed(),
+            false => Status::unknown_path(),
+        });
     }
     if has(verb) {
         Ok(verb)

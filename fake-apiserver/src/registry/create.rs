@@ -28,7 +28,10 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        self.reader.check_namespace(row, object.namespace(), object.name())?;
+        // The name is generated later, so that a refusal shows what it begins with.
+        let names = [object.name(), object.meta_str("generateName")];
+        let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
+        self.reader.check_namespace(row, object.namespace(), name)?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.remarks.warnings.extend(repeated);
 

@@ -10,6 +10,7 @@ mod kinds;
 mod nesting;
 mod patches;
 mod pods;
+mod requests;
 mod revisions;
 mod services;
 mod tokens;

@@ -1,0 +1,108 @@
+//! Requests that are wrong in several ways, of which the first is told, and paths that lead nowhere.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{config_map, get, message, post, send};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn delete(path: &str, body: &Value) -> (u16, Value) {
+    send(&ApiServer::start(), "DELETE", path, "application/json", body).await
+}
+
+#[rstest]
+#[case::of_bindings("/api/v1/bindings")]
+#[case::of_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
+#[tokio::test]
+async fn what_cannot_be_listed_has_no_path_across_namespaces(#[case] path: &str) {
+    let (code, answer) = post(&ApiServer::start(), path, &json!({})).await;
+    assert_eq!(
+        (code, message(&answer)),
+        (404, "the server could not find the requested resource")
+    );
+    assert_eq!(post(&ApiServer::start(), "/api/v1/configmaps", &json!({})).await.0, 405);
+}
+
+#[rstest]
+#[case::create("POST", MAPS, 415)]
+#[case::update("PUT", "/api/v1/namespaces/default/configmaps/a", 422)]
+#[tokio::test]
+async fn a_creation_looks_at_the_form_of_its_body_before_its_options(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] expected: u16,
+) {
+    let path = format!("{path}?fieldValidation=odd");
+    let map = config_map("a", json!({}));
+    let (code, answer) = send(&ApiServer::start(), method, &path, "text/json", &map).await;
+    assert_eq!(code, expected, "{answer}");
+}
+
+#[rstest]
+#[case::of_no_group("v2")]
+#[case::of_an_unknown_group("bogus/v1")]
+#[tokio::test]
+async fn delete_options_may_be_of_any_version(#[case] version: &str) {
+    let options = json!({"kind": "DeleteOptions", "apiVersion": version});
+    let (code, answer) = delete(&format!("{MAPS}/none"), &options).await;
+    assert_eq!((code, message(&answer)), (404, "configmaps \"none\" not found"));
+    let status = json!({"kind": "Status", "apiVersion": version});
+    let (code, answer) = delete(&format!("{MAPS}/none"), &status).await;
+    let why = "converting (v1.Status) to (v1.DeleteOptions): unknown conversion";
+    assert_eq!((code, message(&answer)), (400, why));
+}
+
+#[rstest]
+#[case::of_no_key("configmaps/..", 400, "Name parameter invalid: \"..\": may not be '..'")]
+#[case::exported(
+    "configmaps/none?export=true",
+    400,
+    "the export parameter, deprecated since v1.14, is no longer supported"
+)]
+#[case::not_exported("configmaps/none?export=false", 404, "configmaps \"none\" not found")]
+#[case::two_numbers(
+    "configmaps?limit=x&timeoutSeconds=1s",
+    400,
+    "strconv.ParseInt: parsing \"1s\": invalid syntax"
+)]
+#[tokio::test]
+async fn a_wrong_read_is_refused_for_the_first_reason(#[case] rest: &str, #[case] expected: u16, #[case] why: &str) {
+    let path = format!("/api/v1/namespaces/default/{rest}");
+    let (code, answer) = get(&ApiServer::start(), &path).await;
+    assert_eq!((code, message(&answer)), (expected, why));
+}
+
+/// `forceWatch` of `ListResource`: the query does not say that it is a watch, so that it is checked as a list.
+#[tokio::test]
+async fn a_path_of_the_old_form_has_the_options_of_a_list() {
+    let path = "/api/v1/watch/namespaces/default/configmaps?sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let (code, answer) = get(&ApiServer::start(), path).await;
+    let why = "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is \
+               forbidden unless resourceVersion is provided, sendInitialEvents: Forbidden: sendInitialEvents is \
+               forbidden for list]";
+    assert_eq!((code, message(&answer)), (422, why));
+}
+
+#[rstest]
+#[case::of_no_name(json!({}), "Unknown")]
+#[case::of_a_generated_name(json!({"generateName": "a-"}), "a-")]
+#[tokio::test]
+async fn a_terminating_namespace_refuses_objects_by_what_their_name_will_be(
+    #[case] metadata: Value,
+    #[case] shown: &str,
+) {
+    let server = ApiServer::start();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}});
+    assert_eq!(post(&server, "/api/v1/namespaces", &namespace).await.0, 201);
+    let path = "/api/v1/namespaces/going";
+    send(&server, "DELETE", path, "application/json", &Value::Null).await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    let (code, answer) = post(&server, "/api/v1/namespaces/going/configmaps", &map).await;
+    let why = format!(
+        "configmaps \"{shown}\" is forbidden: unable to create new content in namespace going because it is being \
+         terminated"
+    );
+    assert_eq!((code, message(&answer)), (403, why.as_str()));
+}
