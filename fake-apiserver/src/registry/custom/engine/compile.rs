@@ -169,18 +169,27 @@ impl<'a> Check<'a> {
         Some((self.rule.find(operator).unwrap_or(0), text))
     }
 
-    /// A method of texts on a value that is none, such as one with the format of a duration.
+    /// A function of texts on a value that is none, such as one with the format of a duration.
     fn method(&self, call: &CallExpr) -> Option<Problem> {
         let name = call.func_name.as_str();
-        let target = self.type_of(call.target.as_deref()?)?;
-        if target == "string" || !OF_TEXTS.contains(&name) {
+        let args: Option<Vec<&str>> = call.args.iter().map(|it| self.type_of(it)).collect();
+        let args = args?;
+        let (taker, prefix) = match call.target.as_deref() {
+            Some(target) => {
+                let target = self.type_of(target)?;
+                (target, format!("{target}."))
+            }
+            None => (*args.first()?, String::new()),
+        };
+        let is_right = match name {
+            "size" => matches!(taker, "string" | "bytes"),
+            _ => taker == "string" || prefix.is_empty() || !OF_TEXTS.contains(&name),
+        };
+        if is_right {
             return None;
         }
-        let args: Option<Vec<&str>> = call.args.iter().map(|it| self.type_of(it)).collect();
-        let text = format!(
-            "found no matching overload for '{name}' applied to '{target}.({})'",
-            args?.join(", ")
-        );
+        let args = args.join(", ");
+        let text = format!("found no matching overload for '{name}' applied to '{prefix}({args})'");
         let offset = self.rule.find(&format!("{name}(")).map(|at| at + name.len());
         Some((offset.unwrap_or(0), text))
     }

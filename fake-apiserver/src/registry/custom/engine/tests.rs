@@ -128,6 +128,14 @@ fn o9_unchanged_failures_are_warnings() {
     "<input>:1:18: found no matching overload for 'startsWith' applied to 'duration.(string)'"
 )]
 #[case(
+    "self.t.size() < 3",
+    "<input>:1:12: found no matching overload for 'size' applied to 'timestamp.()'"
+)]
+#[case(
+    "size(self.n) < 3",
+    "<input>:1:5: found no matching overload for 'size' applied to '(double)'"
+)]
+#[case(
     "self.t == 'x'",
     "<input>:1:8: found no matching overload for '_==_' applied to '(timestamp, string)'"
 )]
