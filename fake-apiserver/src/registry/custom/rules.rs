@@ -228,6 +228,43 @@ pub(super) fn validate(
     run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
 }
 
+/// Checks the rules of a default, whose place is `at`: as a value that stays what it is, then as a new one.
+pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    let value = ValueView::from(default);
+    for old in [Some(value), None] {
+        let mut found = FieldErrors::new();
+        let mut run = Run {
+            errors: &mut found,
+            ratcheted: &mut Vec::new(),
+            only_unchanged: false,
+            budget: BUDGET,
+            has_ended: false,
+        };
+        // Nothing was stored before, so that no failure may stay.
+        let stored = Stored {
+            old,
+            same: None,
+            around: None,
+        };
+        run.walk(schema, value, stored, &Path::Root);
+        if !found.is_empty() {
+            return found.iter().for_each(|error| errors.push(within(at, error.clone())));
+        }
+    }
+}
+
+/// An error of a value, with its path below the place of that value.
+fn within(at: &FieldPath, mut error: FieldError) -> FieldError {
+    let inner = error.path.to_string();
+    let inner = inner.trim_start_matches('.');
+    error.path = match inner {
+        "" | "<nil>" => at.clone(),
+        _ if inner.starts_with('[') => FieldPath::new(&format!("{at}{inner}")),
+        _ => at.child(inner),
+    };
+    error
+}
+
 /// Returns the failures of rules in the unchanged parts of an updated object.
 pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<String> {
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use super::super::embedded;
 use super::super::engine::problem_of_rule;
 use super::super::prune::prune_value;
-use super::super::rules::of_type;
+use super::super::rules::{of_type, validate_default};
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
@@ -52,7 +52,7 @@ fn check(node: &Structural, raw: &Cursor<'_>, default: &Value, in_metadata: bool
         found = validate::validate(node, &at, None);
     }
     if found.is_empty() {
-        check_rules(node, &at, &mut found);
+        check_rules(node, &at, default, &mut found);
     }
     errors.extend(found);
 }
@@ -84,10 +84,18 @@ fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldError
 }
 
 /// A default is held to the rules of its schema, which cannot be if one of them has no meaning.
-fn check_rules(node: &Structural, at: &Cursor<'_>, errors: &mut FieldErrors) {
-    for rule in &node.rules {
+fn check_rules(node: &Structural, at: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
+    if !node.below.rules {
+        return;
+    }
+    let mut has_problem = false;
+    for rule in node.rules.iter().filter(|rule| !rule.text.trim().is_empty()) {
         if let Some(problem) = problem_of_rule(&rule.text, node) {
+            has_problem = true;
             errors.push(of_type(at.path(), node, format!("rule compile error: {problem}")));
         }
+    }
+    if !has_problem {
+        validate_default(node, default, &at.path(), errors);
     }
 }

@@ -437,3 +437,21 @@ fn o4_shared_selectable_fields_need_a_shared_schema() {
     );
     assert_eq!(texts(&fields, &none, "integer"), Vec::<String>::new());
 }
+
+#[rstest::rstest]
+#[case::of_a_text(json!({"type": "string", "default": "x", "x-kubernetes-validations": [{"rule": "self != 'x'"}]}),
+    Some("[a].default: Invalid value: \"x\": failed rule: self != 'x'"))]
+#[case::of_a_field(json!({"type": "object", "default": {"b": 1}, "properties": {
+    "b": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1", "message": "small"}]}}}),
+    Some("[a].default.b: Invalid value: 1: small"))]
+#[case::of_a_change(json!({"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > oldSelf"}]}),
+    Some("[a].default: Invalid value: 1: failed rule: self > oldSelf"))]
+#[case::of_a_creation(json!({"type": "integer", "default": 1, "x-kubernetes-validations": [
+    {"rule": "oldSelf.hasValue()", "optionalOldSelf": true}]}),
+    Some("[a].default: Invalid value: 1: failed rule: oldSelf.hasValue()"))]
+#[case::that_holds(json!({"type": "integer", "default": 2, "x-kubernetes-validations": [{"rule": "self > 1"}]}), None)]
+fn o8_defaults_are_held_to_the_rules_of_their_schema(#[case] property: Value, #[case] expected: Option<&str>) {
+    let expected = expected.filter(|_| IS_EVALUATED);
+    let expected = expected.map(|text| format!("{SCHEMA}[spec].properties{text}"));
+    assert_eq!(errors(crd(v1(json!({"a": property})))), Vec::from_iter(expected));
+}
