@@ -138,8 +138,8 @@ impl Registry {
         }
         let Decoded { mut object, warnings } = applied.merge(None)?;
         request.remarks.warnings.extend(warnings);
-        metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        metadata::check_name(&object, &request.info.name)?;
         self.reader.check_namespace(row, object.namespace(), object.name())?;
         drop_version(request, &mut object)?;
         row.settle(&mut object);

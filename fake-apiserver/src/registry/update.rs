@@ -17,7 +17,7 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
-use crate::api::request_info::RequestInfo;
+use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
@@ -84,8 +84,8 @@ impl Registry {
         request.remarks.warnings.extend(warnings);
         let warnings = Vec::new();
         let row = request.row;
-        metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        metadata::check_name(&object, &request.info.name)?;
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.reader.store.get(&row.storage, &key).is_none() {
             if !may_create(request) {
@@ -162,9 +162,11 @@ impl Registry {
     ) -> Result<Option<Written>, Status> {
         let row = request.row;
         let strategy = row.strategy();
-        metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
-        let repeated = metadata::dedupe_owner_references(&mut object, false);
+        metadata::check_name(&object, &request.info.name)?;
+        // A patch has its result deduplicated last, and so its warning says that that is after admission.
+        let is_patch = request.info.verb == Verb::Patch;
+        let repeated = metadata::dedupe_owner_references(&mut object, is_patch);
         request.remarks.warnings.extend(repeated);
         if !change.is_tracked() {
             let now = self.reader.entropy.now_seconds();

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{config_map, get, message, post, send};
+use crate::ask::{MERGE, config_map, get, message, post, send};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -105,4 +105,43 @@ async fn a_terminating_namespace_refuses_objects_by_what_their_name_will_be(
          terminated"
     );
     assert_eq!((code, message(&answer)), (403, why.as_str()));
+}
+
+#[rstest]
+#[case::update("PUT", "application/json")]
+#[case::merge("PATCH", MERGE)]
+#[tokio::test]
+async fn another_namespace_is_refused_before_a_lacking_name(#[case] method: &str, #[case] content_type: &str) {
+    let server = ApiServer::start();
+    assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": null, "namespace": "other"}});
+    let (code, answer) = send(&server, method, &format!("{MAPS}/a"), content_type, &map).await;
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    assert_eq!((code, message(&answer)), (400, why));
+}
+
+#[rstest]
+#[case::update("PUT", "application/json", "")]
+#[case::patch("PATCH", MERGE, " after mutating admission happens")]
+#[tokio::test]
+async fn a_patch_is_warned_of_repeated_owners_as_after_admission(
+    #[case] method: &str,
+    #[case] content_type: &str,
+    #[case] when: &str,
+) {
+    let server = ApiServer::start();
+    assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "a", "ownerReferences": [owner, owner]}});
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("{MAPS}/a"))
+        .header("content-type", content_type)
+        .body(map.to_string())
+        .expect("the request is whole");
+    let answer = server.call(request).await;
+    let warning = answer.headers()["warning"].to_str().unwrap_or_default();
+    let text = format!(".metadata.ownerReferences contains duplicate entries{when}; API server dedups");
+    assert!(warning.contains(&text), "{warning}");
 }

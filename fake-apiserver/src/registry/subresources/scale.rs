@@ -191,8 +191,8 @@ impl Scaled<'_> {
             Some(kind) => self.patched(live, kind)?,
             None => self.sent()?,
         };
-        metadata::check_name(&decoded.object, &self.request.info.name)?;
         metadata::fill_namespace(&mut decoded.object, &self.request.info.namespace)?;
+        metadata::check_name(&decoded.object, &self.request.info.name)?;
         managed_fields::track_update(&types, Some(live), &mut decoded.object, &manager);
         Ok(decoded)
     }
