@@ -394,7 +394,9 @@ impl Run<'_> {
         }
         let operands = Operands::new(node, value, old);
         for rule in &node.rules {
-            if old.is_none() && rule.uses_old() && !rule.has_optional_old {
+            let is_of_change = old.is_none() && rule.uses_old() && !rule.has_optional_old;
+            // A definition with an empty rule is refused for it, and for nothing that follows.
+            if is_of_change || rule.text.trim().is_empty() {
                 continue;
             }
             let verdict = match self.budget {
