@@ -58,6 +58,10 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     if row.is_custom() && across_namespaces && !reads {
         return missing();
     }
+    // A built-in resource that cannot be listed has no path across namespaces at all.
+    if !row.is_custom() && across_namespaces && !row.info.allows("list") {
+        return Err(Status::unknown_path());
+    }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
     let is_longer = path.subresource.len() > subresource.len() && subresource != "proxy";
     if !subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {
@@ -126,11 +130,7 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     };
     let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
     if across_namespaces && matches!(verb, Verb::Create | Verb::DeleteCollection) {
-        // A resource that cannot be listed has no path across namespaces at all.
-        return Err(match row.is_custom() || row.info.allows("list") {
-            true => Status::method_not_allowed(),
-            false => Status::unknown_path(),
-        });
+        return Err(Status::method_not_allowed());
     }
     if has(verb) {
         Ok(verb)

@@ -17,11 +17,11 @@ async fn delete(path: &str, body: &Value) -> (u16, Value) {
 #[case::of_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
 #[tokio::test]
 async fn what_cannot_be_listed_has_no_path_across_namespaces(#[case] path: &str) {
-    let (code, answer) = post(&ApiServer::start(), path, &json!({})).await;
-    assert_eq!(
-        (code, message(&answer)),
-        (404, "the server could not find the requested resource")
-    );
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        let (code, answer) = send(&ApiServer::start(), method, path, MERGE, &json!({})).await;
+        let why = "the server could not find the requested resource";
+        assert_eq!((code, message(&answer)), (404, why), "{method}");
+    }
     assert_eq!(post(&ApiServer::start(), "/api/v1/configmaps", &json!({})).await.0, 405);
 }
 
