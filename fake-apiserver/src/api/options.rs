@@ -11,6 +11,13 @@ use crate::api::json::Value;
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
+/// Returns `true` if a parameter has no semicolon, which once separated them, and no escape that is none.
+fn is_readable(pair: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let mut escapes = pair.split('%').skip(1).map(str::as_bytes);
+    !pair.contains(';') && escapes.all(|it| is_hex(it.first()) && is_hex(it.get(1)))
+}
+
 impl Query {
     /// Reads a query string. A `+` is a space; a broken escape stands for itself.
     pub fn parse(query: Option<&str>) -> Self {
@@ -23,10 +30,14 @@ impl Query {
                 .decode_utf8_lossy()
                 .into_owned()
         };
-        let pairs = query.split('&').filter(|it| !it.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
-        });
+        // Go's `url.ParseQuery` leaves out what it cannot read, and the API server does not ask for its error.
+        let pairs = query
+            .split('&')
+            .filter(|it| !it.is_empty() && is_readable(it))
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (decode(name), decode(value))
+            });
         Self(pairs.collect())
     }
 

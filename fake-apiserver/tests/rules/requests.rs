@@ -145,3 +145,14 @@ async fn a_patch_is_warned_of_repeated_owners_as_after_admission(
     let text = format!(".metadata.ownerReferences contains duplicate entries{when}; API server dedups");
     assert!(warning.contains(&text), "{warning}");
 }
+
+#[rstest]
+#[case::with_a_semicolon("dryRun=bad;x")]
+#[case::with_a_wrong_escape("dryRun=%zz")]
+#[case::with_half_an_escape("dryRun=a%2")]
+#[tokio::test]
+async fn parameters_that_cannot_be_read_are_none(#[case] query: &str) {
+    let path = format!("{MAPS}?{query}");
+    let (code, answer) = post(&ApiServer::start(), &path, &config_map("a", json!({}))).await;
+    assert_eq!(code, 201, "{answer}");
+}
