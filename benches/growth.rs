@@ -1,22 +1,31 @@
-//! Plots of cost against size, as SVG: `cargo bench -p benches --bench growth`, or `… -- --bench DIRECTORY` to have them
-//! elsewhere than in `benches/plots`.
+//! Plots of cost against size, as SVG: `cargo bench -p benches --bench growth`, or `… -- managers crds` for some of them
+//! and `… -- DIRECTORY` to have them elsewhere than in `benches/plots`.
 
 #![expect(clippy::print_stdout, reason = "it says what it wrote")]
 
 use std::path::{Path, PathBuf};
 
-use benches::growth::plots;
+use benches::growth::{FILES, plot};
 use benches::measure::{is_measured, scaled};
 use benches::plot::svg;
 
 fn main() -> std::io::Result<()> {
-    let folder = std::env::args().skip(1).find(|it| !it.starts_with("--"));
-    let folder = folder.map_or_else(
+    let words: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    let (names, folders): (Vec<_>, Vec<_>) = words.into_iter().partition(|it| FILES.contains(&it.as_str()));
+    let folder = folders.first().map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("plots"),
         PathBuf::from,
     );
     let churn = Path::new(env!("CARGO_BIN_EXE_churn"));
-    for plot in plots(scaled(100_000, 10), churn) {
+    for file in FILES {
+        if !names.is_empty() && !names.iter().any(|it| it == file) {
+            continue;
+        }
+        let plot = plot(file, scaled(100_000, 10), churn);
+        // Not every system tells how much memory a process takes.
+        if plot.lines.iter().all(|line| line.points.is_empty()) {
+            continue;
+        }
         for line in &plot.lines {
             println!("{}, {}: {:.0?}", plot.title, line.name, line.points);
         }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
-use benches::measure::nanos_per_operation;
+use benches::measure::middle_nanos;
 use benches::requests::Bench;
 use benches::server_writes::WRITES;
 
@@ -15,7 +15,7 @@ fn main() {
         match &wanted {
             None => {
                 let mut bench = Bench::new();
-                let nanos = nanos_per_operation(9, 200, |count| write(&mut bench, count));
+                let nanos = middle_nanos(9, 200, |count| write(&mut bench, count));
                 println!("{name}\t{nanos:.0}");
             }
             Some(wanted) if wanted == name => {

@@ -31,38 +31,29 @@ pub struct Plot {
     pub lines: Vec<Series>,
 }
 
-/// All of them, up to so many objects; `churn` is the program of that name.
-pub fn plots(most: usize, churn: &Path) -> Vec<Plot> {
-    let plot = |file, title, axis, lines| Plot {
+/// The files of all plots, without `.svg`.
+pub const FILES: [&str; 5] = ["objects", "watchers", "managers", "crds", "memory"];
+
+/// The plot of one of [`FILES`], up to so many objects; `churn` is the program of that name.
+pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
+    let (title, axis, lines) = match file {
+        "objects" => ("Beside many objects of 5 KB", "objects", objects_there(most)),
+        "watchers" => ("An event, for each watcher", "watchers", watchers(most)),
+        "managers" => ("Apply beside many field managers", "managers", managers(most)),
+        "crds" => ("Beside many CustomResourceDefinitions", "CRDs", crds(most)),
+        _ => ("Memory of the process while objects change", "minutes", memory(churn)),
+    };
+    Plot {
         file,
         title,
         axis,
-        unit: Unit::Nanoseconds,
-        lines,
-    };
-    let all = vec![
-        plot("objects", "Beside many objects of 5 KB", "objects", objects_there(most)),
-        plot("watchers", "An event, for each watcher", "watchers", watchers(most)),
-        plot(
-            "managers",
-            "Apply beside many field managers",
-            "managers",
-            managers(most),
-        ),
-        plot("crds", "Beside many CustomResourceDefinitions", "CRDs", crds(most)),
-        Plot {
-            unit: Unit::Bytes,
-            ..plot(
-                "memory",
-                "Memory of the process while objects change",
-                "minutes",
-                memory(churn),
-            )
+        unit: if file == "memory" {
+            Unit::Bytes
+        } else {
+            Unit::Nanoseconds
         },
-    ];
-    // Not every system tells how much memory a process takes.
-    let has_points = |plot: &Plot| plot.lines.iter().any(|line| !line.points.is_empty());
-    all.into_iter().filter(has_points).collect()
+        lines,
+    }
 }
 
 /// Each line is from a process of its own, because what others freed counts, too.

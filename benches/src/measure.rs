@@ -35,9 +35,14 @@ pub fn scaled(count: usize, few: usize) -> usize {
 /// Runs `work`, which does `count` operations, `rounds` times after one to warm up, and returns the nanoseconds of CPU
 /// an operation takes: the middle one of the rounds. Runs it once for one operation where no figures are wanted.
 pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
-    if !is_measured() {
-        return work(1).as_secs_f64() * 1e9;
+    match is_measured() {
+        true => middle_nanos(rounds, count, work),
+        false => work(1).as_secs_f64() * 1e9,
     }
+}
+
+/// The same, however the program was started.
+pub fn middle_nanos(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
     work(count.div_ceil(4));
     let mut found: Vec<f64> = (0..rounds.max(1))
         .map(|_| work(count).as_secs_f64() * 1e9 / count as f64)
