@@ -3,9 +3,11 @@
 use super::admission::attributes::Attributes;
 use super::answer::{Answer, Written, refuse};
 use super::kinds::metadata;
-use super::request::WriteRequest;
+use super::request::{Conditions, WriteRequest};
 use super::scheme::Row;
-use super::scheme::{body, codec};
+use super::scheme::body::Decoded;
+use super::scheme::codec;
+use super::types::hidden::Hidden;
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
@@ -22,8 +24,12 @@ const NAME_TRIES: usize = 8;
 impl Registry {
     /// POST of a decoded body. Each step is a stage of the API server's write path; an error at any of them is the
     /// client's `Status`.
-    pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: body::Decoded) -> Result<Written, Status> {
-        let body::Decoded { mut object, warnings } = decoded;
+    pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
+        let Decoded {
+            mut object,
+            warnings,
+            hidden,
+        } = decoded;
         request.remarks.warnings.extend(warnings);
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
@@ -44,18 +50,24 @@ impl Registry {
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
         row.settle(&mut object);
-        self.admit_and_create(request, object).await
+        self.admit_and_create(request, object, hidden).await
     }
 
     /// Admits and stores a new object that has the owners of its fields already.
-    pub(super) async fn admit_and_create(&self, request: &WriteRequest<'_>, object: Object) -> Result<Written, Status> {
+    pub(super) async fn admit_and_create(
+        &self,
+        request: &WriteRequest<'_>,
+        object: Object,
+        hidden: Hidden,
+    ) -> Result<Written, Status> {
         // An apply has not been checked before.
         accepts_creates(request.row, &object)?;
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
+        attributes.hidden = hidden;
         self.admission.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
         self.complete_admitted(request, &mut object);
-        self.create_mutated(request, object).await
+        self.create_mutated(request, object, &attributes.hidden).await
     }
 
     /// Brings an object that admission may have changed to the form of all others.
@@ -69,7 +81,12 @@ impl Registry {
     }
 
     /// Prepares, validates and stores a new object after the mutating phase of admission.
-    async fn create_mutated(&self, request: &WriteRequest<'_>, mut object: Object) -> Result<Written, Status> {
+    async fn create_mutated(
+        &self,
+        request: &WriteRequest<'_>,
+        mut object: Object,
+        hidden: &Hidden,
+    ) -> Result<Written, Status> {
         let row = request.row;
         let strategy = row.strategy();
         row.to_storage(&mut object);
@@ -78,7 +95,7 @@ impl Registry {
 
         self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
-        self.prepare_new(request, &mut object)?;
+        self.prepare_new(request, &mut object, hidden)?;
         self.check_creation(request)?;
         // Only a valid object is warned of.
         request.remarks.warnings.extend(strategy.warnings(&object, None));
@@ -162,7 +179,7 @@ impl Registry {
     }
 
     /// Everything between naming and admission.
-    fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
+    fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
         let mut errors = FieldErrors::new();
@@ -175,12 +192,15 @@ impl Registry {
         metadata::begin_lifetime(object, strategy, &self.reader.entropy);
         row.drop_disabled(object, None);
         request.remarks.warnings.extend(strategy.warnings_before(object));
-        self.reader
-            .with_context(request.conditions(&request.info.subresource), |context| {
-                strategy.allocate(object, None, &mut errors, context)?;
-                strategy.prepare_for_create(object, context);
-                Ok::<(), Status>(())
-            })?;
+        let conditions = Conditions {
+            hidden,
+            ..request.conditions(&request.info.subresource)
+        };
+        self.reader.with_context(conditions, |context| {
+            strategy.allocate(object, None, &mut errors, context)?;
+            strategy.prepare_for_create(object, context);
+            Ok::<(), Status>(())
+        })?;
         refuse(row, object, &errors)?;
         self.validate_new(request, object)
     }

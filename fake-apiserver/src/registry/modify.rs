@@ -136,13 +136,17 @@ impl Registry {
             );
             return Err(Status::conflict(&row.info.group_resource(), &request.info.name, why));
         }
-        let Decoded { mut object, warnings } = applied.merge(None)?;
+        let Decoded {
+            mut object,
+            warnings,
+            hidden,
+        } = applied.merge(None)?;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         metadata::check_name(&object, &request.info.name)?;
         self.reader.check_namespace(row, object.namespace(), object.name())?;
         drop_version(request, &mut object)?;
         row.settle(&mut object);
-        self.admit_and_create(request, object).await
+        self.admit_and_create(request, object, hidden).await
     }
 }

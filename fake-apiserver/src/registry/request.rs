@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::managed_fields::{self, Manager, Types};
 use super::scheme::Row;
+use super::types::hidden::{self, Hidden};
 use crate::api::options::WriteOptions;
 use crate::api::request_info::RequestInfo;
 use crate::api::user::UserInfo;
@@ -164,6 +165,7 @@ impl WriteRequest<'_> {
             subresource,
             user: Some(self.user),
             dry_run: self.options.dry_run,
+            hidden: &hidden::NONE,
         }
     }
 
@@ -182,4 +184,6 @@ pub(crate) struct Conditions<'a> {
     pub(crate) user: Option<&'a UserInfo>,
     /// Set if nothing is to be stored.
     pub(crate) dry_run: bool,
+    /// Facts of the body that the object does not show.
+    pub(crate) hidden: &'a Hidden,
 }

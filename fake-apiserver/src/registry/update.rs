@@ -12,6 +12,7 @@ use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
 use super::types::decode::Text;
+use super::types::hidden::Hidden;
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;
@@ -80,7 +81,11 @@ impl Change for Replace<'_> {
 impl Registry {
     /// PUT of a decoded body (rules C1 to C6).
     pub(crate) async fn update(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
-        let Decoded { mut object, warnings } = decoded;
+        let Decoded {
+            mut object,
+            warnings,
+            hidden,
+        } = decoded;
         request.remarks.warnings.extend(warnings);
         let warnings = Vec::new();
         let row = request.row;
@@ -95,10 +100,19 @@ impl Registry {
                 return Err(uid_mismatch(request, &key, object.uid(), ""));
             }
             drop_version(request, &mut object)?;
-            return self.create(request, Decoded { object, warnings }).await;
+            let decoded = Decoded {
+                object,
+                warnings,
+                hidden,
+            };
+            return self.create(request, decoded).await;
         }
         let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
-        let body = Mutex::new(Some(Decoded { object, warnings }));
+        let body = Mutex::new(Some(Decoded {
+            object,
+            warnings,
+            hidden,
+        }));
         self.change(request, uid.as_deref(), &Replace { request, body }).await
     }
 
@@ -146,9 +160,8 @@ impl Registry {
             let track = |types: &Types<'_, '_>| change.track(types, &old);
             self.convert_for_owners(request.row, &[&old], &track).await?;
         }
-        let Decoded { object, warnings } = change.next(&old)?;
-        request.remarks.warnings.extend(warnings);
-        self.finish_change(request, stored, old, object, change).await
+        let next = change.next(&old)?;
+        self.finish_change(request, stored, old, next, change).await
     }
 
     /// The rest of a try: from the new object as the client wants it to storage.
@@ -157,9 +170,15 @@ impl Registry {
         request: &WriteRequest<'_>,
         stored: &Arc<Stored>,
         mut old: Object,
-        mut object: Object,
+        next: Decoded,
         change: &dyn Change,
     ) -> Result<Option<Written>, Status> {
+        let Decoded {
+            mut object,
+            warnings,
+            mut hidden,
+        } = next;
+        request.remarks.warnings.extend(warnings);
         let row = request.row;
         let strategy = row.strategy();
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
@@ -169,30 +188,18 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(&mut object, is_patch);
         request.remarks.warnings.extend(repeated);
         if !change.is_tracked() {
-            let now = self.reader.entropy.now_seconds();
-            let name = request.manager_name();
-            let manager = request.manager(&name, &now);
-            let track = |types: &Types<'_, '_>| {
-                managed_fields::track_update(types, Some(&old), &mut object.clone(), &manager);
-            };
-            match self.convert_for_owners(row, &[&old, &object], &track).await {
-                Ok(()) => {
-                    request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
-                }
-                // As Go's `UpdateNoErrors`.
-                Err(_) => drop(object.metadata_mut().remove("managedFields")),
-            }
+            self.track_change(request, &old, &mut object).await;
         }
         row.settle(&mut object);
         if change.is_admitted() {
-            (object, old) = self.admit_change(request, change, object, old).await?;
+            (object, old) = self.admit_change(request, change, (object, old), &mut hidden).await?;
         }
         check_version(request, &object, stored)?;
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
         self.authorization.check_escalation(request, &object, Some(&old))?;
-        self.prepare(request, &mut object, &old)?;
+        self.prepare(request, &mut object, &old, &hidden)?;
         request
             .remarks
             .warnings
@@ -230,13 +237,31 @@ impl Registry {
         Ok(Some(Written::updated(Answer::Stored(stored))))
     }
 
-    /// The mutating phase of a change; answers the new object and the old one.
+    /// Notes in an object which of its fields the manager of the request changes.
+    async fn track_change(&self, request: &WriteRequest<'_>, old: &Object, object: &mut Object) {
+        let now = self.reader.entropy.now_seconds();
+        let name = request.manager_name();
+        let manager = request.manager(&name, &now);
+        let track = |types: &Types<'_, '_>| {
+            managed_fields::track_update(types, Some(old), &mut object.clone(), &manager);
+        };
+        match self.convert_for_owners(request.row, &[old, object], &track).await {
+            Ok(()) => {
+                request.with_types(|types| managed_fields::track_update(types, Some(old), object, &manager));
+            }
+            // As Go's `UpdateNoErrors`.
+            Err(_) => drop(object.metadata_mut().remove("managedFields")),
+        }
+    }
+
+    /// The mutating phase of a change; answers the new object and the old one. What is hidden is so no more where the
+    /// object was read anew.
     async fn admit_change(
         &self,
         request: &WriteRequest<'_>,
         change: &dyn Change,
-        mut object: Object,
-        old: Object,
+        (mut object, old): (Object, Object),
+        hidden: &mut Hidden,
     ) -> Result<(Object, Object), Status> {
         if let Some(shown) = change.shown(&object)? {
             let before = shown.clone();
@@ -249,7 +274,9 @@ impl Registry {
             return Ok((object, old));
         }
         let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
+        attributes.hidden = std::mem::take(hidden);
         self.admission.admit(&mut attributes).await?;
+        *hidden = std::mem::take(&mut attributes.hidden);
         let mut object = attributes.object.take().unwrap_or_default();
         self.complete_admitted(request, &mut object);
         Ok((object, attributes.old.take().unwrap_or_default()))
@@ -326,23 +353,33 @@ impl Registry {
     }
 
     /// Prepares and validates an update by the strategy and the rules of every object.
-    fn prepare(&self, request: &WriteRequest<'_>, object: &mut Object, old: &Object) -> Result<(), Status> {
+    fn prepare(
+        &self,
+        request: &WriteRequest<'_>,
+        object: &mut Object,
+        old: &Object,
+        hidden: &Hidden,
+    ) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
         let subresource = request.info.subresource.as_str();
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
         row.drop_disabled(object, Some(old));
-        self.reader.with_context(request.conditions(subresource), |context| {
+        let conditions = Conditions {
+            hidden,
+            ..request.conditions(subresource)
+        };
+        self.reader.with_context(conditions, |context| {
             strategy.allocate(object, Some(old), &mut errors, context)?;
             strategy.prepare_for_update(object, old, context);
             Ok::<(), Status>(())
         })?;
-        metadata::prepare_update(object, old, strategy, subresource);
+        metadata::prepare_update(object, old, strategy, subresource, hidden);
         refuse(row, object, &errors)?;
         let checks = row.metadata_checks(subresource);
         metadata::validate_update(object, old, strategy, &checks, &mut errors);
-        self.reader.with_context(request.conditions(subresource), |context| {
+        self.reader.with_context(conditions, |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
         refuse(row, object, &errors)

@@ -5,6 +5,7 @@ mod definitions;
 mod deletes;
 mod devices;
 mod documents;
+mod hidden;
 mod key_order;
 mod kinds;
 mod nesting;

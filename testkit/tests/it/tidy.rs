@@ -106,7 +106,7 @@ const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("custom", &["types", "cel", "kinds"]),
     ("scheme", &["types", "patch", "kinds", "custom"]),
     ("webhook", &["types"]),
-    ("request", &["managed_fields", "scheme"]),
+    ("request", &["types", "managed_fields", "scheme"]),
     ("reader", &["types", "kinds", "custom", "scheme", "webhook", "request"]),
     ("writer", &["scheme", "reader"]),
     (

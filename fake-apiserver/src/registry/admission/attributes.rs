@@ -9,6 +9,7 @@ use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::api::user::UserInfo;
 use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::Row;
+use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
 /// The group of configuration objects, which are exempt from what they configure.
@@ -43,6 +44,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: RequestOptions<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
+    /// Facts of the body that the object does not show, until it is read anew.
+    pub(crate) hidden: Hidden,
     /// Records the remarks on the request.
     pub(crate) remarks: &'a Remarks,
 }
@@ -105,8 +108,15 @@ impl<'a> Attributes<'a> {
             options,
             object: Some(object),
             old,
+            hidden: Hidden::default(),
             remarks: request.remarks,
         }
+    }
+
+    /// Takes an object that was printed for admission, which left out what is hidden, and has been read again.
+    pub(super) fn set_read_back(&mut self, object: Object) {
+        self.object = Some(object);
+        self.hidden = Hidden::default();
     }
 
     /// An object that is posted to a subresource, of a kind that is its own.
@@ -153,6 +163,7 @@ impl<'a> Attributes<'a> {
             options: RequestOptions::Delete(options),
             object: None,
             old: Some(old),
+            hidden: Hidden::default(),
             remarks,
         }
     }

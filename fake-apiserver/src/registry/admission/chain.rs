@@ -63,7 +63,10 @@ impl Admission {
             )));
         }
         let next = result::read_back(attributes.row, &attributes.kind, changed.into()).map_err(Status::internal)?;
-        attributes.object = Some(next);
+        // The answer with the same object stands for no patch.
+        if attributes.object.as_ref() != Some(&next) {
+            attributes.set_read_back(next);
+        }
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl Admission {
             .map_err(Failure::Refused)?;
         annotations::patch(attributes, webhook, place, &answer.patch);
         let changed = attributes.object.as_ref() != Some(&next);
-        attributes.object = Some(next);
+        attributes.set_read_back(next);
         Ok(changed || loses_time)
     }
 

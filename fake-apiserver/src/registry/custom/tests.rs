@@ -55,5 +55,6 @@ pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -
         subresource,
         user: None,
         dry_run: false,
+        hidden: &crate::registry::types::hidden::NONE,
     })
 }

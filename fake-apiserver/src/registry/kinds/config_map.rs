@@ -4,6 +4,7 @@ use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
 /// Bytes that the values of one ConfigMap or Secret may have together.
@@ -34,8 +35,8 @@ impl Strategy for ConfigMap {
         }
     }
 
-    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        validate_immutable(object, old, &["data", "binaryData"], errors);
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        validate_immutable(object, old, &["data", "binaryData"], context.hidden, errors);
         self.validate(object, errors);
     }
 }
@@ -52,7 +53,13 @@ pub(crate) fn decoded_length(text: &str) -> usize {
 }
 
 /// Checks that nothing changes once `immutable` is set (rule C8).
-pub(crate) fn validate_immutable(object: &Object, old: &Object, fields: &[&str], errors: &mut FieldErrors) {
+pub(crate) fn validate_immutable(
+    object: &Object,
+    old: &Object,
+    fields: &[&str],
+    hidden: &Hidden,
+    errors: &mut FieldErrors,
+) {
     let (object, old) = (Cursor::root(object), Cursor::root(old));
     if old.flag("immutable") != Some(true) {
         return;
@@ -62,8 +69,12 @@ pub(crate) fn validate_immutable(object: &Object, old: &Object, fields: &[&str],
         errors.forbidden(object.at("immutable"), text);
     }
     for field in fields {
-        let are_empty = object.is_empty(field) && old.is_empty(field);
-        if !are_empty && !object.same(&old, field) {
+        let is_changed = match object.is_empty(field) && old.is_empty(field) {
+            // Go has `reflect.DeepEqual` compare them, to which an empty map is none that is absent.
+            true => hidden.has_emptied(field),
+            false => !object.same(&old, field),
+        };
+        if is_changed {
             errors.forbidden(object.at(field), text);
         }
     }

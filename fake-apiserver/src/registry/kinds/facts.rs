@@ -64,6 +64,8 @@ pub(crate) struct Facts {
     pub(crate) first_delete: FirstDelete,
     /// Field selectors beside those of metadata.
     pub(crate) fields: FieldLabels,
+    /// Fields that Go compares by `reflect.DeepEqual`, to which an empty list is a change where storage has none.
+    pub(crate) exact: &'static [&'static str],
 }
 
 impl Facts {
@@ -81,6 +83,7 @@ impl Facts {
         default_propagation: Propagation::Background,
         first_delete: FirstDelete::Removes,
         fields: FieldLabels::Default,
+        exact: &[],
     };
 }
 

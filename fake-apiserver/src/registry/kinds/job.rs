@@ -57,13 +57,26 @@ impl Strategy for JobStrategy {
         );
     }
 
-    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+    fn shares_labels(&self, object: &Object) -> bool {
+        let read = Cursor::root(object);
+        read.is_empty("metadata.labels") && !read.is_empty("spec.template.metadata.labels")
+    }
+
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         object.insert("status".into(), json!({}));
         let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
         if Cursor::root(object).flag("spec.manualSelector") != Some(true) {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
-        // the server shows these labels since it fills in defaults whenever it reads
+        if context.hidden.shares_labels {
+            // they are the labels of the template, to which more have been added
+            object.metadata_mut().remove("labels");
+            default_labels(object);
+        }
+    }
+
+    /// Gives a Job the labels that the server shows since it fills in defaults whenever it reads.
+    fn canonicalize(&self, object: &mut Object) {
         default_labels(object);
     }
 

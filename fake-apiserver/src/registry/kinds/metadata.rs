@@ -9,6 +9,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::hidden::Hidden;
 use crate::registry::types::{labels, names};
 
 /// Finalizers of the garbage collector; they need no domain, and exclude each other.
@@ -98,10 +99,17 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 /// Restores on update what the server keeps: generation, uid, creationTimestamp, the marks of deletion (rules B11,
 /// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
 /// (rule B8), but never by a write of its status.
-pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Strategy, subresource: &str) {
-    let raises = strategy.facts().generation != Generation::Absent
+pub(crate) fn prepare_update(
+    new: &mut Object,
+    old: &Object,
+    strategy: &dyn Strategy,
+    subresource: &str,
+    hidden: &Hidden,
+) {
+    let facts = strategy.facts();
+    let raises = facts.generation != Generation::Absent
         && !matches!(subresource, "status" | "binding")
-        && strategy.raises_generation(new, old);
+        && (strategy.raises_generation(new, old) || facts.exact.iter().any(|field| hidden.has_emptied(field)));
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);
     let meta = new.metadata_mut();

@@ -21,6 +21,7 @@ impl Strategy for NetworkPolicy {
     fn facts(&self) -> &Facts {
         &Facts {
             generation: Generation::FromCreate,
+            exact: &["spec"],
             ..Facts::DEFAULT
         }
     }

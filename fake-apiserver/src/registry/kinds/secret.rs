@@ -58,12 +58,12 @@ impl Strategy for Secret {
         validate_type(&secret, &data, errors);
     }
 
-    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         let old_type = Cursor::root(old);
         Cursor::root(object)
             .at("type")
             .check_text_unchanged(&old_type.at("type"), errors);
-        validate_immutable(object, old, &["data"], errors);
+        validate_immutable(object, old, &["data"], context.hidden, errors);
         self.validate(object, errors);
     }
 

@@ -11,6 +11,7 @@ use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::hidden::Hidden;
 
 /// Context available while an object is prepared.
 #[derive(Clone, Copy)]
@@ -26,6 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) user: Option<&'a UserInfo>,
     /// Set if nothing is to be stored.
     pub(crate) dry_run: bool,
+    /// Facts of the body that the object does not show.
+    pub(crate) hidden: &'a Hidden,
 }
 
 /// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
@@ -42,6 +45,11 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
+
+    /// Returns `true` if `default` gives an object the labels of its template, as the same map in Go.
+    fn shares_labels(&self, _object: &Object) -> bool {
+        false
+    }
 
     /// Rewrites an object of any served version as `api_version`. The versions of most kinds differ in name only.
     fn convert(&self, object: &mut Object, api_version: &str) {

@@ -24,6 +24,7 @@ fn create(case: &Value) -> Result<Object, String> {
         subresource: "",
         user: None,
         dry_run: false,
+        hidden: &crate::registry::types::hidden::NONE,
     };
     let field = |name: &str| case[name].as_str().unwrap_or_default();
     let (strategy, namespace) = (strategy(field("group"), field("resource")), field("namespace"));
@@ -122,6 +123,7 @@ fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Val
         subresource,
         user: None,
         dry_run: false,
+        hidden: &crate::registry::types::hidden::NONE,
     };
     let strategy = strategy(group, resource);
     let [mut old, mut new] = [old, new].map(|it| Object(it.as_object().cloned().unwrap_or_default()));

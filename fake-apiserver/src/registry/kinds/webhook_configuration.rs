@@ -29,6 +29,7 @@ impl Strategy for WebhookConfiguration {
         &Facts {
             allows_unconditional_update: false,
             generation: Generation::FromCreate,
+            exact: &["webhooks"],
             ..Facts::DEFAULT
         }
     }

@@ -30,6 +30,7 @@ fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     // A refusal leaves out fields that admission fills in, which the comparison shows.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
+    strategy.canonicalize(object);
     object.metadata_mut().insert("generation".into(), json!(1));
 }
 
@@ -131,6 +132,7 @@ fn run(case: &Map) -> Result<(), String> {
         subresource,
         user: None,
         dry_run: false,
+        hidden: &crate::registry::types::hidden::NONE,
     };
     let strategy = strategy_of(case);
     let mut new = object(&case["new"]);
@@ -161,7 +163,13 @@ fn run(case: &Map) -> Result<(), String> {
         _ => {}
     }
     strategy.prepare_for_update(&mut new, &old, &context);
-    metadata::prepare_update(&mut new, &old, strategy, subresource);
+    metadata::prepare_update(
+        &mut new,
+        &old,
+        strategy,
+        subresource,
+        &crate::registry::types::hidden::NONE,
+    );
     strategy.validate_update(&new, &old, &mut errors, &context);
     check(case, &new, &errors)
 }
@@ -231,6 +239,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
             subresource,
             user: None,
             dry_run: false,
+            hidden: &crate::registry::types::hidden::NONE,
         };
         let mut errors = FieldErrors::new();
         let mut new = object.clone();

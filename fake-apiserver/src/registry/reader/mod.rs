@@ -95,6 +95,7 @@ impl Reader {
             subresource: conditions.subresource,
             user: conditions.user,
             dry_run: conditions.dry_run,
+            hidden: conditions.hidden,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::registry::custom::decode as custom;
 use crate::registry::custom::definition::CustomVersion;
 use crate::registry::patch::{self, Patched};
 use crate::registry::types::decode::{self, Claim, Text};
+use crate::registry::types::hidden::Hidden;
 use crate::registry::types::schema::builtin::Shape;
 
 /// A body that has been read.
@@ -20,6 +21,19 @@ pub(crate) struct Decoded {
     pub(crate) object: Object,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
+    /// Facts of the body that the object does not show.
+    pub(crate) hidden: Hidden,
+}
+
+impl Decoded {
+    /// An object that the server has made.
+    pub(crate) fn made(object: Object) -> Self {
+        Self {
+            object,
+            warnings: Vec::new(),
+            hidden: Hidden::default(),
+        }
+    }
 }
 
 /// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for what a parsed value no longer
@@ -32,8 +46,11 @@ pub(crate) fn read(
     before: Option<&Object>,
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let warnings = match row.custom_version() {
-        Some(version) => read_custom(row, version, &mut object, text, validation)?,
+    let (warnings, mut hidden) = match row.custom_version() {
+        Some(version) => {
+            let warnings = read_custom(row, version, &mut object, text, validation)?;
+            (warnings, Hidden::default())
+        }
         None => {
             let info = &row.info;
             let wanted = decode::Wanted {
@@ -42,18 +59,23 @@ pub(crate) fn read(
                 kind: &info.kind,
                 shape: row.shape(),
             };
-            let warnings = decode::decode(wanted, &mut object, text, before, validation)?;
+            let decoded = decode::decode(wanted, &mut object, text, before, validation)?;
             if let Some(why) = row.strategy().conversion_error(&object) {
                 let (kind, version) = (&info.kind, &info.version);
                 return Err(Status::bad_request(format!(
                     "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
                 )));
             }
-            warnings
+            decoded
         }
     };
+    hidden.shares_labels = row.strategy().shares_labels(&object);
     row.strategy().default(&mut object);
-    Ok(Decoded { object, warnings })
+    Ok(Decoded {
+        object,
+        warnings,
+        hidden,
+    })
 }
 
 /// The body of a custom resource.
@@ -107,6 +129,7 @@ pub(crate) fn read_patched(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
+    let mut hidden = Hidden::default();
     let mut decoded = read_result(row.shape(), make, patch, validation, |object, text, is_text| {
         match (row.custom_version(), row.shape()) {
             (Some(version), _) => {
@@ -122,6 +145,8 @@ pub(crate) fn read_patched(
                     true => read_claimed(row, shape, before, object, text, validation)?,
                     false => convert_tree(shape, before, object, make, text, validation)?,
                 };
+                let (warnings, left_out) = warnings;
+                hidden = left_out;
                 match row.strategy().conversion_error(object) {
                     Some(why) if is_text => Err(Refusal::Shown(why)),
                     // The result of a strategic patch is converted without a decoder, whose plain error becomes a 500
@@ -133,6 +158,7 @@ pub(crate) fn read_patched(
             (None, None) => Ok(Vec::new()),
         }
     })?;
+    decoded.hidden = hidden;
     row.name_kind(&mut decoded.object);
     row.strategy().default(&mut decoded.object);
     Ok(decoded)
@@ -146,15 +172,16 @@ pub(crate) fn read_applied(
     mut object: Object,
     configuration: &Object,
 ) -> Result<Decoded, Status> {
+    let mut hidden = Hidden::default();
     if let Some(shape) = row.shape() {
         let before = before.map(|it| &it.0);
         // The owners are the server's own work, and may be many.
         let owners = object.metadata_mut().remove("managedFields");
         let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
             decode::restore(shape, &mut object)?;
-            decode::convert(shape, &mut object)
+            decode::convert_changed(shape, &mut object, None)
         });
-        converted.map_err(|why| {
+        hidden = converted.map_err(|why| {
             let slash = if row.info.group.is_empty() { "/" } else { "" };
             let kind = format!("{slash}{}, Kind={}", row.api_version, row.info.kind);
             let (namespace, name) = (configuration.namespace(), configuration.name());
@@ -171,10 +198,12 @@ pub(crate) fn read_applied(
         object.metadata_mut().extend(owners);
     }
     row.name_kind(&mut object);
+    hidden.shares_labels = row.strategy().shares_labels(&object);
     row.strategy().default(&mut object);
     Ok(Decoded {
         object,
         warnings: Vec::new(),
+        hidden,
     })
 }
 
@@ -215,16 +244,13 @@ pub(crate) fn read_patched_as(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(
-        Some(shape),
-        make,
-        patch,
-        validation,
-        |object, text, is_text| match is_text {
+    read_result(Some(shape), make, patch, validation, |object, text, is_text| {
+        let converted = match is_text {
             true => convert(shape, None, object, text, validation),
             false => convert_tree(shape, None, object, make, text, validation),
-        },
-    )
+        };
+        converted.map(|(warnings, _)| warnings)
+    })
 }
 
 /// The document that a JSON or merge patch has made, as what it says it is.
@@ -235,7 +261,7 @@ fn read_claimed(
     object: &mut Object,
     text: &dyn Fn() -> String,
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<(Vec<String>, Hidden), Refusal> {
     let info = &row.info;
     let wanted = decode::Wanted {
         group: &info.group,
@@ -257,7 +283,7 @@ fn read_claimed(
             let named = object.keys().filter(|it| !matches!(it.as_str(), "kind" | "apiVersion"));
             let unknown = named.map(|it| format!("unknown field \"{it}\"")).collect();
             object.clear();
-            Ok(unknown)
+            Ok((unknown, Hidden::default()))
         }
         Claim::Other(other, why) => {
             if let Some(other) = other {
@@ -282,7 +308,7 @@ fn convert(
     object: &mut Object,
     text: &dyn Fn() -> String,
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<(Vec<String>, Hidden), Refusal> {
     let before = before.map(|it| &it.0);
     let document = decode::Document::Made { text };
     decode::convert_strictly(shape, object, before, document, validation).map_err(Refusal::Shown)
@@ -297,7 +323,7 @@ fn convert_tree(
     make: &MakePatched<'_>,
     text: &dyn Fn() -> String,
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<(Vec<String>, Hidden), Refusal> {
     convert(shape, before, object, text, validation).or_else(|_| {
         if let Ok(Patched {
             value: Value::Object(map),
@@ -359,10 +385,10 @@ fn read_result(
         FieldValidation::Strict if !warnings.is_empty() => {
             Err(refused(&format!("strict decoding error: {}", warnings.join(", "))))
         }
-        FieldValidation::Ignore => Ok(Decoded {
-            object,
-            warnings: Vec::new(),
+        FieldValidation::Ignore => Ok(Decoded::made(object)),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded {
+            warnings,
+            ..Decoded::made(object)
         }),
-        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings }),
     }
 }

@@ -38,6 +38,7 @@ impl Registry {
         let Decoded {
             object: mut binding,
             warnings,
+            ..
         } = decoded;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
@@ -147,10 +148,7 @@ impl Change for Bound<'_> {
             "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now,
         });
         set_condition(&mut pod, condition);
-        Ok(Decoded {
-            object: pod,
-            warnings: Vec::new(),
-        })
+        Ok(Decoded::made(pod))
     }
 
     fn is_tracked(&self) -> bool {

@@ -33,6 +33,7 @@ impl Registry {
         let Decoded {
             object: eviction,
             warnings,
+            ..
         } = read(request, &write_options)?;
         request.remarks.warnings.extend(warnings);
         if eviction.name() != request.info.name {
@@ -265,10 +266,7 @@ impl Change for Spent<'_> {
             });
             set_condition(&mut object, condition);
         }
-        Ok(Decoded {
-            object,
-            warnings: Vec::new(),
-        })
+        Ok(Decoded::made(object))
     }
 
     fn is_admitted(&self) -> bool {
@@ -289,10 +287,7 @@ impl Change for Evicted<'_> {
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
         });
         set_condition(&mut object, condition);
-        Ok(Decoded {
-            object,
-            warnings: Vec::new(),
-        })
+        Ok(Decoded::made(object))
     }
 
     fn is_tracked(&self) -> bool {

@@ -90,8 +90,12 @@ impl SubresourceRequest<'_> {
 
     /// The body as a built-in object of a kind that is not the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
-        let warnings = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
-        Ok(Decoded { object, warnings })
+        let (warnings, hidden) = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
+        Ok(Decoded {
+            object,
+            warnings,
+            hidden,
+        })
     }
 }
 

@@ -20,7 +20,9 @@ impl Registry {
     /// POST of a virtual resource (rule Q3).
     pub(crate) fn review(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let row = request.row;
-        let Decoded { mut object, warnings } = decoded;
+        let Decoded {
+            mut object, warnings, ..
+        } = decoded;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let resource = &*row.info.resource;

@@ -152,11 +152,15 @@ impl Change for Scaled<'_> {
         let Decoded {
             object: scale,
             warnings,
+            ..
         } = self.written(&live)?;
         let mut object = old.clone();
         self.source.write(&mut object, &scale)?;
         set_owners(&mut object, fields.to_parent(owners, &self::owners(&scale)));
-        Ok(Decoded { object, warnings })
+        Ok(Decoded {
+            warnings,
+            ..Decoded::made(object)
+        })
     }
 
     fn is_tracked(&self) -> bool {
@@ -237,10 +241,7 @@ impl Scaled<'_> {
             );
             return Err(Status::new(500, "", why));
         }
-        Ok(Decoded {
-            object,
-            warnings: Vec::new(),
-        })
+        Ok(Decoded::made(object))
     }
 }
 

@@ -7,6 +7,7 @@ mod time;
 mod unstructured;
 mod zero;
 
+use super::hidden::Hidden;
 use super::schema::builtin::{Shape, is_unserved, shape_of};
 use crate::api::field::quote;
 use crate::api::json::type_name;
@@ -131,14 +132,14 @@ fn scheme_of(group: &str) -> &'static str {
 ///
 /// `text` is the JSON it was parsed from, for duplicate keys and for the order of errors; `before` is the stored object
 /// of that kind which it is to replace, where that is at hand.
-/// Answers the warnings (rule L1).
+/// Answers the warnings (rule L1), and what the object does not show.
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
     text: Text<'_>,
     before: Option<&Object>,
     strictness: FieldValidation,
-) -> Result<Vec<String>, Status> {
+) -> Result<(Vec<String>, Hidden), Status> {
     let (kind, api_version) = kind_of(object).map_err(|why| unrecognized(&why, text.raw, wanted.kind))?;
     let kind = if kind.is_empty() { wanted.kind } else { kind }.to_owned();
     let api_version = match api_version {
@@ -165,7 +166,7 @@ pub(crate) fn decode(
     };
     let before = before.map(|it| &it.0);
     let converted = convert_strictly(shape, object, before, Document::Sent(text), strictness);
-    let errors = converted.map_err(|error| refuse(&error))?;
+    let (errors, hidden) = converted.map_err(|error| refuse(&error))?;
     if strictness == FieldValidation::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
@@ -175,7 +176,7 @@ pub(crate) fn decode(
     if object.api_version() != api_version {
         object.insert("apiVersion".into(), Value::String(api_version.into()));
     }
-    Ok(errors)
+    Ok((errors, hidden))
 }
 
 /// The type of a registered kind, `None` if it is not served; the error says that it is not registered.
@@ -271,40 +272,44 @@ pub(crate) enum Document<'a> {
 
 /// Converts an object of a known type, such as a patched one. Of `before`, which it is made from or replaces and which
 /// is of the same type, it takes the fields that are the same as converted already. Answers its strict errors in words
-/// (`unknown field "spec.x"`), which the caller makes warnings or a refusal; none if `strictness` ignores them.
-/// The error is Go's.
+/// (`unknown field "spec.x"`), which the caller makes warnings or a refusal; none if `strictness` ignores them; and what
+/// the object no longer shows. The error is Go's.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map,
     before: Option<&Map>,
     document: Document<'_>,
     strictness: FieldValidation,
-) -> Result<Vec<String>, String> {
+) -> Result<(Vec<String>, Hidden), String> {
     // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
     let owners = object
         .get("metadata")
         .and_then(|it| it.get("managedFields"))
         .and_then(Value::as_array);
     let forgets_owners = owners.is_some_and(Vec::is_empty);
-    let unknown = convert::convert(shape, object, before).map_err(|misfits| match document {
+    let removed = convert::convert(shape, object, before).map_err(|misfits| match document {
         Document::Sent(text) => misfits.first_in(text.raw),
         Document::Made { .. } => misfits.first(),
     })?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
         metadata.insert("managedFields".into(), Value::Array(Vec::new()));
     }
+    let convert::Removed { unknown, hidden } = removed;
     if strictness == FieldValidation::Ignore {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), hidden));
     }
     // The order of several errors, and whether a duplicate counts, is only to be seen in the document.
     match document {
         Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
-            return Ok(scan::strict_errors(text.raw, shape));
+            return Ok((scan::strict_errors(text.raw, shape), hidden));
         }
-        Document::Made { text, .. } if unknown.len() > 1 => return Ok(scan::strict_errors(text().as_bytes(), shape)),
+        Document::Made { text, .. } if unknown.len() > 1 => {
+            return Ok((scan::strict_errors(text().as_bytes(), shape), hidden));
+        }
         Document::Sent(_) | Document::Made { .. } => {}
     }
-    Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
+    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    Ok((unknown.collect(), hidden))
 }
 
 /// Makes what is always written and is empty `null`, as the real server's storage does.
@@ -314,13 +319,13 @@ pub(crate) fn settle(shape: &'static Shape, object: &mut Map) {
 
 /// Removes what the type does not know and spells the rest canonically, silently.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map) -> Result<(), String> {
-    convert_changed(shape, object, None)
+    convert_changed(shape, object, None).map(|_| ())
 }
 
-/// The same of an object that was made from another one of the same type.
-pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<(), String> {
+/// The same of an object that was made from another one of the same type; answers what it no longer shows.
+pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Hidden, String> {
     match convert::convert(shape, object, before) {
-        Ok(_) => Ok(()),
+        Ok(removed) => Ok(removed.hidden),
         Err(misfits) => Err(misfits.first()),
     }
 }

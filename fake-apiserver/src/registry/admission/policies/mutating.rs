@@ -155,7 +155,8 @@ impl Admission {
                     apply(row, object, value)?
                 };
             }
-            attributes.object = Some(self.read_back(attributes, matched, object).await.map_err(said)?);
+            let next = self.read_back(attributes, matched, object).await.map_err(said)?;
+            attributes.set_read_back(next);
         }
         Ok(())
     }

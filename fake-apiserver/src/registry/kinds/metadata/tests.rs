@@ -31,7 +31,7 @@ fn update(old: Value, new: Value) -> (Object, Vec<String>) {
     }
     let strategy = strategy("", "configmaps");
     let mut errors = FieldErrors::new();
-    prepare_update(&mut new, &old, strategy, "");
+    prepare_update(&mut new, &old, strategy, "", &crate::registry::types::hidden::NONE);
     validate_update(
         &new,
         &old,
@@ -190,9 +190,9 @@ fn b8_generation() {
     let ingress = strategy("networking.k8s.io", "ingresses");
     let old = object(json!({"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {}}));
     let mut same = object(json!({"metadata": {"labels": {"x": "y"}}, "spec": {"a": 1}, "status": {"b": 1}}));
-    prepare_update(&mut same, &old, ingress, "");
+    prepare_update(&mut same, &old, ingress, "", &crate::registry::types::hidden::NONE);
     assert_eq!(same["metadata"]["generation"], 2);
     let mut changed = object(json!({"spec": {"a": 2}}));
-    prepare_update(&mut changed, &old, ingress, "");
+    prepare_update(&mut changed, &old, ingress, "", &crate::registry::types::hidden::NONE);
     assert_eq!(changed["metadata"]["generation"], 3);
 }

@@ -26,6 +26,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
         subresource: "",
         user: None,
         dry_run: false,
+        hidden: &crate::registry::types::hidden::NONE,
     };
     let mut it = object(json!({"metadata": {"name": "a"}, "spec": spec, "status": {}}));
     let mut errors = FieldErrors::new();

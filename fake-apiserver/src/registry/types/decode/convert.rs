@@ -12,6 +12,7 @@ use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero
 use crate::api::json::type_name;
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
+use crate::registry::types::hidden::Hidden;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
@@ -36,6 +37,15 @@ pub(super) enum Step {
 
 /// Values that do not fit their types; there is at least one.
 pub(super) struct Misfits(Vec<Misfit>);
+
+/// Parts that a conversion took out of an object.
+#[derive(Default)]
+pub(super) struct Removed {
+    /// The paths of unknown fields.
+    pub(super) unknown: Vec<String>,
+    /// Empty lists and maps.
+    pub(super) hidden: Hidden,
+}
 
 /// A value that does not fit its type.
 struct Misfit {
@@ -77,15 +87,14 @@ pub(super) struct Converter<'a> {
     /// Length of the path where those began: Go names the struct there as the owner of any error below.
     opaque_from: usize,
     level: usize,
-    /// The paths of unknown fields.
-    unknown: Vec<String>,
+    removed: Removed,
     /// The values that do not fit.
     misfits: Vec<Misfit>,
 }
 
-/// Converts an object, which was `before` before a patch. Answers the paths of the unknown fields that were removed, or
-/// the values that do not fit their types.
-pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Vec<String>, Misfits> {
+/// Converts an object, which was `before` before a patch. Answers what was removed, or the values that do
+/// not fit their types.
+pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Removed, Misfits> {
     let mut it = Converter {
         before,
         ..Converter::default()
@@ -105,9 +114,9 @@ pub(super) fn error_of(shape: &'static Shape, value: &Value) -> Option<String> {
 }
 
 impl Converter<'_> {
-    fn finish(self) -> Result<Vec<String>, Misfits> {
+    fn finish(self) -> Result<Removed, Misfits> {
         match self.misfits.is_empty() {
-            true => Ok(self.unknown),
+            true => Ok(self.removed),
             false => Err(Misfits(self.misfits)),
         }
     }
@@ -149,7 +158,13 @@ impl Converter<'_> {
         if field.omits_zero() && value.is_null() {
             return false;
         }
-        !is_empty(shape.kind(), value) || !field.omits_empty() || self.is_told_empty(field)
+        if !is_empty(shape.kind(), value) || !field.omits_empty() || self.is_told_empty(field) {
+            return true;
+        }
+        if let (Value::Array(_) | Value::Object(_), Some(Step::Field(_, whole))) = (&*value, self.path.first()) {
+            self.removed.hidden.left_out(whole.name());
+        }
+        false
     }
 
     /// Returns `true` if rules tell the empty value of the field at hand from an absent one.
@@ -377,7 +392,7 @@ impl Converter<'_> {
     }
 
     fn report_unknown(&mut self, name: &str) {
-        if self.opaque > 0 || self.unknown.len() >= MOST_UNKNOWN {
+        if self.opaque > 0 || self.removed.unknown.len() >= MOST_UNKNOWN {
             return;
         }
         let mut path = String::new();
@@ -392,7 +407,7 @@ impl Converter<'_> {
             }
         }
         push_name(&mut path, name);
-        self.unknown.push(path);
+        self.removed.unknown.push(path);
     }
 
     fn misfit(&mut self, error: String, ends: bool) {

@@ -27,7 +27,7 @@ const DEPLOYMENT: Wanted<'static> = Wanted {
 fn body(wanted: Wanted<'_>, raw: &str, strictness: FieldValidation) -> Result<(Value, Vec<String>), Status> {
     let (mut object, repeats_key) = parse(raw.as_bytes(), wanted.kind)?;
     let raw = raw.as_bytes();
-    let warnings = decode(wanted, &mut object, Text { raw, repeats_key }, None, strictness)?;
+    let (warnings, _) = decode(wanted, &mut object, Text { raw, repeats_key }, None, strictness)?;
     Ok((Value::Object(object.0), warnings))
 }
 
