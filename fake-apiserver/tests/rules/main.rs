@@ -13,6 +13,7 @@ mod patches;
 mod pods;
 mod requests;
 mod revisions;
+mod scales;
 mod services;
 mod tokens;
 mod uids;

@@ -233,6 +233,18 @@ pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut Fi
     );
 }
 
+/// Checks the metadata of an object in a namespace as `ValidateObjectMeta` of `pkg/apis/core/validation` does.
+pub(crate) fn validate_core(object: &Object, errors: &mut FieldErrors) {
+    validate_new(
+        object,
+        true,
+        &names::dns1123_subdomain,
+        &CommonErrors::of(object),
+        errors,
+    );
+    validate_finalizer_names(object, errors);
+}
+
 /// Checks that a name whose kind takes any is one segment of a path, as those of signing requests.
 pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
     for text in names::path_segment(object.name(), false) {

@@ -48,7 +48,8 @@ impl Registry {
             manager: write.manager_name(),
             now: self.reader.entropy.now_seconds(),
         };
-        let written = self.change(&write, None, &change).await?;
+        let uid = change.sent_uid()?;
+        let written = self.change(&write, uid.as_deref(), &change).await?;
         let object = match &written.answer {
             Answer::Stored(stored) => self.reader.decode(row, stored),
             Answer::Object(object) => object.clone(),
@@ -106,7 +107,10 @@ impl<'a> Source<'a> {
     /// Writes a Scale into its object.
     fn write(self, object: &mut Object, scale: &Object) -> Result<(), Status> {
         match self {
-            Source::Builtin => write_builtin(object, scale),
+            Source::Builtin => {
+                write_builtin(object, scale);
+                Ok(())
+            }
             Source::Custom(_, paths) => custom::update(object, scale, paths),
         }
     }
@@ -154,6 +158,7 @@ impl Change for Scaled<'_> {
             warnings,
             ..
         } = self.written(&live)?;
+        self.check(old, &scale)?;
         let mut object = old.clone();
         self.source.write(&mut object, &scale)?;
         set_owners(&mut object, fields.to_parent(owners, &self::owners(&scale)));
@@ -172,6 +177,7 @@ impl Change for Scaled<'_> {
     }
 
     fn take(&self, object: &mut Object, shown: &Object) -> Result<(), Status> {
+        self.check(object, shown)?;
         self.source.write(object, shown)
     }
 }
@@ -195,10 +201,56 @@ impl Scaled<'_> {
             Some(kind) => self.patched(live, kind)?,
             None => self.sent()?,
         };
-        metadata::fill_namespace(&mut decoded.object, &self.request.info.namespace)?;
-        metadata::check_name(&decoded.object, &self.request.info.name)?;
+        self.check_place(&mut decoded.object)?;
         managed_fields::track_update(&types, Some(live), &mut decoded.object, &manager);
         Ok(decoded)
+    }
+
+    /// The uid that a PUT names, which is a precondition of any write; that of the other methods is checked later.
+    fn sent_uid(&self) -> Result<Option<String>, Status> {
+        if self.request.patch.is_some() {
+            return Ok(None);
+        }
+        let mut scale = self.sent()?.object;
+        self.check_place(&mut scale)?;
+        Ok(Some(scale.uid().to_owned()).filter(|it| !it.is_empty()))
+    }
+
+    /// Checks that a Scale is the one of the path.
+    fn check_place(&self, scale: &mut Object) -> Result<(), Status> {
+        metadata::fill_namespace(scale, &self.request.info.namespace)?;
+        metadata::check_name(scale, &self.request.info.name)
+    }
+
+    /// Checks a Scale of a built-in object, its metadata included, though nothing of that is kept (`ValidateScale`).
+    fn check(&self, object: &Object, scale: &Object) -> Result<(), Status> {
+        if let Source::Custom(..) = self.source {
+            return Ok(());
+        }
+        let mut errors = FieldErrors::new();
+        metadata::validate_core(scale, &mut errors);
+        let replicas = value_at(scale, &["spec", "replicas"])
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
+        if replicas < 0 {
+            let path = FieldPath::new("spec").child("replicas");
+            errors.invalid(path, replicas, "must be greater than or equal to 0");
+        }
+        if !errors.is_empty() {
+            let kind = GroupKind {
+                group: SCALE.group.into(),
+                kind: SCALE.kind.into(),
+            };
+            return Err(Status::invalid(&kind, object.name(), &errors));
+        }
+        let (wanted, found) = (scale.uid(), object.uid());
+        if wanted.is_empty() || wanted == found {
+            return Ok(());
+        }
+        let mut resource = self.request.row.info.group_resource();
+        resource.resource = format!("{}/scale", resource.resource).into();
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        Err(Status::conflict(&resource, object.name(), why))
     }
 
     /// The Scale of a PUT. Of a custom resource the real server cannot even name what it fails to decode.
@@ -287,20 +339,10 @@ fn builtin(object: &Object) -> Object {
     scale
 }
 
-fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
+fn write_builtin(object: &mut Object, scale: &Object) {
     let replicas = value_at(scale, &["spec", "replicas"])
         .and_then(Value::as_i64)
         .unwrap_or(0);
-    if replicas < 0 {
-        let mut errors = FieldErrors::new();
-        let path = FieldPath::new("spec").child("replicas");
-        errors.invalid(path, replicas, "must be greater than or equal to 0");
-        let kind = GroupKind {
-            group: SCALE.group.into(),
-            kind: SCALE.kind.into(),
-        };
-        return Err(Status::invalid(&kind, object.name(), &errors));
-    }
     if let Some(spec) = object.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
         spec.insert("replicas".into(), replicas.into());
     }
@@ -309,7 +351,6 @@ fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
     if !version.is_empty() {
         object.metadata_mut().insert("resourceVersion".into(), version.into());
     }
-    Ok(())
 }
 
 /// A selector as one text; it is a map of labels or a LabelSelector.
