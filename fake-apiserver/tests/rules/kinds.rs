@@ -247,3 +247,12 @@ async fn an_empty_list_of_policies_is_not_defaulted() {
     let expected = "spec.behavior.scaleDown.policies: Required value: must specify at least one Policy";
     assert_eq!(causes(&answer), [expected], "{}", answer.1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_range_needs_no_name() {
+    let path = "/api/v1/namespaces/default/limitranges";
+    let body = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
+    let (code, made) = post(&ApiServer::start(), path, &body).await;
+    let name = made["metadata"]["name"].as_str().unwrap_or_default();
+    assert_eq!((code, name.len(), name.matches('-').count()), (201, 36, 4));
+}

@@ -36,6 +36,14 @@ impl Strategy for LimitRange {
         }
     }
 
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+        if object.name().is_empty() {
+            object
+                .metadata_mut()
+                .insert("name".into(), context.entropy.uid().into());
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let mut seen = BTreeSet::new();
         for limit in Cursor::root(object).items("spec.limits") {
