@@ -41,10 +41,13 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.remarks.warnings.extend(repeated);
 
-        // Fields that only the server sets have no owner.
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            object.metadata_mut().remove(field);
+        // A POST clears what only the server sets (`WipeObjectMetaSystemFields`); a PUT that creates keeps it.
+        if request.info.verb == Verb::Create {
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+                object.metadata_mut().remove(field);
+            }
         }
+        object.metadata_mut().remove("selfLink");
         let now = self.reader.entropy.now_seconds();
         let name = request.manager_name();
         let manager = request.manager(&name, &now);

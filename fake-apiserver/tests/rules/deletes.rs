@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::ask::{MERGE, Watch, get, post, send};
+use crate::ask::{APPLY, MERGE, Watch, get, post, send};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const POD: &str = "/api/v1/namespaces/default/pods/p";
@@ -94,4 +94,34 @@ async fn without_a_delay_nothing_comes_between() {
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_ready());
     assert_eq!(types(&watch.told()), ["MODIFIED", "DELETED"]);
+}
+
+#[rstest]
+#[case::apply("PATCH", APPLY, true)]
+#[case::put("PUT", "application/json", true)]
+#[case::post("POST", "application/json", false)]
+#[tokio::test(start_paused = true)]
+async fn creates_other_than_post_keep_marks_of_deletion(
+    #[case] method: &str,
+    #[case] content_type: &str,
+    #[case] are_kept: bool,
+) {
+    let server = ApiServer::start();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let item = format!("{leases}/l?fieldManager=m");
+    let body = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "l", "deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0},
+    });
+    let path = if method == "POST" { leases } else { &item };
+    let (code, lease) = send(&server, method, path, content_type, &body).await;
+    assert_eq!(code, 201);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let kept = are_kept.then(|| &body["metadata"][field]);
+        assert_eq!(lease["metadata"].get(field), kept, "{field}");
+    }
+    // Nothing holds the object, so that any write to it removes it.
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(send(&server, "PATCH", &item, MERGE, &labelled).await.0, 200);
+    assert_eq!(get(&server, &item).await.0, if are_kept { 404 } else { 200 });
 }

@@ -67,13 +67,10 @@ pub(crate) fn generate_name(object: &mut Object, entropy: &Entropy) {
     object.metadata_mut().insert("name".into(), name.into());
 }
 
-/// Begins an object's life: what the client may not set is wiped, uid, creationTimestamp and generation are set
-/// (rules B1, B8, B29).
+/// Begins an object's life: uid, creationTimestamp and generation are set whatever the client sent (rules B1, B8, B29).
 pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let meta = object.metadata_mut();
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        meta.remove(field);
-    }
+    meta.remove("selfLink");
     meta.insert("uid".into(), entropy.uid().into());
     meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
     if strategy.facts().generation == Generation::FromCreate {

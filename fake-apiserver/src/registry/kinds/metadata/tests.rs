@@ -52,7 +52,8 @@ async fn b1_begin_lifetime() {
     );
     begin_lifetime(&mut it, strategy("", "configmaps"), &entropy);
     assert_eq!(it.uid().len(), 36);
-    let mut expected = json!({"name": "a", "creationTimestamp": "2023-11-14T22:13:20Z", "generation": 9});
+    let mut expected = json!({"name": "a", "creationTimestamp": "2023-11-14T22:13:20Z", "generation": 9,
+        "deletionTimestamp": "z", "deletionGracePeriodSeconds": 5});
     expected["uid"] = json!(it.uid());
     assert_eq!(it["metadata"], expected);
 
