@@ -25,7 +25,8 @@ pub(crate) struct Read {
     pub(crate) has_fraction: bool,
 }
 
-/// Parses a text as serde_json does. `None` if serde_json refuses it, too, which then words the error.
+/// Parses a text as serde_json does, but takes half a surrogate pair for U+FFFD, as Go does. `None` of what serde_json
+/// refuses otherwise, which then words the error.
 pub(crate) fn read(text: &str) -> Option<Read> {
     let (entries, items) = ROOM.take();
     let mut reader = Reader {
@@ -222,7 +223,7 @@ impl Reader<'_> {
         let end = self.at - 1;
         match has_escapes {
             false => self.text.get(start..end).map(SmolStr::new),
-            true => serde_json::from_str(self.text.get(start - 1..=end)?).ok(),
+            true => unescaped(self.text.get(start - 1..=end)?),
         }
     }
 
@@ -241,6 +242,44 @@ impl Reader<'_> {
         self.has_fraction |= number.is_f64();
         Some(Value::Number(number))
     }
+}
+
+/// The string of a quoted text with escapes.
+fn unescaped(quoted: &str) -> Option<SmolStr> {
+    let read = serde_json::from_str(quoted);
+    read.or_else(|_| serde_json::from_str(&with_whole_pairs(quoted))).ok()
+}
+
+/// A quoted text in which each half of a surrogate pair without the other is U+FFFD.
+fn with_whole_pairs(quoted: &str) -> String {
+    let mut whole = String::with_capacity(quoted.len());
+    let mut rest = quoted;
+    while let Some(at) = rest.find('\\') {
+        let (before, escaped) = rest.split_at(at);
+        whole.push_str(before);
+        let len = match (unit(escaped), escaped.get(6..).and_then(unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                whole.push('\u{fffd}');
+                rest = &escaped[6..];
+                continue;
+            }
+            // The escaped character may itself be a backslash.
+            _ => 1 + escaped[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        let (kept, behind) = escaped.split_at(len);
+        whole.push_str(kept);
+        rest = behind;
+    }
+    whole.push_str(rest);
+    whole
+}
+
+/// The UTF-16 unit that a text begins with an escape of.
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let are_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    are_hex.then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
 #[cfg(test)]
@@ -279,11 +318,29 @@ mod tests {
     #[case::two_values("{} {}")]
     #[case::control("\"a\u{1}b\"")]
     #[case::surrogates("\"\\ud83d\\ude00\"")]
-    #[case::half_a_surrogate("\"\\ud83d\"")]
     #[case::unfinished("{\"a\":\"b\\")]
     #[case::trailing_comma("[1,]")]
     fn a_text_is_read_as_serde_json_reads_it(#[case] text: &str) {
         agrees(text);
+    }
+
+    #[rstest]
+    #[case::first(r#""a\ud800b""#, "a\u{fffd}b")]
+    #[case::second(r#""\uDC00""#, "\u{fffd}")]
+    #[case::before_a_character(r#""\ud800\u0041""#, "\u{fffd}A")]
+    #[case::before_a_pair(r#""\ud800\ud83d\ude00""#, "\u{fffd}\u{1f600}")]
+    #[case::in_the_wrong_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
+    #[case::behind_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
+    fn half_a_surrogate_pair_is_no_character(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(read(text).expect("it is JSON").value, expected);
+    }
+
+    #[rstest]
+    #[case::unknown_escape(r#""\ud800\x""#)]
+    #[case::too_short(r#""\ud800\ud8""#)]
+    #[case::no_digits(r#""\ud800\u+123""#)]
+    fn half_a_surrogate_pair_excuses_no_other_escape(#[case] text: &str) {
+        assert!(read(text).is_none());
     }
 
     #[rstest]

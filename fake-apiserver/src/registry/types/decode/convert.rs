@@ -6,7 +6,7 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::scan::Order;
+use super::scan::{Order, number_at};
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
 use crate::api::json::type_name;
@@ -60,20 +60,34 @@ struct Misfit {
 impl Misfits {
     /// The error of a value whose keys are sorted.
     pub(super) fn first(self) -> String {
-        self.first_by(|_| ())
+        self.first_by(|_| ()).map(|it| it.error).unwrap_or_default()
     }
 
     /// The error of a document with this text, where the order of keys counts.
     pub(super) fn first_in(self, raw: &[u8]) -> String {
-        match Order::of(raw) {
-            Some(order) if self.0.len() > 1 => self.first_by(|path| order.place(path)),
-            _ => self.first(),
-        }
+        let order = if self.0.len() > 1 { Order::of(raw) } else { None };
+        let first = match order {
+            Some(order) => self.first_by(|path| order.place(path)),
+            None => self.first_by(|_| ()),
+        };
+        first.map(|it| it.told_of(raw)).unwrap_or_default()
     }
 
-    fn first_by<T: Ord>(self, place: impl Fn(&[Step]) -> T) -> String {
-        let first = self.0.into_iter().min_by_key(|it| (!it.ends, place(&it.path)));
-        first.map(|it| it.error).unwrap_or_default()
+    fn first_by<T: Ord>(self, place: impl Fn(&[Step]) -> T) -> Option<Misfit> {
+        self.0.into_iter().min_by_key(|it| (!it.ends, place(&it.path)))
+    }
+}
+
+impl Misfit {
+    /// The error, in which a number stands as it does in the document.
+    fn told_of(self, raw: &[u8]) -> String {
+        const NUMBER: &str = "json: cannot unmarshal number ";
+        let rest = self.error.strip_prefix(NUMBER).and_then(|it| it.split_once(" into "));
+        let Some((_, rest)) = rest else { return self.error };
+        match number_at(raw, &self.path) {
+            Some(number) => format!("{NUMBER}{number} into {rest}"),
+            None => self.error,
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The raw bytes of a JSON body: what a parsed value no longer shows (duplicate keys, the order of fields), and what
 //! Go says of bytes that are no JSON.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::Text;
 use super::convert::Step;
@@ -130,6 +132,28 @@ impl Order {
         };
         path.iter().map(step).collect()
     }
+}
+
+/// The text of the number that a way leads to, if it does.
+pub(super) fn number_at(raw: &[u8], path: &[Step]) -> Option<String> {
+    let mut at: &RawValue = serde_json::from_slice(raw).ok()?;
+    for step in path {
+        at = match step {
+            Step::Index(index) => *serde_json::from_str::<Vec<&RawValue>>(at.get()).ok()?.get(*index)?,
+            Step::Field(_, field) => entry_at(at, field.name())?,
+            Step::Key(key) => entry_at(at, key)?,
+        };
+    }
+    let is_number = at
+        .get()
+        .starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    is_number.then(|| at.get().to_owned())
+}
+
+fn entry_at<'a>(map: &'a RawValue, key: &str) -> Option<&'a RawValue> {
+    serde_json::from_str::<BTreeMap<String, &RawValue>>(map.get())
+        .ok()?
+        .remove(key)
 }
 
 fn place_of(name: &str, entries: &[(String, Node)]) -> usize {

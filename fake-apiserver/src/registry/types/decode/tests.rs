@@ -323,3 +323,27 @@ fn the_first_wrong_type_of_the_document_is_named(#[case] raw: &str, #[case] expe
     let refusal = refusal(wanted("apps", "v1", "Deployment"), raw);
     assert!(refusal.ends_with(expected), "{refusal}");
 }
+
+#[rstest]
+#[case(
+    DEPLOYMENT,
+    r#"{"spec":{"replicas":NUMBER}}"#,
+    "DeploymentSpec.spec.replicas of type int32"
+)]
+#[case(
+    wanted("", "v1", "Service"),
+    r#"{"spec":{"ports":[{"port":1},{"targetPort":NUMBER}]}}"#,
+    "ServicePort.spec.ports.targetPort of type int32"
+)]
+#[case(
+    DEPLOYMENT,
+    r#"{"spec":{"replicas":NUMBER,"paused":3}}"#,
+    "DeploymentSpec.spec.replicas of type int32"
+)]
+fn a_number_is_told_as_it_is_written(#[case] wanted: Wanted<'_>, #[case] raw: &str, #[case] place: &str) {
+    for number in ["1e2", "99999999999999999999", "1E+10", "1.50", "-1.0"] {
+        let message = refusal(wanted, &raw.replace("NUMBER", number));
+        let expected = format!("json: cannot unmarshal number {number} into Go struct field {place}");
+        assert!(message.ends_with(&expected), "{message}");
+    }
+}
