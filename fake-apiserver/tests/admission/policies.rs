@@ -258,6 +258,32 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
 }
 
 #[rstest]
+#[case::match_condition(json!({"matchConditions": [{"name": "a", "expression": "x == Object {}"}]}),
+    "compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x == Object {}\n | ^\nERROR: \
+     <input>:1:13: undeclared reference to 'Object' (in container '')\n | x == Object {}\n | ............^")]
+#[case::variable(json!({"variables": [{"name": "a", "expression": "JSONPatch{op: 'add'}"}]}),
+    "compilation failed: ERROR: <input>:1:10: undeclared reference to 'JSONPatch' (in container '')\n | JSONPatch{op: \
+     'add'}\n | .........^")]
+#[tokio::test(start_paused = true)]
+async fn p8_structs_are_those_of_mutations(#[case] part: Value, #[case] why: &str) {
+    let mut spec = json!({"reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch",
+            "jsonPatch": {"expression": "true ? [JSONPatch{op: 'add', value: Object{}}] : []"}}],
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
+    let path = format!("{GROUP}/mutatingadmissionpolicies?dryRun=All");
+    let policy = |spec: &Value| json!({"metadata": {"name": "p"}, "spec": spec});
+    made(&post(&ApiServer::start(), &path, policy(&spec)).await);
+    for (field, value) in part.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let answer = post(&ApiServer::start(), &path, policy(&spec)).await;
+    let (code, said) = answer.failure();
+    assert_eq!(code, 422, "{said}");
+    assert!(said.ends_with(why), "{said}");
+}
+
+#[rstest]
 #[case::bool("JSONPatch", "jsonPatch", "1 == 1", "must evaluate to list(JSONPatch) but got bool")]
 #[case::dyn_patch(
     "JSONPatch",
@@ -270,6 +296,42 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     "applyConfiguration",
     "'a'",
     "must evaluate to Object but got string"
+)]
+#[case::list(
+    "ApplyConfiguration",
+    "applyConfiguration",
+    "[Object{}].filter(x, true)",
+    "must evaluate to Object but got list(Object)"
+)]
+#[case::part(
+    "ApplyConfiguration",
+    "applyConfiguration",
+    "Object.metadata{}",
+    "must evaluate to Object but got Object.metadata"
+)]
+#[case::map(
+    "ApplyConfiguration",
+    "applyConfiguration",
+    "{}",
+    "must evaluate to Object but got map(dyn, dyn)"
+)]
+#[case::one_patch(
+    "JSONPatch",
+    "jsonPatch",
+    "JSONPatch{}",
+    "must evaluate to list(JSONPatch) but got JSONPatch"
+)]
+#[case::maps(
+    "JSONPatch",
+    "jsonPatch",
+    "[{'op': 'add'}]",
+    "must evaluate to list(JSONPatch) but got list(map(string, string))"
+)]
+#[case::other_struct(
+    "JSONPatch",
+    "jsonPatch",
+    "[Foo{}]",
+    "ERROR: <input>:1:5: undeclared reference to 'Foo' (in container '')\n | [Foo{}]\n | ....^"
 )]
 #[tokio::test(start_paused = true)]
 async fn p8_a_mutation_makes_a_patch(

@@ -55,6 +55,40 @@ pub(crate) fn unknown_function<'e>(expression: &'e Expression) -> Option<&'e str
     find(expression, &mut Vec::new(), &mut ask)
 }
 
+/// The structs of an expression that are not known, each with the place in its text where the fields begin. Those of
+/// messages of protobuf are values of CEL itself.
+pub(crate) fn unknown_structs<'e>(
+    expression: &'e Expression,
+    text: &str,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Vec<(usize, &'e str)> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    let mut ask = |expression: &'e Expression, _: &[&str]| {
+        if let Expr::Struct(made) = &expression.expr {
+            let name = made.type_name.as_str();
+            let place = fields_of(name, text, from);
+            from = place.unwrap_or(from);
+            if !is_known(name) && !name.starts_with("google.protobuf.") {
+                found.push((from, name));
+            }
+        }
+        None::<()>
+    };
+    find(expression, &mut Vec::new(), &mut ask);
+    found
+}
+
+/// The place of the brace behind a name, from some place on.
+fn fields_of(name: &str, text: &str, from: usize) -> Option<usize> {
+    let mut names = text.get(from..)?.match_indices(name);
+    names.find_map(|(at, _)| {
+        let end = from + at + name.len();
+        let rest = text.get(end..)?;
+        let behind = rest.trim_start();
+        behind.starts_with('{').then_some(end + rest.len() - behind.len())
+    })
+}
+
 /// Returns the first result of `ask`, which sees each part of an expression with the variables that macros bind there.
 /// Namespaces of functions are no parts.
 fn find<'e, T>(
@@ -77,6 +111,10 @@ fn find<'e, T>(
             EntryExpr::MapEntry(entry) => find(&entry.key, bound, ask).or_else(|| find(&entry.value, bound, ask)),
             EntryExpr::StructField(field) => find(&field.value, bound, ask),
         }),
+        Expr::Struct(made) => made.entries.iter().find_map(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => find(&entry.value, bound, ask),
+            EntryExpr::StructField(field) => find(&field.value, bound, ask),
+        }),
         Expr::Comprehension(it) => {
             let found = find(&it.iter_range, bound, ask).or_else(|| find(&it.accu_init, bound, ask));
             let depth = bound.len();
@@ -90,6 +128,6 @@ fn find<'e, T>(
             bound.truncate(depth);
             found
         }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => None,
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => None,
     }
 }

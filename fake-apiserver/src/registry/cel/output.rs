@@ -14,6 +14,8 @@ use super::program::Program;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Named(&'static str),
+    /// An `Object` or a part of one, or a `JSONPatch`, by its name.
+    Struct(String),
     List(Box<Output>),
     Map(Box<Output>, Box<Output>),
     Optional(Box<Output>),
@@ -40,7 +42,7 @@ impl Output {
     /// The number of types that it is made of.
     fn size(&self) -> usize {
         1 + match self {
-            Self::Named(_) => 0,
+            Self::Named(_) | Self::Struct(_) => 0,
             Self::List(inner) | Self::Optional(inner) => inner.size(),
             Self::Map(keys, values) => keys.size() + values.size(),
         }
@@ -122,6 +124,7 @@ impl Walk<'_> {
             }
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(macro_) => self.comprehension(macro_),
+            Expr::Struct(made) if is_of_mutations(&made.type_name) => Some(Output::Struct(made.type_name.clone())),
             Expr::Struct(_) | Expr::Unspecified => None,
         }
     }
@@ -282,8 +285,13 @@ fn selected(container: Output) -> Option<Output> {
         Output::List(items) => Some(*items),
         Output::Map(_, values) => Some(*values),
         Output::Optional(inner) => selected(*inner).map(optional),
-        Output::Named(_) => None,
+        Output::Struct(_) | Output::Named(_) => None,
     }
+}
+
+/// Returns `true` if mutations of policies know a struct of this name.
+pub(super) fn is_of_mutations(name: &str) -> bool {
+    matches!(name, "Object" | "JSONPatch") || name.starts_with("Object.")
 }
 
 /// The type of either of two values.
@@ -298,6 +306,7 @@ impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => f.write_str(name),
+            Self::Struct(name) => f.write_str(name),
             Self::List(items) => write!(f, "list({items})"),
             Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),

@@ -9,7 +9,7 @@ use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, Value as CelValue};
 
 use super::eval::{self, EvalFailure, Meter};
-use super::names::{unknown_field, unknown_variable};
+use super::names::{unknown_field, unknown_structs, unknown_variable};
 use super::output::{self, Names, Output};
 use super::parse::{parse, visit_parts};
 use super::value::from_json;
@@ -200,32 +200,36 @@ fn to_json(value: &CelValue) -> Option<Value> {
 /// Returns the errors that are known without evaluating an expression that must make a value of one of the types
 /// `wanted`, if any are named, and sees these names; `variables` are the fields of the one that is called so.
 pub(crate) fn problem(expression: &str, wanted: &[&str], known: &[&str], variables: Option<&Names>) -> Option<String> {
-    let program = match Program::parse(expression) {
+    let program = match parse(expression) {
         Ok(program) => program,
         Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
     };
-    let failed = |offset: usize, what: &str| {
+    let shown = |offset: usize, what: &str| {
         let (column, dots) = (offset + 1, ".".repeat(offset));
-        format!("compilation failed: ERROR: <input>:1:{column}: {what}\n | {expression}\n | {dots}^")
+        format!("ERROR: <input>:1:{column}: {what}\n | {expression}\n | {dots}^")
     };
-    if let Some(name) = unknown_variable(&program.0, known) {
-        let what = format!("undeclared reference to '{name}' (in container '')");
-        return Some(failed(expression.find(name).unwrap_or(0), &what));
+    let failed = |offset: usize, what: &str| format!("compilation failed: {}", shown(offset, what));
+    let mutates = matches!(wanted, ["Object" | "list(JSONPatch)"]);
+    let is_struct = |name: &str| mutates && output::is_of_mutations(name);
+    let mut undeclared = unknown_structs(&program, expression, &is_struct);
+    undeclared.extend(unknown_variable(&program, known).map(|name| (expression.find(name).unwrap_or(0), name)));
+    if !undeclared.is_empty() {
+        undeclared.sort_unstable();
+        let shown = undeclared.iter().map(|(offset, name)| {
+            let what = format!("undeclared reference to '{name}' (in container '')");
+            shown(*offset, &what)
+        });
+        return Some(format!("compilation failed: {}", shown.collect::<Vec<_>>().join("\n")));
     }
     let is_field = |name: &str| variables.is_none_or(|fields| fields.contains(name));
-    if let Some(name) = unknown_field(&program.0, "variables", &is_field) {
+    if let Some(name) = unknown_field(&program, "variables", &is_field) {
         // The error stands at the dot.
         let dot = expression
             .find(&format!("variables.{name}"))
             .map(|it| it + "variables".len());
         return Some(failed(dot.unwrap_or(0), &format!("undefined field '{name}'")));
     }
-    let found = program.output(variables)?.to_string();
-    // Structs are maps here, and what joins them with other lists may be of a type that is not found out.
-    let may_be_structs = found.starts_with("map(") || found.starts_with("list(");
-    if may_be_structs && matches!(wanted, ["Object" | "list(JSONPatch)"]) {
-        return None;
-    }
+    let found = output::output_of(&program, variables.unwrap_or(&Names::default()))?.to_string();
     match wanted {
         [] => None,
         wanted if wanted.contains(&found.as_str()) => None,

@@ -6,7 +6,7 @@ use kube_cel::cel::parser::Expression;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
 use super::super::schema::{Additional, Structural, implied};
-use crate::registry::cel::names::{unknown_function, unknown_variable};
+use crate::registry::cel::names::{unknown_function, unknown_structs, unknown_variable};
 use crate::registry::cel::parse::{escape, parse};
 use crate::registry::cel::program::static_type;
 
@@ -61,10 +61,6 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn at(&self, offset: usize, what: &str) -> String {
-        format!("compilation failed: {}", self.shown(offset, what))
-    }
-
     /// An error with the place it is at.
     fn shown(&self, offset: usize, what: &str) -> String {
         let (rule, column, dots) = (self.rule, offset + 1, ".".repeat(offset));
@@ -80,7 +76,7 @@ impl<'a> Check<'a> {
         (!shown.is_empty()).then(|| format!("compilation failed: {}", shown.join("\n")))
     }
 
-    /// Returns the first function or variable that does not exist.
+    /// Returns the first function or variable that does not exist, and all structs that do not.
     fn names(&self, expression: &Expression) -> Option<String> {
         const LACKING: [&str; 5] = ["sortBy", "optMap", "optFlatMap", "unwrap", "unwrapOpt"];
         let function = unknown_function(expression);
@@ -93,8 +89,21 @@ impl<'a> Check<'a> {
         });
         let variable = unknown_variable(expression, &["self", "oldSelf"]);
         let variable = variable.map(|name| (self.rule.find(name).unwrap_or_default(), name));
-        let (offset, name) = function.into_iter().chain(variable).min()?;
-        Some(self.at(offset, &format!("undeclared reference to '{name}' (in container '')")))
+        let structs = unknown_structs(expression, self.rule, &|_| false);
+        let mut undeclared = function
+            .into_iter()
+            .chain(variable)
+            .min()
+            .into_iter()
+            .collect::<Vec<_>>();
+        undeclared.extend(structs);
+        undeclared.sort_unstable();
+        let shown = undeclared.iter().map(|(offset, name)| {
+            let what = format!("undeclared reference to '{name}' (in container '')");
+            self.shown(*offset, &what)
+        });
+        let shown: Vec<String> = shown.collect();
+        (!shown.is_empty()).then(|| format!("compilation failed: {}", shown.join("\n")))
     }
 
     /// Fields that the schema does not declare, and operands of another type than an operator takes.

@@ -145,6 +145,11 @@ fn o9_unchanged_failures_are_warnings() {
 )]
 #[case("", "<input>:1:0: Syntax error: mismatched input '<EOF>'")]
 #[case("frob(self.a)", "<input>:1:5: undeclared reference to 'frob' (in container '')")]
+#[case(
+    "Object {} == Foo.a{}",
+    "<input>:1:8: undeclared reference to 'Object' (in container '')\n | Object {} == Foo.a{}\n \
+    | .......^\nERROR: <input>:1:19: undeclared reference to 'Foo.a' (in container '')"
+)]
 #[case("other.a > 1", "<input>:1:1: undeclared reference to 'other' (in container '')")]
 #[case(
     "self.a == 'x'",
