@@ -238,3 +238,36 @@ async fn formats_are_checked_in_alternatives(#[case] address: &str, #[case] code
     let (found, answer) = post(&server, FOOS, &object).await;
     assert_eq!(found, code, "{answer}");
 }
+
+#[rstest]
+#[case::unknown_fields(json!({"name": "a", "unknown": "b", "labels": {"a": "b"}}), json!({"name": "a", "labels": {"a": "b"}}))]
+#[case::empty_fields(json!({"name": "a", "creationTimestamp": null}), json!({"name": "a"}))]
+#[case::nothing(json!(null), json!({}))]
+#[tokio::test]
+async fn defaults_are_stored_with_the_metadata_that_is_known(
+    #[case] sent: Value,
+    #[case] stored: Value,
+    #[values(false, true)] in_list: bool,
+) {
+    let object = |metadata| {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "other": {"unknown": "b"}});
+        if in_list { json!([object]) } else { object }
+    };
+    let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true});
+    let mut field = if in_list {
+        json!({"type": "array", "items": embedded})
+    } else {
+        embedded
+    };
+    field["default"] = object(sent);
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"e": field}}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "bazs.e.com"}, "spec": {"group": "e.com", "scope": "Cluster",
+            "names": {"plural": "bazs", "kind": "Baz"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let (code, made) = post(&ApiServer::start(), DEFINITIONS, &definition).await;
+    assert_eq!(code, 201, "{made}");
+    let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/e/default";
+    assert_eq!(made.pointer(default), Some(&object(stored)));
+}

@@ -23,6 +23,14 @@ pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>
     Ok(())
 }
 
+/// The same of a value by itself, whose unknown fields are not told.
+pub(super) fn decode_default(value: &mut Value, node: &Structural) {
+    if node.below.embedded {
+        // Metadata that does not fit is refused when it is validated.
+        let _ = decode_value(value, node, &Path::Root, &mut Vec::new());
+    }
+}
+
 fn decode_map(map: &mut Map, node: &Structural, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let mut fields = FieldsInOrder::of(node);
     for (name, value) in map.iter_mut() {

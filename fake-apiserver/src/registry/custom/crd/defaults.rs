@@ -7,7 +7,7 @@ use super::super::rules::{of_type, validate_default};
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
 /// Checks all defaults of a structural root schema.
@@ -18,6 +18,34 @@ pub(super) fn validate(schema: &Cursor<'_>) -> FieldErrors {
         walk(&root, schema, false, &mut errors);
     }
     errors
+}
+
+/// Decodes the metadata of objects embedded in the defaults of a schema, as their validation does in place: its unknown
+/// fields are not stored.
+pub(super) fn decode_embedded(schema: &mut Map) {
+    let root = Structural::parse_root(&Cursor::root(schema));
+    if root.below.defaults && root.below.embedded {
+        decode(&root, schema, false);
+    }
+}
+
+fn decode(node: &Structural, raw: &mut Map, in_metadata: bool) {
+    let in_metadata = in_metadata && !node.is_embedded;
+    if let (false, Some(default)) = (in_metadata, raw.get_mut("default")) {
+        embedded::decode_default(default, node);
+    }
+    if let (Some(items), Some(Value::Object(raw))) = (&node.items, raw.get_mut("items")) {
+        decode(items, raw, in_metadata);
+    }
+    let Some(Value::Object(properties)) = raw.get_mut("properties") else {
+        return;
+    };
+    for (name, property) in node.properties.iter() {
+        let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
+        if let Some(Value::Object(raw)) = properties.get_mut(name) {
+            decode(property, raw, in_metadata);
+        }
+    }
 }
 
 fn walk(node: &Structural, raw: &Cursor<'_>, in_metadata: bool, errors: &mut FieldErrors) {

@@ -3,7 +3,7 @@
 use super::super::definition::condition_is;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
-use super::{rules, spec, status};
+use super::{defaults, rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
@@ -49,6 +49,7 @@ impl Strategy for CrdStrategy {
         }
         crd.insert("status".into(), status);
         omit_empty_keywords(crd);
+        decode_defaults(crd);
     }
 
     fn validate(&self, crd: &Object, errors: &mut FieldErrors) {
@@ -72,6 +73,7 @@ impl Strategy for CrdStrategy {
             return;
         }
         omit_empty_keywords(crd);
+        decode_defaults(crd);
         if let Some(status) = old.get("status") {
             crd.insert("status".into(), status.clone());
         }
@@ -250,6 +252,15 @@ fn schema_warnings(crd: &Object) -> Vec<String> {
         });
     }
     warnings
+}
+
+/// Decodes the metadata of objects embedded in defaults.
+fn decode_defaults(crd: &mut Object) {
+    for version in items_mut(crd, "spec.versions") {
+        if let Some(schema) = object_mut(version, "schema.openAPIV3Schema") {
+            defaults::decode_embedded(schema);
+        }
+    }
 }
 
 /// Omits the empty lists and maps at the root of schemas, which only versions with a status tell from absent ones.
