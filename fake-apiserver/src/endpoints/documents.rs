@@ -27,6 +27,9 @@ use crate::api::status::Status;
 use crate::registry::scheme::Scheme;
 use ordered::Ordered;
 
+/// The media type of documents that come in no other form.
+const JSON: &str = "application/json";
+
 /// The media type of a set of keys.
 const KEY_SET: &str = "application/jwk-set+json";
 
@@ -169,8 +172,6 @@ async fn unknown(Extension(asked): Extension<Asked>, uri: Uri) -> Answer {
 struct Document {
     value: Value,
     served: Served,
-    /// Set if it is indented for every client.
-    is_indented: bool,
     /// Set where there is an aggregated form: `true` for the core group's.
     aggregated: Option<bool>,
 }
@@ -180,7 +181,6 @@ impl Document {
         Self {
             value,
             served: Served::BuiltIn,
-            is_indented: false,
             aggregated: None,
         }
     }
@@ -205,33 +205,23 @@ impl Asked {
                 Some(bytes) => bytes.into(),
                 None => return Err(negotiation::no_protobuf().into()),
             },
-            Discovery::Plain(Encoding::Json) if document.is_indented || self.wants_pretty => {
-                serde_json::to_vec_pretty(&Ordered::new(&value))
-                    .unwrap_or_default()
-                    .into()
-            }
+            Discovery::Plain(Encoding::Json) if self.wants_pretty => indented(&value),
             Discovery::Plain(Encoding::Json) => line(&value),
         };
         Ok(encode::respond_whole(200, form.content_type(), bytes))
     }
 }
 
-/// `/`
-async fn paths(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
-    let document = Document {
-        is_indented: true,
-        ..Document::new(discovery::paths(&asked.rows()))
-    };
-    asked.show(document, &headers)
+/// `/`, whatever the client accepts.
+async fn paths(Extension(asked): Extension<Asked>) -> Response<Body> {
+    encode::respond_whole(200, JSON, indented(&discovery::paths(&asked.rows())))
 }
 
-/// `/version`
-async fn version(Extension(asked): Extension<Asked>, headers: HeaderMap) -> Answer {
-    let document = Document {
-        is_indented: true,
-        ..Document::new(discovery::version(asked.scheme.version))
-    };
-    asked.show(document, &headers)
+/// `/version`, of which the router alone looks at `Accept`.
+async fn version(Extension(asked): Extension<Asked>) -> Answer {
+    negotiation::check_document(asked.accept.as_deref(), JSON)?;
+    let version = discovery::version(asked.scheme.version);
+    Ok(encode::respond_whole(200, JSON, indented(&version)))
 }
 
 /// `/api`
@@ -313,6 +303,12 @@ fn aggregated_document(headers: &HeaderMap, rows: &[&ResourceInfo], core: bool) 
     response
 }
 
+/// A document in many lines.
+fn indented(value: &Value) -> Bytes {
+    let bytes = serde_json::to_vec_pretty(&Ordered::new(value));
+    bytes.unwrap_or_default().into()
+}
+
 /// A document in one line, with a line feed.
 fn line(value: &Value) -> Bytes {
     let mut bytes = serde_json::to_vec(&Ordered::new(value)).unwrap_or_default();
@@ -355,7 +351,7 @@ async fn token_issuer(Extension(asked): Extension<Asked>) -> Answer {
     let Some((_, algorithms)) = tokens.key_set() else {
         return Ok(encode::not_found_text());
     };
-    negotiation::check_document(asked.accept.as_deref(), "application/json")?;
+    negotiation::check_document(asked.accept.as_deref(), JSON)?;
     let base = match &asked.host {
         Some(host) => format!("https://{host}"),
         None => tokens.issuer().trim_end_matches('/').to_owned(),

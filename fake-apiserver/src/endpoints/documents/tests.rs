@@ -86,3 +86,21 @@ async fn subresources_without_tables_refuse_them_before_they_look(#[case] path: 
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     assert_eq!(send("GET", path, table).await.0, code);
 }
+
+#[rstest]
+#[case::paths("/", "application/yaml", 200)]
+#[case::paths_as_anything("/", "text/html", 200)]
+#[case::version_as_anything("/version", "*/*", 200)]
+#[case::version_with_parameters("/version", "application/json;as=Table;g=meta.k8s.io;v=v1", 200)]
+#[case::version_least_of_all("/version", "application/yaml,application/json;q=0", 200)]
+#[case::version_in_yaml("/version", "application/yaml", 406)]
+#[case::version_in_any_application("/version", "application/*", 406)]
+#[tokio::test]
+async fn paths_and_version_are_json_alone(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
+    let (found, text) = send("GET", path, accept).await;
+    assert_eq!(found, code, "{text}");
+    match code {
+        200 => assert!(text.starts_with("{\n  \""), "{text}"),
+        _ => assert!(text.contains("Available representations: application/json"), "{text}"),
+    }
+}
