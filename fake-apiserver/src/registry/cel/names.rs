@@ -78,6 +78,11 @@ pub(crate) fn unknown_structs<'e>(
     found
 }
 
+/// The error of a name that is not known, at its place.
+pub(crate) fn undeclared((at, name): (usize, &str)) -> (usize, String) {
+    (at, format!("undeclared reference to '{name}' (in container '')"))
+}
+
 /// The place of the brace behind a name, from some place on.
 fn fields_of(name: &str, text: &str, from: usize) -> Option<usize> {
     let mut names = text.get(from..)?.match_indices(name);

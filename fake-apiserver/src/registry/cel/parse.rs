@@ -21,8 +21,8 @@ const BRACKET_BYTES: usize = 256 * 1024;
 /// which no expression has within each other.
 const OPERATOR_BYTES: usize = 4 * 1024;
 
-/// Most syntax errors that are reported, as each shows its line.
-const ERRORS_MAX: usize = 100;
+/// Most errors of an expression that are reported, as each shows its line.
+pub(crate) const ERRORS_MAX: usize = 100;
 
 /// Function names for `a.?b` and `a[?b]`.
 pub(crate) const OPTIONAL_SELECT: &str = "optionalSelect__";
@@ -78,36 +78,40 @@ fn show_reserved(expression: &str, mut words: Vec<String>) -> Option<String> {
     words.sort_unstable();
     words.dedup();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut places: Vec<(usize, &str)> = Vec::new();
+    let mut errors = Vec::new();
     for word in &words {
-        places.extend(expression.match_indices(word.as_str()).filter(|(at, _)| {
+        let places = expression.match_indices(word.as_str()).filter(|(at, _)| {
             let (before, after) = (&expression[..*at], &expression[at + word.len()..]);
             !before.ends_with(|c| is_part(c) || c == '.') && !after.starts_with(is_part)
-        }));
+        });
+        errors.extend(places.map(|(at, word)| (at, format!("reserved identifier: {word}"))));
     }
-    places.sort_unstable();
-    let shown: Vec<String> = places
-        .into_iter()
-        .map(|(at, word)| show_at(expression, at, word))
-        .collect();
-    (!shown.is_empty()).then(|| shown.join("\n"))
+    show_errors(expression, errors)
 }
 
-fn show_at(expression: &str, at: usize, word: &str) -> String {
-    let before = expression[..at].rsplit('\n').next().unwrap_or_default();
-    let line = expression[..at].matches('\n').count();
+/// The errors of an expression that has been parsed, in the order of their offsets, each with its line; `None` if there
+/// are none.
+pub(crate) fn show_errors(expression: &str, mut errors: Vec<(usize, String)>) -> Option<String> {
+    errors.sort_by_key(|(at, _)| *at);
+    let shown = errors.iter().map(|(at, what)| show_at(expression, *at, what));
+    (!errors.is_empty()).then(|| first_errors(shown))
+}
+
+fn show_at(expression: &str, at: usize, what: &str) -> String {
+    let read = expression.get(..at).unwrap_or(expression);
+    let (line, before) = (read.matches('\n').count(), read.rsplit('\n').next().unwrap_or_default());
     let (column, dots) = (before.chars().count() + 1, ".".repeat(before.chars().count()));
     let text = expression.lines().nth(line).unwrap_or_default();
-    format!(
-        "ERROR: <input>:{}:{column}: reserved identifier: {word}\n | {text}\n | {dots}^",
-        line + 1
-    )
+    format!("ERROR: <input>:{}:{column}: {what}\n | {text}\n | {dots}^", line + 1)
 }
 
 /// The errors. Each shows its line, and so all of those in a long line are more than a server can hold.
 fn show(found: ParseErrors) -> String {
-    let mut errors = found.errors.into_iter();
-    let mut texts: Vec<String> = errors.by_ref().take(ERRORS_MAX).map(|it| it.to_string()).collect();
+    first_errors(found.errors.into_iter().map(|it| it.to_string()))
+}
+
+fn first_errors(mut errors: impl ExactSizeIterator<Item = String>) -> String {
+    let mut texts: Vec<String> = errors.by_ref().take(ERRORS_MAX).collect();
     match errors.len() {
         0 => {}
         more => texts.push(format!("{more} more errors were truncated")),

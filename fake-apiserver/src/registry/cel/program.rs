@@ -9,9 +9,9 @@ use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, Value as CelValue};
 
 use super::eval::{self, EvalFailure, Meter};
-use super::names::{unknown_field, unknown_structs, unknown_variable};
+use super::names::{undeclared, unknown_field, unknown_structs, unknown_variable};
 use super::output::{self, Names, Output};
-use super::parse::{parse, visit_parts};
+use super::parse::{parse, show_errors, visit_parts};
 use super::value::from_json;
 use crate::api::json::{Map, Value};
 
@@ -204,22 +204,13 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], known: &[&str], variabl
         Ok(program) => program,
         Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
     };
-    let shown = |offset: usize, what: &str| {
-        let (column, dots) = (offset + 1, ".".repeat(offset));
-        format!("ERROR: <input>:1:{column}: {what}\n | {expression}\n | {dots}^")
-    };
-    let failed = |offset: usize, what: &str| format!("compilation failed: {}", shown(offset, what));
+    let failed = |errors| show_errors(expression, errors).map(|it| format!("compilation failed: {it}"));
     let mutates = matches!(wanted, ["Object" | "list(JSONPatch)"]);
     let is_struct = |name: &str| mutates && output::is_of_mutations(name);
-    let mut undeclared = unknown_structs(&program, expression, &is_struct);
-    undeclared.extend(unknown_variable(&program, known).map(|name| (expression.find(name).unwrap_or(0), name)));
-    if !undeclared.is_empty() {
-        undeclared.sort_unstable();
-        let shown = undeclared.iter().map(|(offset, name)| {
-            let what = format!("undeclared reference to '{name}' (in container '')");
-            shown(*offset, &what)
-        });
-        return Some(format!("compilation failed: {}", shown.collect::<Vec<_>>().join("\n")));
+    let mut unknown = unknown_structs(&program, expression, &is_struct);
+    unknown.extend(unknown_variable(&program, known).map(|name| (expression.find(name).unwrap_or(0), name)));
+    if !unknown.is_empty() {
+        return failed(unknown.into_iter().map(undeclared).collect());
     }
     let is_field = |name: &str| variables.is_none_or(|fields| fields.contains(name));
     if let Some(name) = unknown_field(&program, "variables", &is_field) {
@@ -227,7 +218,7 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], known: &[&str], variabl
         let dot = expression
             .find(&format!("variables.{name}"))
             .map(|it| it + "variables".len());
-        return Some(failed(dot.unwrap_or(0), &format!("undefined field '{name}'")));
+        return failed(vec![(dot.unwrap_or(0), format!("undefined field '{name}'"))]);
     }
     let found = output::output_of(&program, variables.unwrap_or(&Names::default()))?.to_string();
     match wanted {

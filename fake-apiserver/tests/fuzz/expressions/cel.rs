@@ -191,6 +191,9 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
 #[case::separators_where_there_are_none(("1".to_owned() + &"+1".repeat(200) + "&").repeat(200), 422)]
 #[case::brackets_of_other_kinds("[(}".repeat(30_000), 422)]
 #[case::many_errors("#".repeat(90_000), 422)]
+#[case::many_undefined_fields(vec!["self.zz > 1"; 7_000].join("&&"), 422)]
+#[case::many_reserved_words(vec!["let"; 15_000].join("&&"), 422)]
+#[case::many_unknown_structs(vec!["A{}==1"; 11_000].join("&&"), 422)]
 #[case::conjunction(vec!["true"; 5_000].join("&&"), 201)]
 #[case::conditions("true ? 1 : ".repeat(200) + "1 == 1", 201)]
 #[case::selections("self".to_owned() + &".n".repeat(20_000), 422)]
@@ -221,6 +224,8 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
 fn an_expression_at_a_limit(#[case] rule: String, #[case] code: u16) {
     let taken = ask_once(&[], &post(CRDS, &crd(&rule)));
     assert_eq!(taken.code, code, "{:.300}", taken.message());
+    // A hundred errors at most, each with its line.
+    assert!(taken.message().len() < 32 * 1024 * 1024);
     if taken.code == 201 {
         let spec = json!({"n": 3, "t": "aab", "l": ["a"], "m": {"a": 1}});
         let answer = ask_once(&[post(CRDS, &crd(&rule))], &post(WIDGETS, &widget(&spec)));

@@ -6,8 +6,8 @@ use kube_cel::cel::parser::Expression;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
 use super::super::schema::{Additional, Structural, implied};
-use crate::registry::cel::names::{unknown_function, unknown_structs, unknown_variable};
-use crate::registry::cel::parse::{escape, parse};
+use crate::registry::cel::names::{undeclared, unknown_function, unknown_structs, unknown_variable};
+use crate::registry::cel::parse::{ERRORS_MAX, escape, parse, show_errors};
 use crate::registry::cel::program::static_type;
 
 const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
@@ -61,19 +61,15 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// An error with the place it is at.
-    fn shown(&self, offset: usize, what: &str) -> String {
-        let (rule, column, dots) = (self.rule, offset + 1, ".".repeat(offset));
-        format!("ERROR: <input>:1:{column}: {what}\n | {rule}\n | {dots}^")
+    fn failed(&self, problems: Vec<Problem>) -> Option<String> {
+        show_errors(self.rule, problems).map(|it| format!("compilation failed: {it}"))
     }
 
     /// All errors of types, in the order of their places.
     fn all_types(&self, expression: &Expression) -> Option<String> {
         let mut problems = Vec::new();
         self.types(expression, &mut problems);
-        problems.sort_by_key(|(offset, _)| *offset);
-        let shown: Vec<String> = problems.iter().map(|(at, what)| self.shown(*at, what)).collect();
-        (!shown.is_empty()).then(|| format!("compilation failed: {}", shown.join("\n")))
+        self.failed(problems)
     }
 
     /// Returns the first function or variable that does not exist, and all structs that do not.
@@ -89,21 +85,9 @@ impl<'a> Check<'a> {
         });
         let variable = unknown_variable(expression, &["self", "oldSelf"]);
         let variable = variable.map(|name| (self.rule.find(name).unwrap_or_default(), name));
+        let first = function.into_iter().chain(variable).min();
         let structs = unknown_structs(expression, self.rule, &|_| false);
-        let mut undeclared = function
-            .into_iter()
-            .chain(variable)
-            .min()
-            .into_iter()
-            .collect::<Vec<_>>();
-        undeclared.extend(structs);
-        undeclared.sort_unstable();
-        let shown = undeclared.iter().map(|(offset, name)| {
-            let what = format!("undeclared reference to '{name}' (in container '')");
-            self.shown(*offset, &what)
-        });
-        let shown: Vec<String> = shown.collect();
-        (!shown.is_empty()).then(|| format!("compilation failed: {}", shown.join("\n")))
+        self.failed(first.into_iter().chain(structs).map(undeclared).collect())
     }
 
     /// Fields that the schema does not declare, and operands of another type than an operator takes.
@@ -139,6 +123,10 @@ impl<'a> Check<'a> {
             return None;
         }
         let what = format!("undefined field '{field}'");
+        if problems.len() >= ERRORS_MAX {
+            // It is only counted.
+            return Some((self.rule.len(), what));
+        }
         let path = path_of(&select.operand).map(|operand| format!("{operand}.{field}"));
         let places = path.map(|path| self.places(&path, field, select.test));
         let is_free = |at: &usize| !problems.iter().any(|(taken, _)| taken == at);
