@@ -80,17 +80,12 @@ impl Change for Replace<'_> {
 
 impl Registry {
     /// PUT of a decoded body (rules C1 to C6).
-    pub(crate) async fn update(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
-        let Decoded {
-            mut object,
-            warnings,
-            hidden,
-        } = decoded;
-        request.remarks.warnings.extend(warnings);
-        let warnings = Vec::new();
+    pub(crate) async fn update(&self, request: &WriteRequest<'_>, mut decoded: Decoded) -> Result<Written, Status> {
+        request.remarks.warnings.extend(std::mem::take(&mut decoded.warnings));
         let row = request.row;
-        metadata::fill_namespace(&mut object, &request.info.namespace)?;
-        metadata::check_name(&object, &request.info.name)?;
+        let object = &mut decoded.object;
+        metadata::fill_namespace(object, &request.info.namespace)?;
+        metadata::check_name(object, &request.info.name)?;
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.reader.store.get(&row.storage, &key).is_none() {
             if !may_create(request) {
@@ -99,20 +94,11 @@ impl Registry {
             if !object.uid().is_empty() {
                 return Err(uid_mismatch(request, &key, object.uid(), ""));
             }
-            drop_version(request, &mut object)?;
-            let decoded = Decoded {
-                object,
-                warnings,
-                hidden,
-            };
+            drop_version(request, object)?;
             return self.create(request, decoded).await;
         }
         let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
-        let body = Mutex::new(Some(Decoded {
-            object,
-            warnings,
-            hidden,
-        }));
+        let body = Mutex::new(Some(decoded));
         self.change(request, uid.as_deref(), &Replace { request, body }).await
     }
 
