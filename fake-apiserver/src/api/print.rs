@@ -29,7 +29,6 @@ impl Drop for Printer {
     fn drop(&mut self) {
         if self.out.capacity() <= ROOM_MAX {
             self.out.clear();
-            // There is no room any more in a thread that ends.
             let _ = ROOM.try_with(|room| room.set(std::mem::take(&mut self.out)));
         }
     }
@@ -39,7 +38,8 @@ impl Printer {
     /// A printer of something that lies so many levels deep.
     pub(crate) fn new(level: usize) -> Self {
         Self {
-            out: ROOM.take(),
+            // A thread that ends has no room any more.
+            out: ROOM.try_with(Cell::take).unwrap_or_default(),
             level,
             deepest: level,
             has_fraction: false,

@@ -28,7 +28,7 @@ pub(crate) struct Read {
 /// Parses a text as serde_json does, but takes half a surrogate pair for U+FFFD, as Go does. `None` of what serde_json
 /// refuses otherwise, which then words the error.
 pub(crate) fn read(text: &str) -> Option<Read> {
-    let (entries, items) = ROOM.take();
+    let (entries, items) = ROOM.try_with(Cell::take).unwrap_or_default();
     let mut reader = Reader {
         text,
         at: 0,
@@ -45,7 +45,8 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     if entries.capacity().max(items.capacity()) <= ROOM_MAX {
         entries.clear();
         items.clear();
-        ROOM.set((entries, items));
+        // A thread that ends has no room any more.
+        let _ = ROOM.try_with(|room| room.set((entries, items)));
     }
     Some(Read {
         value: value?,

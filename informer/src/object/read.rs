@@ -6,7 +6,8 @@
 //! enums and everything else but structure are read by `serde_json`; so is the whole object if anything goes wrong
 //! here.
 //!
-//! What is generic is compiled for each type of a user, in the user's crate, so it only calls what is not.
+//! Generic code is compiled in the user's crate, for each type there, so it only calls code that does not depend on the
+//! type.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
