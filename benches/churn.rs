@@ -1,7 +1,7 @@
-//! Memory of a server whose objects change for half an hour: a line each for what was in use after so many minutes,
-//! `minutes TAB bytes`. `churn objects` changes 425 objects, `churn workers` rolls out 40 Pods again and again.
+//! Memory of a server with objects that change for half an hour. Prints one line, `minutes TAB bytes`, for the memory
+//! in use after a number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly rolls out 40 Pods.
 //!
-//! The bounds are those of the command with `--control`. The minutes are virtual, the memory is that of the process.
+//! The bounds are the defaults of the command with `--control`. The minutes are virtual, the memory is the process's.
 
 #![expect(clippy::print_stdout, reason = "the growth program reads it")]
 
@@ -15,7 +15,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// Writes a second of `objects`.
+/// Number of writes per second in `objects`.
 const WRITES: usize = 20;
 /// Seconds between two rollouts of `workers`.
 const ROLLOUT: usize = 30;
@@ -38,7 +38,7 @@ fn bounded() -> ApiServerBuilder {
         .journal_bytes(8 << 20)
 }
 
-/// 300 ConfigMaps, 25 custom resources and 100 Pods of 5 KB, of which one after another is patched or made anew.
+/// 300 ConfigMaps, 25 custom resources and 100 Pods of 5 KB, which are patched or recreated one after another.
 async fn change_objects(minutes: usize) {
     let server = bounded().start();
     server.load([objects::definition("widgets", "Widget")]).expect("load");
@@ -122,7 +122,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) {
     assert!(answer.status().is_success(), "{method} {path}: {:?}", answer.body());
 }
 
-/// Memory of the process in bytes; 0 where that cannot be told.
+/// Returns the memory of the process in bytes; 0 if the system does not report it.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

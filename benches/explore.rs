@@ -6,8 +6,8 @@ use benches::explorations::{disturbed, undisturbed};
 use benches::measure::is_measured;
 use benches::reconciles::Peer;
 
-/// Objects, and the requests they make: two watches, which kube-runtime begins with two lists, and for each object its
-/// create, the child's, and what the controller reads. Ours reads from its cache.
+/// Numbers of objects, and of the requests they cause: two watches, which kube-runtime starts with two lists, and for
+/// each object its create, the child's create, and the controller's reads. Our controller reads from its cache.
 const KUBE_RUNTIME: &[(usize, usize)] = &[(1, 8), (2, 12), (6, 28), (10, 44), (55, 224)];
 const INFORMER: &[(usize, usize)] = &[(1, 4), (5, 12), (10, 22), (13, 28), (111, 224)];
 

@@ -1,8 +1,8 @@
-//! All figures as one table: what it costs, what it is to cost, and what kube-fake-client takes for the same.
+//! All figures in one table: costs, targets, and the costs of kube-fake-client.
 //!
-//! `--json FILE` writes them as JSON, too. `--instructions` counts the instructions of the most important paths instead,
-//! for which there must be valgrind; `--compare FILE` counts them and fails if a path takes more than 5 % above those in
-//! the file. `benches/instructions.json` has those of the last commit that changed them on purpose.
+//! `--json FILE` also writes them as JSON. `--instructions` counts the instructions of the most important paths
+//! instead, which requires valgrind; `--compare FILE` counts them and fails if a path takes more than 5 % above the
+//! count in the file. `benches/instructions.json` contains the counts of the last commit that changed them on purpose.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -39,7 +39,7 @@ enum Unit {
 /// The part of its instructions by which a path may grow.
 const TOLERANCE: f64 = 0.05;
 
-/// Counts instructions; false where they are too many.
+/// Counts instructions; returns `false` if there are too many.
 fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool, String> {
     let program = Path::new(env!("CARGO_BIN_EXE_write"));
     let mut now = BTreeMap::new();

@@ -22,7 +22,7 @@ fn main() -> std::io::Result<()> {
             continue;
         }
         let plot = plot(file, scaled(100_000, 10), churn);
-        // Not every system tells how much memory a process takes.
+        // Some systems do not report the memory of a process.
         if plot.lines.iter().all(|line| line.points.is_empty()) {
             continue;
         }

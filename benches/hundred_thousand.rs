@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Events of a second.
+/// Number of events per second.
 const RATE: usize = 10_000;
 
 /// Ends a watch; the next list begins at version 1 again, with every object as it was.

@@ -1,4 +1,4 @@
-//! The informer beside kube-runtime's watcher and reflector, in one run: a line a figure.
+//! Compares the informer with kube-runtime's watcher and reflector, in one run: one line per figure.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -95,7 +95,7 @@ fn main() {
     snapshots();
 }
 
-/// Writes beside ten threads that list everything.
+/// Writes while ten threads list everything.
 fn readers() {
     let pods = 10_000;
     let small = |at: usize| {
@@ -129,7 +129,7 @@ fn readers() {
     println!("kube-runtime: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
 }
 
-/// Writes and lists a second, by the wall's clock.
+/// Writes and lists per second of real time.
 #[expect(
     clippy::disallowed_methods,
     reason = "threads and the machine's clock are what is measured"

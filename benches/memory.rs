@@ -69,7 +69,7 @@ fn main() {
     sockets();
 }
 
-/// Memory of a connection to a server on a port: of one that has said nothing yet, and of one with a watch.
+/// Memory of a connection to a server on a port: an idle one, and one with a watch.
 fn sockets() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().expect("a runtime");
@@ -77,7 +77,7 @@ fn sockets() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let serving = runtime.block_on(server.serve(address)).expect("a free port");
     let count = scaled(500, 5);
-    // Sockets of the standard library hold nothing on the heap. Each is accepted before the next one comes.
+    // Sockets of the standard library do not use the heap. Each is accepted before the next connects.
     let connect = |_| {
         let stream = TcpStream::connect(serving.addr()).expect("connect");
         runtime.block_on(rest());
@@ -95,7 +95,7 @@ fn sockets() {
     report("socket_watch", (held + more) / count);
 }
 
-/// Lets the tasks of a server do all that there is to do: the runtime asks for what arrived every 61 turns.
+/// Lets the tasks of a server complete their work: the runtime polls for arrived data every 61 turns.
 async fn rest() {
     for _ in 0..300 {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! The programs that count memory at the allocator, one after the other: informers beside kube-runtime, and 100,000
-//! Pods end to end. Without `--bench` with few objects, to see that they run.
+//! Runs the programs that count memory at the allocator, one after the other: informers compared with kube-runtime, and
+//! 100,000 Pods end to end. Without `--bench`, it uses few objects, to check that they run.
 
 use std::process::{Command, ExitCode};
 

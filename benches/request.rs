@@ -38,7 +38,7 @@ fn requests(criterion: &mut Criterion<Cpu>) {
     }
 }
 
-/// Writes without a client, and what the field manager takes of them.
+/// Writes without a client, and the field manager's part of them.
 fn server_writes(criterion: &mut Criterion<Cpu>) {
     let mut group = criterion.benchmark_group("server");
     for (name, write) in WRITES {

@@ -1,4 +1,4 @@
-//! A controller of a custom resource: each `Web` gets a Deployment and a Service, and says in its status how it is.
+//! A controller of a custom resource: each `Web` gets a Deployment and a Service, and its status reports their state.
 //!
 //! `cargo run --example custom_resource_controller`. The operator is in `src/web.rs`, its tests are in `tests/web.rs`.
 
@@ -19,7 +19,7 @@ async fn main() {
     println!("Deployments: {:?}", cluster.list::<Deployment>().len());
     println!("Services: {:?}", cluster.list::<Service>().len());
 
-    // Nobody runs the Pods here: we say that they do.
+    // No kubelet runs the Pods here, so the example reports them as running.
     cluster
         .patch_status::<Deployment>("shop", serde_json::json!({"replicas": 2, "readyReplicas": 2}))
         .await;

@@ -1,4 +1,4 @@
-//! A controller whose watch expires while objects come and go, and the requests that this costs.
+//! A controller with a watch that expires while objects are created and deleted, and the resulting requests.
 //!
 //! `cargo run --example expired_watch`
 
@@ -14,7 +14,7 @@ async fn main() {
     cluster.settle().await;
     assert_eq!(cluster.requests().on(Verb::List, "documents").count(), 1);
 
-    // The server forgets its history, and twice it is too busy to watch again; meanwhile objects change.
+    // The server forgets its history, and twice it is too busy to watch again; during this time objects change.
     cluster.expire_watches();
     let busy = cluster.inject(faults::too_many_requests(1).on(Verb::List, "documents").times(2));
     cluster.create(document("licence", "Who may copy it")).await;

@@ -54,7 +54,7 @@ async fn main() -> Result<(), informer::Error> {
         source.add(pod("web-1", "node-1"));
         source.add(pod("web-1", "node-2"));
         sleep(Duration::from_secs(1)).await;
-        // The watch is not told of this; the next list shows it.
+        // The watch does not deliver this deletion; the next list does.
         source.delete_unseen("shop", "web-0");
         source.reset_watches();
         sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! A plain informer that prints what happens to the ConfigMaps of a cluster: here of a server in the same process.
+//! A plain informer that prints the events of the ConfigMaps in a cluster: here of a server in the same process.
 //!
 //! `cargo run --example informer`
 

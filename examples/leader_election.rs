@@ -1,4 +1,4 @@
-//! Two replicas of a controller, of which one acts: when it ends, the other goes on, with caches that are warm.
+//! Two replicas of a controller with leader election: when the leader ends, the other one takes over with warm caches.
 //!
 //! `cargo run --example leader_election`. A minute of waiting takes a moment: the clock is the cluster's.
 

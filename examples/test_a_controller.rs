@@ -1,4 +1,4 @@
-//! A kube-rs controller under test, as it is: a custom resource with a finalizer, an owned ConfigMap and a status.
+//! An unchanged kube-rs controller under test: a custom resource with a finalizer, an owned ConfigMap and a status.
 //!
 //! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; each function here would be a test:
 //!

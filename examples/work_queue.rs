@@ -1,7 +1,7 @@
 //! A work queue by hand, as client-go's example has it: an informer fills it, workers empty it, failures are tried again
 //! five times and then reported.
 //!
-//! `cargo run --example work_queue`. Most controllers need none of this: see `custom_resource_controller.rs`.
+//! `cargo run --example work_queue`. Most controllers do not need this: see `custom_resource_controller.rs`.
 
 use std::time::Duration;
 

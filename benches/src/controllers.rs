@@ -83,7 +83,7 @@ pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     (cpu_time() - start, requests)
 }
 
-/// A controller with ten objects that has nothing to do for `hours` of virtual time.
+/// Runs a controller with ten objects and no work for `hours` of virtual time.
 pub fn idle_hours(hours: u64) -> Duration {
     let start = cpu_time();
     runtime().block_on(async {

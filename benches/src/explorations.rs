@@ -1,4 +1,4 @@
-//! Explorations of controllers of both libraries: what a run costs, all oracles on.
+//! Explorations of controllers of both libraries: the cost of a run with all oracles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const BUDGET: Duration = Duration::from_secs(3600);
 /// Costs of many runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Requests of a run in which nothing goes wrong, the test's own included.
+    /// Number of requests of a run without faults, including the test's own.
     pub requests: usize,
     /// Number of runs.
     pub count: u64,
@@ -27,12 +27,12 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Runs a second on one core.
+    /// Returns the runs per second on one core.
     pub fn per_second(self) -> f64 {
         self.count as f64 / self.cpu.as_secs_f64()
     }
 
-    /// Microseconds a request takes, if every run has as many as the one in which nothing goes wrong.
+    /// Returns the microseconds per request, if every run has as many requests as the one without faults.
     pub fn micros_a_request(self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.count as f64 / self.requests as f64
     }
@@ -59,7 +59,7 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
     .budget(BUDGET)
 }
 
-/// Runs in which nothing goes wrong, each compared with the reference.
+/// Makes runs without faults, each compared with the reference.
 pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let requests = Arc::default();
     let all = (0..count).fold(exploration(peer, objects, &requests), |all, _| all.replay(""));

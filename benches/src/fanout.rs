@@ -60,7 +60,7 @@ impl Watched {
         watched
     }
 
-    /// Watches by requests, whose bodies are read.
+    /// Opens watches by requests, and reads their bodies.
     pub fn by_bodies(watchers: usize) -> Self {
         let mut watched = Self::empty();
         watched.watchers = watchers;
@@ -103,7 +103,7 @@ impl Watched {
         }));
     }
 
-    /// Commits `events` changes, `burst` at a time, until every watcher has seen each of them.
+    /// Commits `events` changes, `burst` at a time, until every watcher has received each of them.
     pub fn deliver(&self, events: usize, burst: usize) -> Duration {
         let _guard = self.runtime.enter();
         self.runtime.block_on(self.tasks.run_until(async {

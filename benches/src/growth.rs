@@ -1,5 +1,5 @@
-//! Cost against size: what one more operation takes beside so many objects, watchers, field managers or CRDs, and how
-//! much memory a server takes after so many minutes of changes.
+//! Cost against size: the cost of another operation with a number of objects, watchers, field managers or CRDs, and the
+//! memory of a server after a number of minutes of changes.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::plot::{Series, Unit};
 use crate::reads::Many;
 use crate::requests::Bench;
 
-/// Rounds of a measurement, of which the middle one counts.
+/// Number of rounds of a measurement; the median counts.
 const ROUNDS: usize = 5;
 
 /// A plot: its file, title, axis and lines.
@@ -56,7 +56,7 @@ pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     }
 }
 
-/// Each line is from a process of its own, because what others freed counts, too.
+/// Each line is measured in a separate process, because memory freed by earlier ones would count, too.
 fn memory(churn: &Path) -> Vec<Series> {
     let line = |scenario, name| {
         let mut command = Command::new(churn);

@@ -24,7 +24,7 @@ pub const PATHS: [&str; 12] = [
 /// Numbers of repetitions; one-time costs of the first are left out by taking the difference.
 const TIMES: [u64; 2] = [20, 60];
 
-/// Instructions of one go of a path, as `program`, which is `write`, goes it. `None` without valgrind.
+/// Counts the instructions of one pass over a path by `program`, which is `write`. `None` without valgrind.
 pub fn count(program: &Path, path: &str) -> Option<u64> {
     let [few, many] = TIMES.map(|times| collected(program, path, times));
     Some(many?.saturating_sub(few?) / (TIMES[1] - TIMES[0]))
@@ -62,7 +62,7 @@ pub struct Regression {
     pub now: u64,
 }
 
-/// The paths that take more than `tolerance` (0.05 is 5 %) above what they took before. New paths are none.
+/// Returns the paths that take more than `tolerance` (0.05 is 5 %) above their earlier count. New paths are ignored.
 pub fn regressions(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>, tolerance: f64) -> Vec<Regression> {
     let regression = |(path, &now): (&String, &u64)| {
         let before = *before.get(path)?;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_beyond_the_tolerance_is_a_regression() {
+    fn growth_beyond_the_tolerance_is_a_regression() {
         let before = counts(&[("a", 100), ("b", 100), ("gone", 1)]);
         let now = counts(&[("a", 105), ("b", 106), ("new", 9)]);
         let expected = Regression {

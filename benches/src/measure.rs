@@ -1,4 +1,4 @@
-//! CPU time of the calling thread, or of all: what a loaded machine disturbs least.
+//! CPU time of the calling thread, or of all threads, which is affected least by other load.
 
 use std::time::Duration;
 
@@ -20,20 +20,20 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Returns `true` if figures are asked for. Benchmarks started with `--test`, or by `cargo test`, do each operation
-/// once to show that it runs, as criterion's do.
+/// Returns `true` if figures are requested. With `--test`, or under `cargo test`, benchmarks run each operation once to
+/// check that it works, as criterion's do.
 pub fn is_measured() -> bool {
     let has = |flag| std::env::args().any(|it| it == flag);
     has("--bench") && !has("--test")
 }
 
-/// `count` where figures are wanted, else `few`.
+/// Returns `count` if figures are requested, otherwise `few`.
 pub fn scaled(count: usize, few: usize) -> usize {
     if is_measured() { count } else { count.min(few) }
 }
 
-/// Runs `work`, which does `count` operations, `rounds` times after one to warm up, and returns the nanoseconds of CPU
-/// an operation takes: the middle one of the rounds. Runs it once for one operation where no figures are wanted.
+/// Runs `work`, which does `count` operations, `rounds` times after a warm-up, and returns the median of the CPU
+/// nanoseconds per operation. Runs it once with one operation if no figures are requested.
 pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
     match is_measured() {
         true => middle_nanos(rounds, count, work),

@@ -13,7 +13,7 @@ use kube::Client;
 
 use crate::objects;
 
-/// Pods at version 1, served in pages, and a watch that tells what is pushed.
+/// Pods at version 1, served in pages, and a watch that delivers pushed events.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     pods: Arc<Vec<String>>,
@@ -72,7 +72,7 @@ impl Mirror {
         let pairs = query.split('&').filter_map(|it| it.split_once('='));
         let pairs: BTreeMap<&str, &str> = pairs.collect();
         if pairs.contains_key("sendInitialEvents") {
-            // It is a server that has no streaming lists, so that both sides list.
+            // The server does not support streaming lists, so that both sides list.
             let mut refused = Response::new(Body::empty());
             *refused.status_mut() = http::StatusCode::UNPROCESSABLE_ENTITY;
             return refused;

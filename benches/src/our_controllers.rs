@@ -1,4 +1,4 @@
-//! A whole test with a controller of `informer`: what `controllers.rs` does with one of kube-runtime.
+//! A whole test with a controller of `informer`, corresponding to `controllers.rs` with kube-runtime.
 
 use std::time::Duration;
 

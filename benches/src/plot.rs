@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A line: its name and its points, of which both numbers are above 0.
+/// A line: its name and its points, with positive numbers.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// Name of the line.
@@ -18,7 +18,7 @@ const MARGIN: f64 = 60.0;
 const LEGEND: f64 = 230.0;
 const COLOURS: [&str; 6] = ["#1b6ca8", "#c8553d", "#2a9d4a", "#8a4fb5", "#b8860b", "#555555"];
 
-/// A range of powers of ten, and where it lies on the page.
+/// A range of powers of ten, and its position on the page.
 struct Axis {
     first: f64,
     last: f64,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_lie_between_the_powers_of_ten_around_them() {
+    fn points_are_between_adjacent_powers_of_ten() {
         let line = Series {
             name: "a line",
             points: vec![(1.0, 100.0), (10.0, 1000.0)],

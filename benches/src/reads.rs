@@ -35,7 +35,7 @@ impl Many {
         Self { runtime, server, count }
     }
 
-    /// Reads an answer frame by frame and drops each; answers the bytes seen and the CPU time spent.
+    /// Reads an answer frame by frame and drops each frame; returns the number of bytes and the CPU time.
     pub fn read(&self, path: &str, times: usize) -> (usize, Duration) {
         let requests: Vec<_> = (0..times).map(|_| get(path)).collect();
         self.runtime.block_on(async {
@@ -71,7 +71,7 @@ impl Many {
         spent
     }
 
-    /// A selector that none of them fits.
+    /// Lists with a selector that matches no object.
     pub fn select_none(&self, times: usize) -> Duration {
         let path = "/api/v1/namespaces/default/pods?labelSelector=app.kubernetes.io%2Fname%3Dother";
         let (bytes, spent) = self.read(path, times);
@@ -89,7 +89,7 @@ impl Many {
         cpu_time() - start
     }
 
-    /// A fork, and the first write to it, which copies what it shares with the first server.
+    /// Forks, and makes the first write to the fork, which copies the parts shared with the first server.
     pub fn write_to_fork(&self, times: usize) -> Duration {
         let _guard = self.runtime.enter();
         let start = cpu_time();

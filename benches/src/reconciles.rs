@@ -23,7 +23,7 @@ use crate::measure::cpu_time;
 use crate::mirror::{Mirror, added};
 use crate::requests::runtime;
 
-/// The library whose controller is measured.
+/// The library of the measured controller.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
     /// Ours.
@@ -35,7 +35,7 @@ pub enum Peer {
 /// The function called in each reconcile.
 type Work = Arc<dyn Fn() + Send + Sync>;
 
-/// Counts to `count`; answers the count and what is notified at its end.
+/// Returns a counter up to `count`, and a notification of its end.
 fn countdown(count: usize) -> (Work, Arc<Notify>) {
     let (left, all) = (AtomicUsize::new(count), Arc::new(Notify::new()));
     let reached = Arc::clone(&all);

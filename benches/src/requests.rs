@@ -277,7 +277,7 @@ pub fn start_and_answer(count: usize) -> Duration {
     })
 }
 
-/// Starts a server and asks it for a namespace.
+/// Starts a server and reads a namespace from it.
 pub async fn first_answer() {
     let client = ApiServer::start().client();
     Api::<Namespace>::all(client).get("default").await.expect("get");

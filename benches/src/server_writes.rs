@@ -30,7 +30,7 @@ const MANAGERS: usize = 5;
 /// A write of one kind, `count` times.
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
-/// All of them by name, and what they are compared with.
+/// All writes by name, and their baselines.
 pub const WRITES: [(&str, Write); 19] = [
     ("create ConfigMap", Bench::serve_create_map),
     ("create Pod", Bench::serve_create_pod),
@@ -97,7 +97,7 @@ fn merge(live: &Document, name: &str, count: usize) -> Duration {
 }
 
 impl Bench {
-    /// Sends one request and answers the CPU time it took and the object that came back.
+    /// Sends one request; returns its CPU time and the object in the answer.
     fn serve(&self, request: Request<Body>) -> (Duration, Value) {
         let service = self.server.service();
         self.runtime.block_on(async {
@@ -117,7 +117,7 @@ impl Bench {
         (0..count).map(|at| self.serve(request(at)).0).sum()
     }
 
-    /// Changes an object again and again, each time what came back.
+    /// Changes an object repeatedly, each time starting from the last answer.
     fn serve_changed(&self, path: &str, count: usize, change: impl Fn(&mut Value, usize)) -> Duration {
         let read = Request::get(path.trim_end_matches("/status")).body(Body::empty());
         let (_, mut object) = self.serve(read.expect("a valid request"));
@@ -160,14 +160,14 @@ impl Bench {
         self.serve_create_map(count)
     }
 
-    /// Creates a quota that counts Pods, what they ask for, and ConfigMaps.
+    /// Creates a quota that counts Pods, their resource requests, and ConfigMaps.
     pub fn create_quota(&self) {
         let spec = json!({"hard": {"pods": "1000000", "requests.cpu": "1000000", "count/configmaps": "1000000"}});
         let quota = json!({"metadata": {"name": "all"}, "spec": spec});
         self.serve(request("POST", QUOTAS, JSON, &quota));
     }
 
-    /// Creates a ConfigMap of which each of so many managers has applied a field.
+    /// Creates a ConfigMap to which a number of managers have each applied a field.
     pub fn apply_by_managers(&mut self, managers: usize) {
         for manager in 0..managers {
             self.serve(apply_to_map(manager, 0));
@@ -255,7 +255,7 @@ impl Bench {
         self.serve_all(count, |_| Self::apply("bench", "still", &pod))
     }
 
-    /// A server-side apply of a Pod of which five managers have applied something each.
+    /// A server-side apply of a Pod to which five managers have each applied fields.
     pub fn serve_apply_of_five(&mut self, count: usize) -> Duration {
         self.applied_by_all("five");
         self.serve_all(count, |at| {
@@ -263,7 +263,7 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a ConfigMap of which 200 managers have applied a field each.
+    /// A server-side apply of a ConfigMap to which 200 managers have each applied a field.
     pub fn serve_apply_of_many(&mut self, count: usize) -> Duration {
         self.apply_by_managers(200);
         self.apply_beside_managers(count)
@@ -279,7 +279,7 @@ impl Bench {
         live.into()
     }
 
-    /// Measures the field manager alone in an update that changes a label of a running Pod.
+    /// Measures only the field manager, in an update that changes a label of a running Pod.
     pub fn track_update(&mut self, count: usize) -> Duration {
         let live = Document::from(objects::running_pod("tracked"));
         let mut spent = Duration::ZERO;
@@ -294,7 +294,7 @@ impl Bench {
         spent
     }
 
-    /// Measures the field manager alone in an apply that changes an annotation of a Pod.
+    /// Measures only the field manager, in an apply that changes an annotation of a Pod.
     pub fn merge_applied(&mut self, count: usize) -> Duration {
         let (_, live) = self.serve(Self::apply(
             "bench-0",
@@ -339,7 +339,8 @@ impl Bench {
         })
     }
 
-    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules, beside ten others.
+    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules, with ten others on the
+    /// server.
     pub fn serve_create_definition(&mut self, count: usize) -> Duration {
         for other in self.fresh_names("other", 10) {
             let plural = other.replace('-', "");

@@ -29,7 +29,7 @@ impl Bench {
         self.patch_pod("patched", &PatchParams::default(), &patches)
     }
 
-    /// A server-side apply of a Pod of which five managers have applied something each.
+    /// A server-side apply of a Pod to which five managers have each applied fields.
     pub fn apply_pod_of_five(&mut self, count: usize) -> Duration {
         let apply = |manager: usize, count: usize| -> Vec<_> {
             let patch = |at: usize| {

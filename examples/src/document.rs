@@ -1,4 +1,4 @@
-//! The controller of `Document`s: each is published as a ConfigMap, counted in a register, and says so in its status.
+//! The controller of `Document`s: publishes each as a ConfigMap, counts it in a register, and updates its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub enum Error {
     /// A request failed.
     #[error(transparent)]
     Kube(#[from] kube::Error),
-    /// The finalizer, or what it does.
+    /// An error of the finalizer, or of its work.
     #[error(transparent)]
     Finalizer(#[from] Box<finalizer::Error<Error>>),
 }
@@ -106,7 +106,7 @@ async fn withdraw(document: &Document, maps: &Api<ConfigMap>) -> Result<Action, 
     Ok(Action::await_change())
 }
 
-/// Reads the register, changes one entry, and writes it back: somebody else may have written meanwhile.
+/// Reads the register, changes one entry, and writes it back: somebody else may have written in the meantime.
 async fn enter(name: &str, title: Option<&str>, maps: &Api<ConfigMap>) -> Result<(), Error> {
     let found = maps.get_opt(REGISTER).await?;
     let is_new = found.is_none();

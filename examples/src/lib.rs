@@ -1,5 +1,6 @@
-//! Controllers as operator authors write them, for the examples to test: nothing in them knows that it is tested.
+//! Controllers as operator authors write them, which the examples test. They do not depend on the testkit.
 
 pub mod document;
+pub mod mailbox;
 pub mod web;
 pub mod web_on_kube_runtime;

@@ -1,4 +1,4 @@
-//! A small operator on `informer`: a `Web` becomes a Deployment and a Service, and its status says how they are.
+//! A small operator on `informer`: a `Web` becomes a Deployment and a Service, and its status reports their state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

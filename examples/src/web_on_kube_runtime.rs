@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | lines of code from `run` on | 57 | 59 |
 //! | how objects are made as they should be | compared with the cache, patched | server-side apply each time |
-//! | requests of a reconcile that has nothing to do | none | 2 writes that change nothing |
+//! | requests of a reconcile without work | 0 | 2 writes that change nothing |
 //! | children are read from | the cache, never older than the last write | the answer to the apply |
 //! | keys at a time | 1, by default | without bound, by default |
 //! | a key that fails | waits 5 ms, then twice as long each time | waits 5 s each time |

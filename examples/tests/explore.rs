@@ -35,14 +35,14 @@ impl On {
     }
 }
 
-/// A Web is made, gets ready, is scaled, and goes.
+/// A Web is created, becomes ready, is scaled, and is deleted.
 #[rstest]
 fn nothing_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let scenario = async move |cluster: &TestCluster| {
         on.start(cluster);
         cluster.create(web("shop", 2)).await;
         cluster.create(web("blog", 1)).await;
-        // Not `settle`, which waits for what is done and not for what a fault holds back.
+        // `settle` would not wait for messages that a fault holds back.
         cluster.eventually(|c| c.exists::<Deployment>("shop")).await;
         let status = json!({"replicas": 2, "readyReplicas": 2});
         cluster.patch_status::<Deployment>("shop", status).await;

@@ -30,11 +30,11 @@ async fn label(client: Client, pod: Arc<Pod>) -> Result<Action, ReconcileError> 
 }
 
 #[tokio::test]
-async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
+async fn lost_answer_and_expired_watch_cause_no_third_patch() {
     let cluster = TestCluster::start(); // an API server in this test, and a clock that jumps
-    cluster.controller("labels", label_pods); // the controller as it is, as `main` runs it
+    cluster.controller("labels", label_pods); // the same function that `main` runs
     cluster.create(pod("web-0")).await;
-    cluster.settle().await; // until nothing is left to do: no sleeps
+    cluster.settle().await; // returns when the controller has no work left: no sleeps
 
     cluster.expire_watches(); // 410 Gone, as after a compaction of etcd
     let lost = cluster.inject(faults::timeout().but_applied().on(Verb::Patch, "pods").once());
@@ -42,14 +42,14 @@ async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
     cluster.settle().await;
 
     cluster.assert_has(pod("web-1").label("seen", "true"));
-    assert_eq!(lost.hits(), 1); // the server did it, and its answer never came
+    assert_eq!(lost.hits(), 1); // the server applied the patch, but the answer was lost
     assert_eq!(cluster.requests().on(Verb::Patch, "pods").count(), 2);
 }
 // README ends
 
-/// Under every fault, each Pod has its label in the end.
+/// Under every fault, each Pod ends up with its label.
 #[test]
-fn nothing_breaks_the_controller_of_the_readme() {
+fn controller_of_the_readme_survives_every_fault() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("labels", label_pods);
         cluster.create(pod("web-0")).await;
@@ -64,7 +64,7 @@ fn nothing_breaks_the_controller_of_the_readme() {
 
 /// README.md shows exactly this test.
 #[test]
-fn the_readme_shows_this_test() {
+fn readme_shows_the_test_of_this_file() {
     let (_, from) = include_str!("readme.rs")
         .split_once("// README begins\n")
         .expect("it begins");
@@ -72,6 +72,6 @@ fn the_readme_shows_this_test() {
     let readme = include_str!("../../README.md");
     assert!(
         readme.contains(&format!("```rust\n{shown}```\n")),
-        "README.md shows something else than:\n{shown}"
+        "README.md does not show:\n{shown}"
     );
 }

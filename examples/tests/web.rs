@@ -97,7 +97,7 @@ async fn drift_by_others_is_repaired(#[values(On::Informer, On::KubeRuntime)] on
 #[case::server_error(faults::server_error().times(3))]
 #[case::applied_but_lost(faults::timeout().but_applied().once())]
 #[tokio::test(start_paused = true)]
-async fn failed_requests_are_made_again(
+async fn failed_requests_are_retried(
     #[values(On::Informer, On::KubeRuntime)] on: On,
     #[case] fault: testkit::FaultBuilder,
 ) {
@@ -125,7 +125,7 @@ async fn a_restart_and_an_expired_watch_change_nothing(#[values(On::Informer, On
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_web_that_is_well_costs_no_request() {
+async fn unchanged_web_causes_no_request() {
     let cluster = On::Informer.start();
     cluster.create(web("shop", 1)).await;
     cluster.settle().await;
@@ -137,7 +137,7 @@ async fn a_web_that_is_well_costs_no_request() {
     assert_eq!(requests(&cluster), before);
 }
 
-/// Those of the operator that are no watches.
+/// Returns the operator's requests except for watches.
 fn requests(cluster: &TestCluster) -> usize {
     let reads = ["deployments.apps", "services", "webs.example.com"];
     let reads = reads.map(|it| cluster.requests().on(Verb::Get, it).count());

@@ -28,7 +28,7 @@ fn main() -> Anything {
         deployments * SETS * PODS
     );
     for policy in ["Background", "Foreground"] {
-        // Each has a runtime, and so a clock, of its own.
+        // Each has its own runtime, and thus its own clock.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)

@@ -1,4 +1,4 @@
-//! Inner parts for the project's own benchmarks, which measure them without the layers above. Not an interface.
+//! Internals for the project's benchmarks, which measure them without the layers above. Not a public interface.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::registry::types::schema::builtin::shape_of;
 use crate::server::ApiServer;
 use crate::watch::{self, Filter, WatchScope, WatchStart};
 
-/// A cursor into a resource's log, without the body that shows it.
+/// A cursor into a resource's log, without a response body.
 #[derive(Debug)]
 pub struct Watcher(watch::Watcher);
 
 impl Watcher {
-    /// Watches all of a built-in resource from now on; `storage` is what storage calls it.
+    /// Watches all objects of a built-in resource from now on; `storage` is the name of the resource in storage.
     pub fn open(server: &ApiServer, storage: &str) -> Self {
         let registry = &server.endpoints.registry;
         let (labels, fields) = (LabelSelector::default(), FieldSelector::default());
@@ -39,13 +39,13 @@ impl Watcher {
         }))
     }
 
-    /// Waits for deliveries and answers how many there were.
+    /// Waits for deliveries, and returns their number.
     pub async fn next_batch(&mut self) -> usize {
         self.0.next_batch().await.len()
     }
 }
 
-/// An object as the server works on it.
+/// An object in the server's internal representation.
 #[derive(Clone, Debug)]
 pub struct Document(Object);
 
@@ -81,13 +81,13 @@ impl FieldManager<'_> {
         work(&types, &manager)
     }
 
-    /// Applies a configuration to the object there is.
+    /// Applies a configuration to the live object.
     pub fn apply(&self, live: &Document, applied: &Document) -> Result<Document, Status> {
         self.of_pods(|types, manager| managed_fields::apply(types, Some(&live.0), &applied.0, manager, "Pod", false))
             .map(Document)
     }
 
-    /// Records in `new` what it changes.
+    /// Records the owners of the changed fields in `new`.
     pub fn track_update(&self, live: &Document, new: &mut Document) {
         self.of_pods(|types, manager| managed_fields::track_update(types, Some(&live.0), &mut new.0, manager));
     }

@@ -1,9 +1,9 @@
-//! State of a new server before its first client (rule R1): namespaces, PriorityClasses, Roles with RBAC, what the
-//! worker of ServiceAccounts gives each namespace where it runs (rule R6), and on request the Service `kubernetes` with
-//! the other objects of a cluster, Roles included.
+//! Initial state of a server (rule R1): namespaces, PriorityClasses, Roles if RBAC is on, the ServiceAccounts and
+//! ConfigMaps of each namespace if their worker runs (rule R6), and on request the Service `kubernetes` with the other
+//! objects of a cluster, Roles included.
 //!
-//! They are the same for every server that starts at the same second, uids included, under any seed; so they are made
-//! once a process and shared until a server writes to them.
+//! They are the same for every server that starts in the same second, including their uids, with any seed. They are
+//! therefore created once per process, and shared until a server writes to them.
 
 mod flow_control;
 
@@ -29,10 +29,11 @@ use crate::workers::{self, Kubelet, Worker};
 /// a user's seed, so that a server does not draw the same uids again.
 const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
-/// Boot worlds that a process keeps; one more and all are forgotten.
+/// Maximum number of boot worlds that a process caches; the cache is cleared when it is full.
 const WORLDS_MAX: usize = 16;
 
-/// The managers of what the server writes itself, and of what the controller of ServiceAccounts would write first.
+/// Field managers of the objects that the server writes itself, and of the objects that the ServiceAccount controller
+/// would write first.
 const SERVER: &str = "kube-apiserver";
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
@@ -45,9 +46,9 @@ struct Kind {
     /// The built-in resources.
     version: KubernetesVersion,
     enablement: Enablement,
-    /// The range and the endpoint of the Service `kubernetes`, where there is one.
+    /// IP range and endpoint of the Service `kubernetes`, if it is created.
     kubernetes_service: Option<(ClusterRange, SocketAddr)>,
-    /// Objects of namespaces that a worker makes: they are there when a test begins, as in a cluster.
+    /// Objects that a worker creates in each namespace. They exist from the start, as in a running cluster.
     service_accounts: bool,
     /// The second of the start.
     second: i64,
@@ -75,7 +76,7 @@ pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
     if let Some(world) = known {
         return world;
     }
-    // Outside of the lock: two who come at once make the same.
+    // Computed outside of the lock; concurrent callers compute the same world.
     let world = make(&kind);
     let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
     if worlds.len() >= WORLDS_MAX {
@@ -87,8 +88,9 @@ pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
 
 /// Stores `count` nodes, `node-0` and so on, all ready.
 pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
+    let version = server.endpoints.registry.reader.scheme().version;
     // The names are valid and free, and the kind is served.
-    let _ = server.load((0..count).map(node));
+    let _ = server.load((0..count).map(|number| node(number, version)));
 }
 
 fn make(kind: &Kind) -> World {
@@ -102,7 +104,7 @@ fn make(kind: &Kind) -> World {
     };
     let plain = options(Authorization::AlwaysAllow);
     let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);
-    // The names are valid and free: nothing has been stored before.
+    // The names are valid and unused, because nothing has been stored before.
     put_own(&server, SERVER, NAMESPACES.map(namespace));
     put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
     if let Some((range, endpoint)) = kind.kubernetes_service {
@@ -121,7 +123,7 @@ fn make(kind: &Kind) -> World {
     if !kind.rbac && kind.kubernetes_service.is_none() {
         return world;
     }
-    // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
+    // Without RBAC, writes of ClusterRoles do not trigger aggregation; all roles are aggregated once, at the end.
     put_own(&server, SERVER, authorization::bootstrap_objects());
     let (world, entropy) = (server.snapshot().0, server.endpoints.registry.reader.entropy.fork());
     let server = ApiServer::assemble(world, entropy, options(Authorization::Rbac), Kubelet::new);
@@ -152,7 +154,7 @@ fn namespace(name: &str) -> Value {
     })
 }
 
-/// The name, the value and for whom it is.
+/// Name, value and description.
 const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -173,7 +175,7 @@ fn priority_class((name, value, whom): (&str, i64, &str)) -> Value {
     })
 }
 
-/// `managedFields` of what the server has written of itself.
+/// `managedFields` of an object that the server has created itself.
 fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
     json!([{
         "manager": SERVER, "operation": "Update", "apiVersion": api_version,
@@ -239,7 +241,7 @@ fn kubernetes_service(range: ClusterRange, endpoint: SocketAddr, now: Timestamp)
     [service, endpoints, slice]
 }
 
-/// The range of cluster IPs, as kube-apiserver writes it when it starts.
+/// The range of cluster IPs, as kube-apiserver creates it at its start.
 fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
@@ -290,8 +292,7 @@ fn system_config_maps(now: Timestamp) -> [Value; 2] {
     ]
 }
 
-/// The components of a control plane, and the port at which each says that it is well. Nobody looks after them here but
-/// after the store.
+/// Components of a control plane, with the port of each health check. Only the health of the store is real here.
 const COMPONENTS: [(&str, u16); 3] = [("controller-manager", 10_257), ("etcd-0", 0), ("scheduler", 10_259)];
 
 fn component_status((name, port): (&str, u16)) -> Value {
@@ -308,7 +309,7 @@ fn component_status((name, port): (&str, u16)) -> Value {
     })
 }
 
-fn node(number: usize) -> Value {
+fn node(number: usize, version: KubernetesVersion) -> Value {
     let name = format!("node-{number}");
     let labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
     let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
@@ -318,7 +319,12 @@ fn node(number: usize) -> Value {
     });
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-        "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+        "status": {
+            "conditions": [ready], "capacity": room, "allocatable": room, "nodeInfo": workers::node_info(&name, version),
+            "addresses": [
+                {"type": "InternalIP", "address": workers::node_address(number)}, {"type": "Hostname", "address": name},
+            ],
+        },
     })
 }
 
@@ -327,7 +333,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_seed_has_the_same_boot_objects_and_uids_of_its_own_thereafter() {
+    async fn boot_objects_are_equal_for_all_seeds_and_later_uids_differ() {
         let with = |seed| {
             ApiServer::builder()
                 .seed(seed)
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn boot_objects_are_as_old_as_their_server() {
+    async fn boot_objects_have_the_start_time_of_their_server() {
         let start = Timestamp::from_second(1_000_000_000).unwrap();
         let server = ApiServer::builder().start_time(start).start();
         let namespace = server.get("v1", "Namespace", "", "default").await.unwrap();
@@ -368,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_service_of_the_api_server_has_the_first_address_and_keeps_it() {
+    async fn kubernetes_service_has_the_first_cluster_ip() {
         let server = ApiServer::builder().kubernetes_service(true).start();
         let service = server.get("v1", "Service", "default", "kubernetes").await.unwrap();
         assert_eq!(service["spec"]["clusterIP"], "10.0.0.1");
@@ -390,7 +396,7 @@ mod tests {
     #[case("10.9.8.7:7443", "IPv4")]
     #[case("[2001:db8::7]:7443", "IPv6")]
     #[tokio::test]
-    async fn the_service_of_the_api_server_leads_to_its_endpoint(#[case] at: SocketAddr, #[case] family: &str) {
+    async fn kubernetes_service_has_the_servers_endpoint(#[case] at: SocketAddr, #[case] family: &str) {
         let builder = ApiServer::builder().kubernetes_service(true);
         let server = builder.kubernetes_endpoint(at).start();
         let service = server.get("v1", "Service", "default", "kubernetes").await.unwrap();
@@ -406,7 +412,8 @@ mod tests {
         assert_eq!(slice["endpoints"][0]["addresses"][0], at.ip().to_string());
     }
 
-    /// Written back unchanged, none of the objects changes: defaults, checks and owners are those of the server.
+    /// An update that writes an object back does not change it: its defaults, validation and managed fields match the
+    /// server's.
     #[rstest::rstest]
     #[case("/api/v1/namespaces/default/services/kubernetes")]
     #[case("/api/v1/namespaces/default")]

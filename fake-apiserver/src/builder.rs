@@ -49,17 +49,16 @@ impl ApiServer {
 }
 
 impl ApiServerBuilder {
-    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0. What is there from the
-    /// start has the same uids with every seed, but for [nodes](Self::nodes).
+    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0. Initial objects have
+    /// the same uids with every seed, except [nodes](Self::nodes).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The time of day at the start; from there the clock goes with tokio's. Default: the machine's, to the second, so
-    /// that a controller that reads the system's clock agrees with the server as long as virtual time does not jump.
-    /// Servers that a process starts within a minute begin at the same second. A test that expects certain times sets
-    /// them here.
+    /// The time of day at the start; from then on the clock follows tokio's. Default: the machine's time, to the
+    /// second, so that the system's clock agrees with the server's as long as virtual time does not jump. Servers that
+    /// a process starts within a minute have the same start time. A test that expects certain times sets them here.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
@@ -70,16 +69,16 @@ impl ApiServerBuilder {
         self.start_time
     }
 
-    /// Changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A watch or a
-    /// continue token from before them is 410 Expired. Default 16,384, at least 1.
+    /// Sets the number of changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A
+    /// watch or a continue token from before them is answered 410 Expired. Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
         self.options.logs.changes = changes;
         self
     }
 
     /// Sets the bytes that the logs of all resources keep together, in earlier states of objects and in watch events.
-    /// Beyond them the oldest changes of any resource are dropped, and a watch or a continue token from before them is
-    /// 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// Above this size the oldest changes of any resource are dropped, and a watch or a continue token from before them
+    /// is answered 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -92,66 +91,67 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
+    /// Sets the number of entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
         self.options.journal.entries = entries;
         self
     }
 
-    /// Bytes of bodies, answers and event lines that the journal keeps. Beyond them the oldest entries are kept without
-    /// theirs; [`RecordedRequest::is_cut`](crate::RecordedRequest) and [`RecordedEvent::is_cut`](crate::RecordedEvent)
-    /// say so. 0 keeps none. Default 32 MiB.
+    /// Maximum size of bodies, answers and event lines in the journal, in bytes. Above it, the oldest entries lose
+    /// their bodies, and [`RecordedRequest::is_cut`](crate::RecordedRequest) and
+    /// [`RecordedEvent::is_cut`](crate::RecordedEvent) are set. 0 disables their recording. Default 32 MiB.
     pub fn journal_bytes(mut self, bytes: usize) -> Self {
         self.options.journal.bytes = bytes;
         self
     }
 
-    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
-    /// of which there is no object, and DaemonSets want none.
+    /// Number of initial nodes, named `node-0` and so on, all ready, with 8 CPUs, 16 GiB and 110 Pods each. Default: 0.
+    /// Without nodes, [`Worker::Kubelet`](crate::Worker::Kubelet) registers `node-0` when the first Pod or DaemonSet
+    /// needs one.
     pub fn nodes(mut self, count: usize) -> Self {
         self.options.nodes = count;
         self
     }
 
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
-    /// `kubernetes`, as kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where
-    /// nothing answers. The ConfigMaps of `kube-system` that publish the server's authorities and the tracking of
-    /// tokens are created, too, and the APIServices of what is served are kept, those of CRDs included. Off by default,
-    /// so that a test that lists Services finds only its own; the command `fake-apiserver` turns it on. Nothing
-    /// recreates the Service when it is deleted.
+    /// `kubernetes`, as kube-apiserver does: cluster IP 10.0.0.1, port 443, and the unused address 192.0.2.1. It also
+    /// creates the ConfigMaps of `kube-system` that publish the server's authorities and the tracking of tokens, and
+    /// maintains the APIServices of all served groups, including groups of CRDs, and the IPAddresses of cluster IPs.
+    /// Off by default, so that a test that lists Services finds only its own; the command `fake-apiserver` turns it on.
+    /// The Service is not recreated after a delete.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
     }
 
-    /// The range of cluster IPs of IPv4, such as `10.0.0.0/24`, which the ServiceCIDR `kubernetes` then says. It counts
-    /// with [`kubernetes_service`](Self::kubernetes_service). Default 10.0.0.0/16. Fails if it is no range that
-    /// kube-apiserver would take in `--service-cluster-ip-range`.
+    /// The range of IPv4 cluster IPs, such as `10.0.0.0/24`, which the ServiceCIDR `kubernetes` contains. It has an
+    /// effect only with [`kubernetes_service`](Self::kubernetes_service). Default 10.0.0.0/16. Fails if kube-apiserver
+    /// would refuse the range in `--service-cluster-ip-range`.
     pub fn service_cluster_ip_range(mut self, range: &str) -> Result<Self, String> {
         self.options.cluster_range = range.parse()?;
         Ok(self)
     }
 
     /// Sets the endpoint of the Service `kubernetes`: the `--advertise-address` and `--secure-port` of kube-apiserver.
-    /// It counts with [`kubernetes_service`](Self::kubernetes_service).
+    /// It has an effect only with [`kubernetes_service`](Self::kubernetes_service).
     pub fn kubernetes_endpoint(mut self, at: SocketAddr) -> Self {
         self.options.kubernetes_endpoint = at;
         self
     }
 
-    /// Sets the time after its last write at which an Event is removed, which its watchers receive as `DELETED`: the
-    /// `--event-ttl` of kube-apiserver, and like there one hour by default. A test that reads Events after hours of
-    /// virtual time passes `None`: then they stay. While there is no Event there is no timer. After
-    /// [`ApiServer::restore`], and in a server that begins with a [`world`](Self::world), the lifetime of each Event
-    /// restarts, as when etcd restarts; a fork keeps that of its origin.
+    /// Sets the lifetime of an Event after its last write. Then it is removed, and its watchers receive `DELETED`. This
+    /// is kube-apiserver's `--event-ttl`, which is also one hour by default. A test that reads Events after hours of
+    /// virtual time passes `None` to keep them. The server has a timer only while Events exist. After
+    /// [`ApiServer::restore`], and in a server that starts with a [`world`](Self::world), the lifetime of each Event
+    /// restarts, as when etcd restarts; a fork keeps the lifetimes of its origin.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.options.event_ttl = ttl.into();
         self
     }
 
-    /// Sets the time between compactions: at each of them revisions from before the last one are forgotten, so that
-    /// exact lists and continue tokens expire after one to two intervals, on the server's clock. `None`: only the
-    /// bounds of [`history`](Self::history) count, which are those of watches, too. Default 5 minutes, after
+    /// Sets the time between compactions. Each compaction removes the revisions from before the previous one, so that
+    /// exact lists and continue tokens expire after one to two intervals, on the server's clock. With `None` only the
+    /// bounds of [`history`](Self::history) apply, which are also the bounds of watches. Default 5 minutes, as for
     /// `--etcd-compaction-interval` of kube-apiserver.
     ///
     /// ```
@@ -167,7 +167,7 @@ impl ApiServerBuilder {
     }
 
     /// Sets the version of Kubernetes that is served: its resources, types, OpenAPI and discovery documents, `/version`
-    /// and defaults of feature gates. Default 1.36. `docs/kubernetes-versions.md` of this crate says which of its rules
+    /// and defaults of feature gates. Default 1.36. `docs/kubernetes-versions.md` of this crate lists the rules that
     /// follow the version.
     ///
     /// ```
@@ -182,9 +182,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the time between the two writes by which a Pod without a grace period goes: one marks it (`MODIFIED`), the
-    /// next removes it (`DELETED`). Default zero: no request comes between them. The command waits 5 ms, about the time
-    /// of a write to etcd, so that controllers which act on the mark find it in their caches as in a cluster.
+    /// Sets the time between the two writes that delete a Pod without a grace period: the first marks it (`MODIFIED`),
+    /// the second removes it (`DELETED`). Default zero: no request is handled between them. The command waits 5 ms,
+    /// about the time of a write to etcd, so that controllers which act on the mark find it in their caches, as in a
+    /// cluster.
     ///
     /// ```
     /// use std::time::Duration;
@@ -198,9 +199,13 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Turns built-in APIs off, and some of them on again, by the pairs of kube-apiserver's `--runtime-config`:
-    /// `apps/v1=false`, `batch/v1/cronjobs=false`, `api/all=false`. The core group stays. Fails with the first
-    /// pair that cannot be served, such as those of alpha and beta APIs.
+    /// Enables and disables built-in APIs with the pairs of kube-apiserver's `--runtime-config`: `apps/v1=false`,
+    /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta2=true`, `api/all=false`. The core group cannot be disabled.
+    /// Fails with the first unsupported pair.
+    ///
+    /// Beta versions can be enabled if a stable version has the same types: `v1beta1` of
+    /// `admissionregistration.k8s.io`, `networking.k8s.io` and `storage.k8s.io`, and `v1beta2` of `resource.k8s.io`.
+    /// `api/all=true` and `api/beta=true` enable only these versions, and `api/alpha=true` does not enable any.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -208,7 +213,9 @@ impl ApiServerBuilder {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = ApiServer::builder().runtime_config(["apps/v1=false"])?.start();
     /// assert!(server.resource("apps/v1", "Deployment").is_none());
-    /// assert!(ApiServer::builder().runtime_config(["api/beta=true"]).is_err());
+    /// let server = ApiServer::builder().runtime_config(["api/beta=true"])?.start();
+    /// assert!(server.resource("resource.k8s.io/v1beta2", "ResourceClaim").is_some());
+    /// assert!(ApiServer::builder().runtime_config(["resource.k8s.io/v1alpha3=true"]).is_err());
     /// # Ok(())
     /// # }
     /// ```
@@ -218,8 +225,27 @@ impl ApiServerBuilder {
         Ok(self)
     }
 
-    /// Records requests as events of `audit.k8s.io/v1`, as far as the policy asks for them: `sink` gets each as a line
-    /// of JSON with its line end, at the moment of its stage. After `--audit-policy-file` of kube-apiserver.
+    /// Serves API versions that Kubernetes no longer serves, for old controllers: `autoscaling/v2beta2`,
+    /// `batch/v1beta1` and `policy/v1beta1`. They return the objects of the stable versions with the semantics of the
+    /// stable versions: for example, an empty selector of a PodDisruptionBudget selects all Pods. Fails with the first
+    /// other version in the list. Call it after [`runtime_config`](Self::runtime_config).
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::builder().retired_apis(["policy/v1beta1"])?.start();
+    /// assert!(server.resource("policy/v1beta1", "PodDisruptionBudget").is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retired_apis<'a>(mut self, versions: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        self.options.enablement.retire(versions)?;
+        Ok(self)
+    }
+
+    /// Records the requests that the policy selects as events of `audit.k8s.io/v1`, like `--audit-policy-file` of
+    /// kube-apiserver. `sink` receives each event as a line of JSON with its line end, at the time of its stage.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, AuditPolicy};
@@ -238,9 +264,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Limits the requests in progress at once: those that read, and those that write; 0 is no limit, the
-    /// default. Watches and connections do not count. One more is answered 429 with `Retry-After`, unless its user is
-    /// in `system:masters`: the `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver
+    /// Limits the numbers of concurrent requests that read and that write; 0 means no limit, the default. Watches and
+    /// connections do not count. Requests above the limit are answered 429 with `Retry-After`, unless the user is in
+    /// `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver
     /// without priority and fairness.
     ///
     /// ```
@@ -254,11 +280,11 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Runs these parts of a cluster with the server, besides earlier ones. Default: none, as if the API
-    /// server ran alone.
+    /// Runs these workers with the server, in addition to earlier ones. By default no workers run, as if only the API
+    /// server of a cluster ran.
     ///
-    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
-    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
+    /// They act in virtual time, in a fixed order, and immediately: work that takes a controller-manager some
+    /// milliseconds is complete when all tasks wait. The journal contains their requests and marks them
     /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
@@ -283,8 +309,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the behaviour of some Pods from the start, as [`Kubelet::script`] does later. It counts where
-    /// [`Worker::Kubelet`] runs; of several scripts for one Pod the last given counts.
+    /// Sets the behaviour of some Pods from the start, as [`Kubelet::script`] does later. It has an effect only with
+    /// [`Worker::Kubelet`]. If several scripts match a Pod, the last one applies.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, ExecOutput, PodScript, PodSelector, Worker};
@@ -328,74 +354,88 @@ impl ApiServerBuilder {
         self
     }
 
-    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The
-    /// user's uid is the name, since a real server's token file asks for one. The same token again replaces the user.
+    /// Adds a bearer token and its user. Every user with a token is also in `system:authenticated`. The user's uid is
+    /// the name, since a token file of kube-apiserver requires one. Adding the same token again replaces the user.
     pub fn token(
-        mut self,
+        self,
         token: impl Into<String>,
         user: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
+        let user = user.into();
+        self.token_with_uid(token, user.clone(), user, groups)
+    }
+
+    /// Like [`token`](Self::token), for a user with this uid, as in a line of a real server's token file.
+    pub fn token_with_uid(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        uid: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let mut user = UserInfo::new(user, groups);
-        user.uid.clone_from(&user.name);
+        user.uid = uid.into();
         let user = Arc::new(user);
         self.options.authentication.tokens.insert(token.into(), user);
         self
     }
 
-    /// Sets the identity of requests without credentials under RBAC. Default: the administrator. Without authorization
-    /// they are always the administrator's, unless [`Anonymous::Refused`] makes everybody show credentials.
+    /// Sets the identity of requests without credentials under RBAC. Default: the administrator. Without authorization,
+    /// it is always the administrator, unless [`Anonymous::Refused`] requires credentials.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.options.authentication.anonymous = anonymous;
         self
     }
 
-    /// Sets the keys of ServiceAccounts' tokens. Default: an HMAC key made from the seed, so that a run is a function
-    /// of it; then anyone who knows the seed can make tokens, and `/openid/v1/jwks` is 404.
+    /// Sets the keys of ServiceAccount tokens. Default: an HMAC key derived from the seed, so that a run is a function
+    /// of it; then the seed is enough to create tokens, and `/openid/v1/jwks` is 404.
     #[cfg(feature = "tls")]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
         self.options.tokens.signer = Some(Arc::new(keys));
         self
     }
 
-    /// Sets the issuers of ServiceAccounts' tokens: the first issues them, tokens of the others are accepted, too.
-    /// Default `https://kubernetes.default.svc.cluster.local`. After `--service-account-issuer` of kube-apiserver.
+    /// Sets the issuers of ServiceAccounts' tokens: the first one issues tokens; tokens of the others are also
+    /// accepted. Default `https://kubernetes.default.svc.cluster.local`. Corresponds to `--service-account-issuer` of
+    /// kube-apiserver.
     pub fn service_account_issuers(mut self, issuers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.tokens.issuers = issuers.into_iter().map(Into::into).collect();
         self
     }
 
-    /// For whom a token must be to be believed. Default: the issuers. After `--api-audiences` of kube-apiserver.
+    /// Sets the accepted audiences of tokens. Default: the issuers. Corresponds to `--api-audiences` of kube-apiserver.
     pub fn api_audiences(mut self, audiences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.tokens.audiences = audiences.into_iter().map(Into::into).collect();
         self
     }
 
     /// Serves the control API below `/_fake`, through which a test in another process injects faults and inspects the
-    /// server; see [`control`](crate::control). It shows and writes all objects, Secrets included, without regard to
-    /// Roles, so it is for users in `system:masters` alone; without RBAC every user is one.
+    /// server; see [`control`](crate::control). It shows and writes all objects, including Secrets, without regard to
+    /// Roles, so only users in `system:masters` may use it; without RBAC every user may.
+    #[cfg(feature = "serve")]
     pub fn control_api(mut self) -> Self {
         self.control = Some(Arc::default());
         self
     }
 
-    /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
-    /// those of another server.
+    /// Starts with this state, and with its own clock and random numbers. [`ApiServer::fork`] continues with the clock
+    /// and the random numbers of another server.
     pub fn world(mut self, world: &Snapshot) -> Self {
         self.world = Some(world.clone());
         self
     }
 
-    /// The revision from which the server counts on, if its state is not further. Default: that of the state. Real
-    /// servers come to revisions that 32 bits do not hold.
+    /// Lower bound of the revision of the server's first write. Default: the revision of the initial state. Revisions
+    /// of real servers exceed 32 bits.
     pub fn revision(mut self, revision: u64) -> Self {
         self.revision = revision;
         self
     }
 
     /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`, the PriorityClasses of the system, and under RBAC its ClusterRoles. They
-    /// are made once a process and shared, so the first start takes longer than those after it.
+    /// `kube-public` and `kube-node-lease`, the system's PriorityClasses, and under RBAC its ClusterRoles. They are
+    /// created once per process and shared, so the first start takes longer than later ones.
     ///
     /// # Panics
     ///
@@ -415,6 +455,10 @@ impl ApiServerBuilder {
         }
         server.control = self.control;
         boot::load_nodes(&server, nodes);
+        server.endpoints.registry.routes_changed();
+        if let Some(kept) = &server.control {
+            kept.start_at(server.resource_version());
+        }
         server
     }
 }

@@ -1,8 +1,9 @@
-//! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
+//! The in-process `kube::Client`. No other file names kube. It uses no socket and no task: a request is a function
+//! call.
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use http::Request;
 
 use crate::api::request_info::ClientName;
@@ -32,17 +33,17 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with its own name, by which the journal and faults tell clients apart. It is sent as
-    /// `User-Agent`, too, which names the owner of fields, unless the request has one.
+    /// Returns a client with its own name, by which the journal and faults identify it. Unless a request has a
+    /// `User-Agent`, the name is sent as one, and therefore also becomes the field manager.
     ///
-    /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
-    /// [`std::io::Error`] that a socket would give.
+    /// If a fault breaks the connection, requests fail with [`kube::Error::Service`]. Its source is the
+    /// [`std::io::Error`] that a socket would return.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
         kube::Client::new(self.client_service(user_agent), "default")
     }
 
-    /// A client of a user, whom the server believes without a token. `user_agent` is as for
-    /// [`client_named`](Self::client_named). Whether the user is kept from anything is up to
+    /// Returns a client that is authenticated as a user without a token. `user_agent` is as for
+    /// [`client_named`](Self::client_named). The user's permissions depend on
     /// [`authorization`](crate::ApiServerBuilder::authorization).
     ///
     /// ```
@@ -65,9 +66,9 @@ impl ApiServer {
         kube::Client::new(self.client_service(user_agent).of_user(user), "default")
     }
 
-    /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's
-    /// hand on what a controller asks of a real API server. Faults that strike requests for resources that this server
-    /// serves work as they do here; watches cannot be meddled with.
+    /// Returns a client that sends its requests to `remote`, through this server's faults and journal. A test can
+    /// thereby inject faults between a controller and a real API server. Faults apply to requests for resources that
+    /// this server also serves; watches cannot be controlled.
     pub fn relay(&self, remote: &kube::Client, name: &str) -> kube::Client {
         let (server, remote, name) = (self.clone(), remote.clone(), Arc::<str>::from(name));
         let namespace = remote.default_namespace().to_owned();

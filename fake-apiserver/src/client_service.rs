@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body::Frame;
@@ -14,13 +14,14 @@ use tower::{BoxError, Service};
 
 use crate::api::request_info::ClientName;
 use crate::api::user::UserInfo;
+#[cfg(feature = "serve")]
 use crate::serve;
 use crate::server::ApiServer;
 
 /// A tower service that answers the requests of one client, from [`ApiServer::client_service`].
 ///
-/// It takes requests of the crate `http` 1.x with any body, which is what `kube::Client::new` of kube 0.90 and later
-/// sends. Where a fault breaks the connection, a request fails with the [`io::Error`] that a socket would give.
+/// It accepts requests of the crate `http` 1.x with any body, as `kube::Client::new` of kube 0.90 and later sends them.
+/// If a fault breaks the connection, a request fails with the [`io::Error`] that a socket would return.
 #[derive(Clone, Debug)]
 pub struct ClientService {
     server: ApiServer,
@@ -29,14 +30,14 @@ pub struct ClientService {
     user: Option<Arc<UserInfo>>,
 }
 
-/// The body of an answer; that of a watch has a frame for each event.
+/// The body of an answer. The body of a watch has a frame for each event.
 #[derive(Debug)]
 pub struct ResponseBody(Body);
 
 impl ApiServer {
-    /// Returns a tower service for clients of any version of kube: hand it to `kube::Client::new`, or wrap it to stand
-    /// between a client and the server. `user_agent` identifies the client in the journal and for faults, and is sent
-    /// as `User-Agent` unless a request has one.
+    /// Returns a tower service for clients of any version of kube: pass it to `kube::Client::new`, or wrap it to
+    /// intercept requests. `user_agent` identifies the client in the journal and for faults, and is sent as
+    /// `User-Agent` unless a request has one.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -66,7 +67,7 @@ impl ApiServer {
 }
 
 impl ClientService {
-    /// Makes the requests those of a user, whom the server believes without a token.
+    /// Authenticates the requests as a user, without a token.
     #[must_use]
     pub fn of_user(mut self, user: UserInfo) -> Self {
         self.user = Some(Arc::new(user));
@@ -97,11 +98,14 @@ where
         let request = Request::from_parts(parts, Body::new(body));
         let (mut connection, tasks) = (self.server.connection(), self.server.tasks.clone());
         Box::pin(async move {
-            let answer = match request.headers().contains_key(header::UPGRADE) {
-                true => serve::converse(request, connection, &tasks).await?,
-                false => connection.call(request).await?,
-            };
-            Ok(answer.map(ResponseBody))
+            #[cfg(feature = "serve")]
+            if request.headers().contains_key(header::UPGRADE) {
+                let answer = serve::converse(request, connection, &tasks).await?;
+                return Ok(answer.map(ResponseBody));
+            }
+            // The server lives as long as a request.
+            let _ = &tasks;
+            connection.call(request).await.map(|it| it.map(ResponseBody))
         })
     }
 }

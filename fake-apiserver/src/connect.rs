@@ -1,34 +1,44 @@
-//! Connections to a server: requests for the control API go there, all others to `endpoints`.
+//! Connections to a server: dispatches requests to the control API or to `endpoints`.
 
 use std::io;
+#[cfg(feature = "serve")]
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+#[cfg(feature = "serve")]
 use axum::Router;
-use axum::body::Body;
-use http::{Request, Response, StatusCode};
-use tower::{Service, ServiceExt as _};
+use axum_core::body::Body;
+#[cfg(feature = "serve")]
+use http::StatusCode;
+use http::{Request, Response};
+use tower::Service;
+#[cfg(feature = "serve")]
+use tower::ServiceExt as _;
 
+#[cfg(feature = "serve")]
 use crate::control;
+#[cfg(feature = "serve")]
 use crate::endpoints::Endpoints;
+#[cfg(feature = "serve")]
 use crate::serve::{ServeOptions, Serving, serve};
 use crate::server::ApiServer;
 
+#[cfg(feature = "serve")]
 impl ApiServer {
-    /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
-    /// real time. Requests must name loopback or the address in `Host`, and none may come from a page of another
-    /// origin; see [`ServeOptions::accept_hosts`].
+    /// Listens for HTTP, on a free port if the address names port 0. Tokio's clock must not be paused, because sockets
+    /// use real time. The `Host` of requests must be loopback or the address, and requests from pages of another origin
+    /// are refused; see [`ServeOptions::accept_hosts`].
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::http()).await
     }
 
-    /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
+    /// Listens for HTTPS with a certificate of a generated authority. [`Serving::kubeconfig`] contains the authority.
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::tls()).await
     }
 
-    /// Listens as `options` say, on a free port if the address names port 0.
+    /// Listens as `options` specify, on a free port if the address names port 0.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, ServeOptions};
@@ -45,9 +55,11 @@ impl ApiServer {
     pub async fn serve_with(&self, addr: SocketAddr, options: &ServeOptions) -> io::Result<Serving> {
         serve(addr, options, self.connection()).await
     }
+}
 
-    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
-    /// the connection.
+impl ApiServer {
+    /// Returns the server end of a connection: a tower service without a socket. Its calls fail if a fault breaks the
+    /// connection.
     pub(crate) fn connection(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
@@ -57,6 +69,7 @@ impl ApiServer {
     + 'static {
         let endpoints = Arc::clone(&self.endpoints);
         let tasks = self.tasks.clone();
+        #[cfg(feature = "serve")]
         let control = self
             .control
             .as_ref()
@@ -65,19 +78,22 @@ impl ApiServer {
             // A client keeps the workers as it keeps the server.
             let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
+            #[cfg(feature = "serve")]
             let control = control.clone().filter(|_| control::is_for(request.uri().path()));
             async move {
-                match control {
-                    Some(control) => Ok(controlled(&endpoints, control, request).await),
-                    None => endpoints.converse(request).await,
+                #[cfg(feature = "serve")]
+                if let Some(control) = control {
+                    return Ok(controlled(&endpoints, control, request).await);
                 }
+                endpoints.converse(request).await
             }
         })
     }
 }
 
-/// Answers a request to the control API, which only administrators and its own token may send. Its page has nothing of
-/// the server, and asks for the token.
+/// Answers a request to the control API, which only administrators and the API's own token may use. The page contains
+/// no data of the server and prompts for the token.
+#[cfg(feature = "serve")]
 async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let is_page = control::is_page(&parts);

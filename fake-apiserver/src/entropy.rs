@@ -9,11 +9,15 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
-/// Seconds for which servers of a process begin at the same time, and so share their initial objects.
+/// Length of the interval, in seconds, in which all servers of a process get the same start time, so that they share
+/// their initial objects.
 const SAME_START: i64 = 60;
 
 /// Returns the machine's time of day at which a server starts, to the second.
-#[expect(clippy::disallowed_methods, reason = "the one look at the machine's time of day")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only place in the server that reads the clock"
+)]
 pub(crate) fn time_of_day() -> Timestamp {
     static LAST: Mutex<Timestamp> = Mutex::new(Timestamp::MIN);
     let now = Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -26,7 +30,8 @@ pub(crate) fn time_of_day() -> Timestamp {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Time and chance. The clock is tokio's, so a paused runtime stops it; the numbers are a function of the seed.
+/// The clock and the random numbers. The clock is tokio's, so a paused runtime stops it; the numbers are a function of
+/// the seed.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     seed: u64,
@@ -38,7 +43,7 @@ pub(crate) struct Entropy {
 }
 
 impl Entropy {
-    /// A clock that stands at `epoch` now, and numbers drawn from `seed`.
+    /// Returns a clock that shows `epoch` now, and random numbers drawn from `seed`.
     pub(crate) fn new(seed: u64, epoch: Timestamp) -> Self {
         Self {
             seed,
@@ -48,7 +53,7 @@ impl Entropy {
         }
     }
 
-    /// The same clock and the same numbers to come, independent from now on.
+    /// Returns a copy with the same time and the same future numbers. The two are independent afterwards.
     pub(crate) fn fork(&self) -> Self {
         let state = self
             .rng
@@ -63,7 +68,7 @@ impl Entropy {
         }
     }
 
-    /// The seed all numbers come from.
+    /// The seed of all numbers.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
@@ -78,7 +83,7 @@ impl Entropy {
         self.started.elapsed()
     }
 
-    /// Now as metadata writes it: `2006-01-02T15:04:05Z`.
+    /// The current time in the format of metadata: `2006-01-02T15:04:05Z`.
     pub(crate) fn now_seconds(&self) -> String {
         seconds(self.now())
     }
@@ -127,9 +132,9 @@ impl Entropy {
     }
 }
 
-/// A time as metadata writes it: UTC, whole seconds.
+/// Formats a time as in metadata: UTC, whole seconds.
 pub(crate) fn seconds(time: Timestamp) -> String {
-    // Nothing is rounded up: a time that has not come yet must not be shown.
+    // Times are rounded down, because a future time must not be shown.
     let time = TimeZone::UTC.to_datetime(time);
     let year = u16::try_from(time.year()).unwrap_or_default();
     let mut text = String::with_capacity("2006-01-02T15:04:05Z".len());

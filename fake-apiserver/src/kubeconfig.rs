@@ -1,4 +1,4 @@
-//! The kubeconfig that leads kubectl and every client library to a server.
+//! Writes the kubeconfig with which kubectl and client libraries connect to a server.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 /// The name of the cluster, the user and the context.
 const NAME: &str = "fake-apiserver";
 
-/// Credentials that a client needs to trust a server that speaks TLS, and to be authenticated. All of it is PEM.
+/// Credentials with which a client trusts a server with TLS and authenticates itself, all in PEM.
 pub(crate) struct Credentials {
     /// The certificate of the authority that signed the server's.
     pub(crate) ca: String,
@@ -26,11 +26,11 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A kubeconfig for the server at `url`, with credentials where the server speaks TLS.
+/// Returns a kubeconfig for the server at `url`, with credentials if the server uses TLS.
 ///
 /// `other` is a second user and context, and its token.
 ///
-/// Over TLS the user needs a certificate: kubectl asks the terminal for a name and a password if it finds none.
+/// Over TLS the user needs a certificate: without one kubectl prompts for a name and a password.
 pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>, other: Option<(&str, &str)>) -> String {
     let field = |name: &str, pem: &str| format!("\n    {name}: {}", BASE64_STANDARD.encode(pem));
     let (trust, user) = match credentials {
@@ -76,10 +76,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::endpoints::yaml;
+    use crate::api::yaml;
 
     #[test]
-    fn it_is_yaml_with_the_server_and_credentials_for_it() {
+    fn kubeconfig_contains_the_server_and_credentials() {
         let credentials = Credentials {
             ca: "PEM".to_owned(),
             certificate: "cert".to_owned(),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_needs_no_credentials() {
+    fn plain_http_does_not_require_credentials() {
         let text = kubeconfig("http://127.0.0.1:1", None, None);
         let config = Value::from(yaml::parse(text.as_bytes()).expect("it is YAML").value);
         assert_eq!(

@@ -19,53 +19,62 @@
 //!
 //! # The path of a request
 //!
-//! | folder | what happens there |
+//! | folder | contents |
 //! |---|---|
-//! | `endpoints` | filters, route, negotiation, decode, handler, encode; the one layer that knows HTTP |
+//! | `endpoints` | filters, route, negotiation, decode, handler, encode; the only layer that depends on HTTP |
 //! | `faults` | injected faults |
 //! | `registry` | the meaning of the verbs: scheme, strategy, create, update, patch, apply, delete, read |
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `workers`, the controllers of a cluster; `entropy`, the only clock and
-//! the only random numbers; `serve` and `client`, the ways in.
+//! Next to the path are [`api`], the vocabulary; `workers`, the controllers of a cluster; `entropy`, the only clock and
+//! the only random numbers; `serve` and `client`, the entry points.
 //!
-//! # Where to go on
+//! # Where to start
 //!
-//! | you want | look at |
+//! | task | entry point |
 //! |---|---|
-//! | to test a controller | the crate `drydock-testkit`, which adds virtual time to this one |
-//! | a `kube::Client` of it | `ApiServer::client`, with the feature `client` |
-//! | a port, and a kubeconfig | [`ApiServer::serve`], or the command `fake-apiserver --kubeconfig FILE` |
-//! | users, rights, admission, workers, a seed | [`ApiServer::builder`] |
-//! | faults and watches in your hand | [`faults`]; from other processes [`control`] |
-//! | the requests of clients | [`ApiServer::journal`] |
-//! | states to load, keep and compare | [`load`], [`ApiServer::snapshot`], [`ApiServer::fork`] |
+//! | test a controller | the crate `drydock-testkit`, which adds virtual time to this one |
+//! | get a `kube::Client` | `ApiServer::client`, with the feature `client` |
+//! | listen on a port, write a kubeconfig | [`ApiServer::serve`], or the command `fake-apiserver --kubeconfig FILE` |
+//! | configure users, permissions, admission, workers, the seed | [`ApiServer::builder`] |
+//! | inject faults, control watches | [`faults`]; from other processes [`control`] |
+//! | inspect the requests of clients | [`ApiServer::journal`] |
+//! | load, save and compare states | [`load`], [`ApiServer::snapshot`], [`ApiServer::fork`] |
 //!
 //! # What is left out
 //!
-//! What is not supported is refused by name, with 404, 405, 415 or 501. The whole list stands in ARCHITECTURE.md, "What
-//! the fake leaves out"; what is missed first is this:
+//! Unsupported features are refused by name, with 404, 405, 415 or 501. ARCHITECTURE.md has the whole list ("What the
+//! fake leaves out"). The most important ones:
 //!
-//! - The controllers of a cluster run on request alone ([`Worker`]). Without them Deployments make no Pods, Pods do not
-//!   run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Autoscalers,
-//!   heartbeats of Nodes and preemption are not simulated.
-//! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
+//! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
+//!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Heartbeats of
+//!   Nodes and probes of containers are not simulated.
+//! - `exec` and `port-forward` are answered by a [`PodScript`], over WebSockets and SPDY; `attach` does not need one.
+//!   `proxy` answers that the Pod or Service cannot be reached.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
-//! - CBOR is not spoken.
-//! - Deep checks of rarely written fields of built-in kinds are left out.
-//! - Aggregated API servers are not called.
+//! - CBOR is not supported.
+//! - Rarely used fields of built-in kinds are not checked in depth.
+//! - Aggregated API servers are only called at addresses and services that the test sets
+//!   ([`ApiServerBuilder::webhook`]).
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
 //! | `client` | `ApiServer::client`, an in-process `kube::Client` |
-//! | `tls` | [`ApiServer`] over HTTPS with a generated authority |
+//! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI, webhooks at addresses |
+//! | `tls` | [`ApiServer`] over HTTPS with a generated authority; includes `serve` |
 //! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it they are named in a warning |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
+//!
+//! Without `serve`, requests for WebSockets, Tables and OpenAPI are answered 501, and webhooks at addresses fail; the
+//! errors name the feature.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Parts that only sockets use are also compiled without the feature.
+#![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 pub mod api;
 mod endpoints;
@@ -88,12 +97,19 @@ mod server;
 mod options;
 mod snapshot;
 mod replica;
+#[cfg(feature = "serve")]
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "serve")]
 mod kubeconfig;
 pub mod load;
+pub mod trace;
+#[cfg(all(feature = "serve", feature = "cel"))]
+#[doc(hidden)]
+pub mod expressions;
 mod world;
+#[cfg(feature = "serve")]
 pub mod control;
 mod entropy;
 mod tasks;
@@ -112,12 +128,16 @@ pub use faults::{
 };
 pub use options::Authorization;
 pub use replica::Replica;
+#[cfg(feature = "serve")]
 pub use serve::{ServeOptions, Serving};
 pub use server::{ApiServer, LoadError};
 pub use snapshot::Snapshot;
 #[cfg(feature = "tls")]
+#[doc(hidden)]
+pub use tls::signed_certificate;
+#[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
-pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, UnknownWorker, Worker};
+pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, StageError, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredChange, StoredObject, WorldDiff};
 
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Objects from files: manifests as people write them, and dumps as `kubectl get -o yaml` writes them.
+//! Reads objects from files: hand-written manifests, and dumps as `kubectl get -o yaml` writes them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,24 +13,26 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::endpoints::yaml;
+use crate::api::yaml;
 
-/// Extensions of the files that are read in a directory; a file that is named itself is read under any name.
+/// Extensions of the files that are read in a directory. A file given by its own path may have any name.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Deepest nesting of directories, or of lists within lists; beyond it is an error.
+/// Maximum nesting of directories, or of lists within lists; deeper nesting is an error.
 const DEPTH_BOUND: usize = 32;
 
-/// One object out of a file.
+/// One object of a file.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Manifest {
-    /// Source of the manifest: the file, the document in it, and the item where the document is a list.
+    /// Source of the manifest: the file, the document in it, and the item if the document is a list.
     pub place: String,
     /// The object, with `apiVersion` and `kind`.
     pub object: Value,
 }
 
-/// A file cannot be read, or holds something else than objects. The text names the file, the document and the reason.
+/// Error for a file that cannot be read, or contains values other than objects. The text names the file, the document
+/// and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ReadError {
@@ -65,10 +67,11 @@ pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
         .collect()
 }
 
-/// Reads files and directories of YAML and JSON: several documents a file, and lists, which count as their items.
+/// Reads files and directories of YAML and JSON. A file may have several documents; the items of lists are read as
+/// separate objects.
 ///
-/// Directories are read with all below them, in the order of names. CustomResourceDefinitions come first, then
-/// namespaces, then the rest; within each of the three the order is that of the files.
+/// Reads directories recursively, in the order of names. CustomResourceDefinitions are returned first, then namespaces,
+/// then the other objects, each in the order of the files.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     for path in paths {
@@ -83,9 +86,9 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Ma
     Ok(manifests)
 }
 
-/// Reads a dump of a cluster, as `oc adm must-gather` or `kubectl cluster-info dump` leave it in a directory: what is
-/// not an object, such as logs and reports with the extension of a manifest, is left out. Returns the objects, in the
-/// order of [`read`], and a line for each text that was left out.
+/// Reads a dump of a cluster from a directory, as written by `oc adm must-gather` or `kubectl cluster-info dump`. Files
+/// without objects, such as logs with the extension of a manifest, are skipped. Returns the objects, in the order of
+/// [`read`], and a line for each skipped file.
 pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>), ReadError> {
     let (mut manifests, mut left_out, mut files) = (Vec::new(), Vec::new(), Vec::new());
     find_files(path.as_ref(), 0, &mut files)?;
@@ -102,7 +105,7 @@ pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>),
     Ok((manifests, left_out))
 }
 
-/// Reads the objects of one text, YAML or JSON, in the same order as [`read`] does.
+/// Reads the objects of one text, YAML or JSON, in the same order as [`read`].
 pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     parse("text", text, &mut manifests)?;
@@ -128,7 +131,7 @@ fn find_files(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(),
         return Ok(());
     }
     if depth == DEPTH_BOUND {
-        return Err(ReadError::new(place(), "directories lie too deep in each other"));
+        return Err(ReadError::new(place(), "directories are nested too deeply"));
     }
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(fail)? {
@@ -173,7 +176,7 @@ fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), Re
     Ok(())
 }
 
-/// Returns the name of a document in errors: the file alone where it is the only one.
+/// Returns the name of a document in errors: only the file if it has one document.
 fn place(file: &str, index: usize, several: bool) -> String {
     if several {
         format!("{file}, document {}", index + 1)
@@ -195,7 +198,7 @@ fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manif
     };
     if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
         if depth == DEPTH_BOUND {
-            return Err(ReadError::new(place, "lists lie too deep in each other"));
+            return Err(ReadError::new(place, "lists are nested too deeply"));
         }
         for (index, mut item) in items.into_iter().enumerate() {
             if let Value::Object(item) = &mut item {
@@ -222,7 +225,7 @@ fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manif
     Ok(())
 }
 
-/// Items of a typed list (`PodList`) as the API server answers it do not tell their type.
+/// In kube-apiserver's answers, the items of a typed list (`PodList`) omit their type.
 fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
     let (Some(item_kind), Some(api_version)) = (kind.strip_suffix("List"), list.get("apiVersion")) else {
@@ -234,7 +237,7 @@ fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     }
 }
 
-/// Describes the type of a value for people.
+/// The type of a value, for error messages.
 fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -295,12 +298,12 @@ items:
     #[case::typed_list(TYPED_LIST, &["Pod/a"])]
     #[case::json_stream(JSON_STREAM, &["A/?", "B/?"])]
     #[case::separator_in_a_string("kind: A\napiVersion: v1\ndata: |\n  x\n  ---\n  y\n", &["A/?"])]
-    fn objects_of_a_text(#[case] text: &str, #[case] expected: &[&str]) {
+    fn text_with_several_objects_is_read(#[case] text: &str, #[case] expected: &[&str]) {
         assert_eq!(names(&parsed(text).unwrap()), expected);
     }
 
     #[test]
-    fn numbers_are_read_as_kubernetes_reads_them() {
+    fn numbers_are_parsed_as_by_kubernetes() {
         let object = &parsed("kind: A\napiVersion: v1\nmode: 0644\non: yes\nsize: 1.5\n").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["size"], 1.5);
@@ -327,7 +330,7 @@ items:
     }
 
     #[test]
-    fn a_syntax_error_tells_the_line_of_the_file() {
+    fn syntax_error_contains_the_line_in_the_file() {
         let err = parsed("kind: A\napiVersion: v1\n---\nkind: B\na: [\n").unwrap_err();
         assert!(err.starts_with("f.yaml, document 2: "), "{err}");
         assert!(err.contains("line 5") || err.contains("line 6"), "{err}");
@@ -338,14 +341,14 @@ items:
     }
 
     #[test]
-    fn prerequisites_come_first() {
+    fn prerequisites_are_sorted_first() {
         let ranks =
             ["ConfigMap", "Namespace", "CustomResourceDefinition"].map(|kind| rank(&serde_json::json!({"kind": kind})));
         assert_eq!(ranks, [2, 1, 0]);
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named_in_the_error() {
         let err = read(["no/such/file.yaml"]).unwrap_err().to_string();
         assert!(err.starts_with("no/such/file.yaml: "), "{err}");
     }

@@ -22,14 +22,14 @@ const LOGS: LogBounds = LogBounds {
     bytes: 32 << 20,
 };
 
-/// Default lifetime of an Event: that of kube-apiserver's `--event-ttl`.
+/// Default lifetime of an Event, equal to the default of kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
-/// Default time between compactions: that of kube-apiserver's `--etcd-compaction-interval`.
+/// Default time between compactions, equal to the default of kube-apiserver's `--etcd-compaction-interval`.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Endpoint of the Service `kubernetes` by default: an address of documentation (RFC 5737), at which nothing answers,
-/// and the default port of kube-apiserver.
+/// Default endpoint of the Service `kubernetes`: an address reserved for documentation (RFC 5737), which is never used,
+/// and kube-apiserver's default port.
 const ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
 /// Options that a fork shares with its origin.
@@ -58,13 +58,13 @@ pub(crate) struct ServerOptions {
 
 /// Authorization mode; after the `--authorization-mode` of kube-apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Authorization {
     /// Every user may do everything. An unknown token is the administrator's.
     #[default]
     AlwaysAllow,
-    /// Roles, ClusterRoles and their bindings decide; `system:masters` may do everything. The ClusterRoles that people
-    /// and tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`,
-    /// `system:discovery`.
+    /// Roles, ClusterRoles and their bindings decide; `system:masters` has all permissions. Common ClusterRoles exist
+    /// from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
     Rbac,
 }
 

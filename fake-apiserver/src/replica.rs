@@ -1,24 +1,24 @@
-//! `Replica`: a test's hand on how far one client sees, as if its API server lay behind etcd.
+//! `Replica`: controls how stale the reads of one client are, as if its API server lagged behind etcd.
 
 use crate::server::ApiServer;
 use crate::watch::Position;
 
 /// View of one client; from [`ApiServer::replica`].
 ///
-/// A cluster has several API servers, each with a cache of etcd's state that may lie behind. What the client reads
-/// follows Kubernetes' rules for such a cache:
+/// A cluster has several API servers, each with a cache of etcd's state that may lag. The reads of the client follow
+/// Kubernetes' rules for such a cache:
 ///
 /// | request | a replica that is behind answers |
 /// |---|---|
 /// | get and list with `resourceVersion=0` | its own state, however old |
-/// | get and list not older than `N` | its own state if it has come to `N`; else it waits up to 3 s, then 504 |
+/// | get and list not older than `N` | its own state if it has reached `N`; otherwise it waits up to 3 s, then 504 |
 /// | get and list without a resourceVersion, or exactly at one; pages | the newest state, from etcd |
-/// | watch from `N` | the changes after `N` that it has seen; it is quiet while `N` lies ahead of it |
-/// | watch from `0` with the initial state | its own state, then what it learns |
-/// | watch with an initial state and no resourceVersion | waits up to 3 s to have come to etcd's state, then 504 |
+/// | watch from `N` | the changes after `N` that it has received; nothing while `N` is ahead of it |
+/// | watch from `0` with the initial state | its own state, then the changes that it receives |
+/// | watch with an initial state and no resourceVersion | waits up to 3 s until it has reached etcd's state, then 504 |
 /// | writes | are checked against the newest state, in etcd |
 ///
-/// It cannot lie further behind than the log reaches: where that begins later, what it shows begins there.
+/// The lag is limited by the log: if the log begins later, the replica shows the state at the log's beginning.
 ///
 /// ```
 /// use fake_apiserver::ApiServer;
@@ -50,8 +50,8 @@ pub struct Replica {
 }
 
 impl ApiServer {
-    /// Returns the view of a client: the name of an in-process client, else its `User-Agent`. By default it sees
-    /// everything.
+    /// Returns the view of a client, which is identified by the name of an in-process client or by its `User-Agent`. By
+    /// default the view is up to date.
     pub fn replica(&self, client: &str) -> Replica {
         Replica {
             server: self.clone(),
@@ -66,7 +66,7 @@ impl Replica {
         &self.client
     }
 
-    /// The newest resourceVersion the client sees.
+    /// The newest resourceVersion in the client's view.
     pub fn sees(&self) -> u64 {
         let registry = &self.server.endpoints.registry;
         registry
@@ -75,29 +75,28 @@ impl Replica {
             .sees(&self.client, registry.reader.store.revision())
     }
 
-    /// It learns of nothing that is written from now on.
+    /// Stops the view at the current state.
     pub fn freeze(&self) {
         self.freeze_at(self.sees());
     }
 
-    /// It has come to this resourceVersion and learns of nothing after it. If that lies before what the client has seen
-    /// already, open watches are quiet; the client goes back in time when it lists again from `0`, as after a
-    /// restart, when it is led to another server.
+    /// Stops the view at this resourceVersion. If the client has already read later versions, open watches deliver
+    /// nothing, and a list with version `0` returns an older state, as after a reconnection to another server.
     pub fn freeze_at(&self, resource_version: u64) {
         self.set(Some(Position::Frozen(resource_version)));
     }
 
-    /// It stays this many changes behind, counted over all resources.
+    /// Keeps the view this many changes behind, counted over all resources.
     pub fn lag(&self, changes: u64) {
         self.set(Some(Position::Behind(changes)));
     }
 
-    /// It learns of this many changes more, if it is frozen.
+    /// Advances a frozen view by this many changes.
     pub fn advance(&self, changes: u64) {
         self.freeze_at(self.sees().saturating_add(changes));
     }
 
-    /// It sees everything, now and from now on.
+    /// Updates the view to the current state, and keeps it up to date.
     pub fn catch_up(&self) {
         self.set(None);
     }

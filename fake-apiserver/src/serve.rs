@@ -1,4 +1,5 @@
-//! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
+//! Serves HTTP over sockets: accepts connections, performs handshakes, handles HTTP/1.1 and HTTP/2, and shuts down
+//! gracefully.
 
 mod options;
 mod front_proxy;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum_core::body::Body;
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -27,7 +29,7 @@ use tower::{Service, ServiceExt};
 use crate::api::arrival::{Arrival, Hosts};
 use crate::api::front_proxy::{FrontProxy, UnknownCertificate};
 use crate::api::user::UserInfo;
-use crate::endpoints::websocket::Upgrade;
+use crate::endpoints::upgrade::Upgrade;
 use crate::kubeconfig::{Credentials, kubeconfig};
 use crate::tasks::{TaskGroup, WeakTaskGroup};
 pub use options::ServeOptions;
@@ -40,27 +42,35 @@ const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
 #[cfg(feature = "tls")]
 const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
 
-/// Time limit for the head of a request, from the end of the answer before it or the start of the connection; then the
-/// connection is closed. It is the `ReadHeaderTimeout` of kube-apiserver.
+/// Time limit for the first request of a connection; then the connection is closed. It is the `ReadHeaderTimeout` of
+/// kube-apiserver.
 const HEADER_BOUND: Duration = Duration::from_secs(32);
 
-/// The rest after an accept that failed for want of file descriptors or memory.
+/// Time limit for the next request on a connection, from the end of the previous answer to the end of the request's
+/// head; then the connection is closed. This is kube-apiserver's `IdleTimeout`, equal to the time that Go's clients
+/// keep idle connections.
+const IDLE_BOUND: Duration = Duration::from_secs(90);
+
+/// Pause after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// The longest head of a request, as the API server has it; more is answered 431.
+/// Maximum size of the head of a request, as in kube-apiserver; larger ones are answered 431.
 const HEADER_BYTES: u32 = 1 << 20;
 
-/// Most requests, watches above all, that one HTTP/2 connection carries at once; the next ones wait for one to end.
+/// Maximum number of headers of a request; more are answered 431. The API server bounds their bytes only.
+const HEADERS_MAX: usize = 2000;
+
+/// Maximum number of concurrent requests (mostly watches) on an HTTP/2 connection; further ones wait for one to end.
 const HTTP2_STREAMS: u32 = 1000;
 
 /// A server that listens on a socket, until it is shut down or dropped.
 ///
-/// Dropping cuts every connection; [`Serving::shutdown`] lets requests finish.
+/// Dropping it cuts all connections; [`Serving::shutdown`] lets requests finish.
 #[derive(Debug)]
 #[must_use = "the server stops listening when this is dropped"]
 pub struct Serving {
     addr: SocketAddr,
-    /// Credentials for clients that speak TLS; none for plain HTTP.
+    /// Credentials for clients that use TLS; `None` for plain HTTP.
     credentials: Option<Credentials>,
     stop: watch::Sender<bool>,
     /// The accept loop, which owns the connections.
@@ -68,12 +78,12 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The address the server listens on, with the port it was given.
+    /// The address on which the server listens, with its actual port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The URL clients on this machine reach the server at.
+    /// The URL at which clients on this machine reach the server.
     pub fn url(&self) -> String {
         let host = match self.addr.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -84,7 +94,7 @@ impl Serving {
         format!("{scheme}://{}", SocketAddr::new(host, self.addr.port()))
     }
 
-    /// The certificate authority that signed the server's certificate, as PEM; none for plain HTTP.
+    /// The certificate authority that signed the server's certificate, as PEM; `None` for plain HTTP.
     pub fn ca_certificate(&self) -> Option<&str> {
         self.credentials.as_ref().map(|it| it.ca.as_str())
     }
@@ -94,19 +104,19 @@ impl Serving {
         kubeconfig(&self.url(), self.credentials.as_ref(), None)
     }
 
-    /// The same with a second user and context `name`, which come with a bearer token.
+    /// Returns the same kubeconfig with an additional user and context `name` that use a bearer token.
     pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> String {
         kubeconfig(&self.url(), self.credentials.as_ref(), Some((name, token)))
     }
 
-    /// Stops listening, ends watches, lets requests in progress finish for at most five seconds, and cuts the rest.
+    /// Stops listening, ends watches, waits at most five seconds for requests in progress, and cuts the rest.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         self.tasks.finished().await;
     }
 }
 
-/// Answers requests: a clone of it serves each connection. Where it fails, the connection is broken.
+/// Answers requests; each connection is served by a clone. An error breaks the connection.
 pub(crate) trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
@@ -117,7 +127,7 @@ impl<S> HttpService for S where
 {
 }
 
-/// Answers requests to `addr` with `service`. Port 0 takes a free port.
+/// Answers requests to `addr` with `service`. Port 0 selects a free port.
 pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: impl HttpService) -> io::Result<Serving> {
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
@@ -134,7 +144,38 @@ pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: imp
     })
 }
 
-/// The accept loop: one task a connection, all of them owned by this one.
+impl ServeOptions {
+    /// Listens on `addr` and answers requests with a service of your own, which may pass them on to an
+    /// [`ApiServer`](crate::ApiServer): to change, delay or refuse requests between clients and a server. Port 0 takes
+    /// a free port. An error of the service breaks the connection.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, ServeOptions};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::start();
+    /// let service = server.service().map_err(|never| match never {});
+    /// let serving = ServeOptions::http().serve("127.0.0.1:0".parse()?, service).await?;
+    /// assert!(serving.url().starts_with("http://127.0.0.1:"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be listened on, or if a certificate cannot be used.
+    pub async fn serve<S>(&self, addr: SocketAddr, service: S) -> io::Result<Serving>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = io::Error> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        serve(addr, self, service).await
+    }
+}
+
+/// The accept loop: one task per connection, owned by the loop's task.
 async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, service: impl HttpService, stop: Stop) {
     let connections = TaskGroup::default();
     let mut stopped = pin!(stop.clone().requested());
@@ -168,7 +209,7 @@ async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, 
     }
 }
 
-/// Returns `true` if an accept failed because the client was gone before it was accepted.
+/// Returns `true` if an accept failed because the client had already disconnected.
 fn concerns_one_connection(err: &io::Error) -> bool {
     matches!(
         err.kind(),
@@ -185,12 +226,12 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
     match handshake {
         Handshake::None => speak(stream, peer, service, stop).await,
         #[cfg(feature = "tls")]
-        // Boxed because a connection without TLS would have room for it, too: 5 KB.
+        // Boxed, because it would otherwise add 5 KB to connections without TLS.
         Handshake::Tls(acceptor, clients) => Box::pin(secured(stream, peer, acceptor, clients, service, stop)).await,
     }
 }
 
-/// The same of one with TLS.
+/// Accepts a connection with TLS.
 #[cfg(feature = "tls")]
 async fn secured(
     stream: TcpStream,
@@ -220,7 +261,7 @@ async fn secured(
     }
 }
 
-/// Speaks HTTP on a stream until either side ends it.
+/// Serves HTTP on a stream until either side ends it.
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
@@ -228,14 +269,14 @@ async fn speak(
     stop: Stop,
 ) {
     let (sender, stopped) = (peer.clone(), stop.clone().requested());
-    // Connections that are no longer HTTP's end here, with their HTTP part.
+    // Upgraded connections end together with their HTTP part.
     let tasks = TaskGroup::default();
     let upgrades = tasks.downgrade();
     let begun = Arc::new(Notify::new());
     let first = Arc::clone(&begun);
     let requests = service_fn(move |request| {
         begun.notify_one();
-        // Boxed because hyper keeps the room of the future, some 8 KB, for as long as the connection lasts.
+        // Boxed, because hyper would otherwise reserve about 8 KB for the future as long as the connection lasts.
         Box::pin(answer(
             request,
             sender.clone(),
@@ -248,14 +289,16 @@ async fn speak(
     protocol
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_BOUND)
+        .header_read_timeout(IDLE_BOUND)
+        .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES as usize);
     protocol
         .http2()
         .max_header_list_size(HEADER_BYTES)
         .max_concurrent_streams(HTTP2_STREAMS);
 
-    // hyper looks at the time of heads after it knows the version of HTTP; a client may say nothing at all.
+    // hyper's header timeout starts only after it has detected the version of HTTP, so this timeout is needed for a
+    // client that sends nothing.
     let silence = async {
         if timeout(HEADER_BOUND, first.notified()).await.is_ok() {
             std::future::pending().await
@@ -279,8 +322,8 @@ async fn speak(
     tasks.finished().await;
 }
 
-/// Sends a request over a connection in memory, for an answer that may be 101: what comes after HTTP needs a
-/// connection. What the request carries beside its head and body reaches the service.
+/// Sends a request over a connection in memory. An answer of 101 needs a connection for the protocol that follows. The
+/// extensions of the request reach the service.
 pub(crate) async fn converse(
     request: Request<Body>,
     service: impl HttpService,
@@ -305,14 +348,14 @@ pub(crate) async fn converse(
         .await
         .map_err(io::Error::other)?;
     tasks.spawn(async move {
-        // The one who asked sees how it ends.
+        // The client observes the error.
         let _ = connection.with_upgrades().await;
     });
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     Ok(response.map(Body::new))
 }
 
-/// One request: in with what is known of its sender, out with a body that ends when the server stops.
+/// Handles one request: adds the facts about its sender, and ends the body of the answer when the server stops.
 async fn answer(
     mut request: Request<Incoming>,
     peer: Peer,
@@ -388,10 +431,10 @@ enum Handshake {
 }
 
 impl Handshake {
-    /// The handshake, and what clients need for it.
+    /// Creates the handshake, and the credentials that clients need for it.
     #[cfg_attr(
         not(feature = "tls"),
-        expect(unused_variables, reason = "only a certificate names an address")
+        expect(unused_variables, reason = "only a certificate contains the address")
     )]
     fn new(transport: &Transport, addr: SocketAddr) -> io::Result<(Self, Option<Credentials>)> {
         match transport {
@@ -406,15 +449,16 @@ impl Handshake {
     }
 }
 
-/// The order to stop, as each connection and each streamed answer waits for it.
+/// The stop signal, as seen by each connection and each streamed answer.
 #[derive(Clone, Debug)]
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Waits until the server is asked to stop.
+    /// Waits until a stop is requested.
     async fn requested(mut self) {
         if self.0.wait_for(|stopped| *stopped).await.is_err() {
-            // The server was dropped without that order. Who waits here is about to be cut, and must not end in order.
+            // The server was dropped without a stop. Its tasks are about to be cancelled, which must not look like a
+            // regular end.
             std::future::pending().await
         }
     }
@@ -433,10 +477,10 @@ where
     }
 }
 
-/// A body that ends, as if complete, when the server stops and nothing is ready to be sent: so a watch ends.
+/// A body that ends regularly when the server stops and no further data is ready. A watch ends this way.
 struct StoppableBody {
     body: Body,
-    /// Nothing for a body of known size: it needs no waiting.
+    /// `None` for a body of known size, which does not wait.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -452,9 +496,12 @@ impl StoppableBody {
 
 impl http_body::Body for StoppableBody {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = axum_core::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
@@ -485,7 +532,7 @@ mod tests {
 
     const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-    /// `/watch` answers one line and then nothing for ever; `/hold` never answers; all else is echoed.
+    /// `/watch` sends one line and then stalls; `/hold` never answers; other paths are echoed.
     async fn test_service(request: Request<Body>) -> io::Result<Response<Body>> {
         let body = match request.uri().path() {
             "/watch" => {
@@ -494,6 +541,10 @@ mod tests {
             }
             "/hold" => std::future::pending().await,
             "/user" => Body::from(format!("{:?}\n", request.extensions().get::<Arc<UserInfo>>())),
+            "/known" => Body::from(format!(
+                "{}\n",
+                request.extensions().get::<UnknownCertificate>().is_none()
+            )),
             path => Body::from(format!("you asked for {path}")),
         };
         Ok(Response::new(body))
@@ -525,7 +576,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_answered() {
+    async fn plain_http_request_is_answered() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/a").await;
         let answer = read_until(&mut stream, "you asked for /a").await;
@@ -567,13 +618,13 @@ mod tests {
         read_until(&mut watch, "event\n\r\n").await;
         drop(serving);
         let mut rest = Vec::new();
-        // Cut may mean an end or a reset; both are no end of the stream.
+        // The connection may end or be reset; neither is a regular end of the stream.
         let _ = watch.read_to_end(&mut rest).await;
         assert_eq!(rest, b"");
     }
 
     #[tokio::test]
-    async fn a_request_that_never_ends_is_cut_at_the_bound() {
+    async fn endless_request_is_cut_at_the_time_limit() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/hold").await;
         tokio::time::pause();
@@ -589,7 +640,7 @@ mod tests {
     #[case::half_a_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
     #[case::half_a_second_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
     #[tokio::test]
-    async fn a_head_that_does_not_come_ends_the_connection(#[case] sent: &str) {
+    async fn missing_request_head_ends_the_connection(#[case] sent: &str) {
         let serving = start(ServeOptions::http()).await;
         let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
         stream.write_all(sent.as_bytes()).await.expect("it reads");
@@ -601,8 +652,26 @@ mod tests {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         let passed = asked.elapsed();
-        assert!(passed <= HEADER_BOUND + Duration::from_secs(1), "{passed:?}");
-        assert!(passed >= HEADER_BOUND - Duration::from_secs(1), "{passed:?}");
+        // Go's clients keep an idle connection for 90 seconds, and may send a request at their end.
+        let bound = if sent.contains("/b") { IDLE_BOUND } else { HEADER_BOUND };
+        assert!(passed <= bound + Duration::from_secs(1), "{passed:?}");
+        assert!(passed >= bound - Duration::from_secs(1), "{passed:?}");
+    }
+
+    #[rstest]
+    #[case::as_many_as_real_clients_send(1_000, "200")]
+    #[case::too_many(2_001, "431")]
+    #[tokio::test]
+    async fn headers_are_bounded(#[case] headers: usize, #[case] code: &str) {
+        let serving = start(ServeOptions::http()).await;
+        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+        let more: String = (0..headers).map(|it| format!("X-{it}: y\r\n")).collect();
+        let request = format!("GET /a HTTP/1.1\r\n{more}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
     }
 
     #[cfg(feature = "tls")]
@@ -616,7 +685,7 @@ mod tests {
 
         use super::*;
 
-        /// A client that trusts the server, and shows these certificates if there are some.
+        /// A client that trusts the server, and sends these certificates if given.
         fn connector(serving: &Serving, shown: Option<&Credentials>) -> TlsConnector {
             let ca = CertificateDer::from_pem_slice(serving.ca_certificate().expect("TLS has one").as_bytes());
             let mut roots = RootCertStore::empty();
@@ -651,7 +720,7 @@ mod tests {
         }
 
         #[tokio::test]
-        async fn the_server_is_trusted_by_its_names() {
+        async fn server_certificate_is_valid_for_its_names() {
             let serving = start(ServeOptions::tls()).await;
             for name in ["127.0.0.1", "localhost", "::1"] {
                 let answer = get(&serving, name, "/a", None).await;
@@ -690,8 +759,13 @@ mod tests {
             assert_eq!(rest, b"0\r\n\r\n");
         }
 
-        /// An authority, in PEM, and a certificate of it for this common name.
+        /// Returns an authority, in PEM, and a certificate of it for this common name.
         fn authority_and_client(name: &str) -> (String, Credentials) {
+            authority_and_client_until(name, (4000, 1, 1))
+        }
+
+        /// Same as `authority_and_client`, for a certificate that expires on this day.
+        fn authority_and_client_until(name: &str, (year, month, day): (i32, u8, u8)) -> (String, Credentials) {
             use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
             let named = |name: &str| {
@@ -705,6 +779,8 @@ mod tests {
             let authority = CertifiedIssuer::self_signed(params, key()).expect("the parameters are complete");
             let mut params = named(name);
             params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            params.not_before = rcgen::date_time_ymd(1999, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, month, day);
             let client_key = key();
             let certificate = params
                 .signed_by(&client_key, &authority)
@@ -740,9 +816,9 @@ mod tests {
             assert!(answer.ends_with(&format!("{user}\n")), "{answer}");
         }
 
-        /// Users and proxies are told apart by the authority of their certificate.
+        /// Users and front proxies are distinguished by the authority of their certificates.
         #[tokio::test]
-        async fn a_user_with_a_certificate_names_no_other() {
+        async fn user_certificate_cannot_set_proxy_headers() {
             let (ca, _) = authority_and_client("proxy");
             let options = ServeOptions::tls().front_proxy(FrontProxy {
                 client_ca: ca.into_bytes(),
@@ -756,17 +832,21 @@ mod tests {
         }
 
         #[tokio::test]
-        async fn a_certificate_of_another_authority_is_refused() {
+        async fn certificate_of_another_authority_does_not_authenticate() {
             let serving = start(ServeOptions::tls()).await;
             let other = start(ServeOptions::tls()).await;
-            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
-            let name = ServerName::try_from("localhost").expect("it is a name");
-            let connector = connector(&serving, other.credentials.as_ref());
-            // In TLS 1.3 the client learns of it when it reads first.
-            if let Ok(mut stream) = connector.connect(name, stream).await {
-                let read = stream.read(&mut [0]).await;
-                assert!(read.is_err(), "{read:?}");
-            }
+            let answer = get(&serving, "localhost", "/user", other.credentials.as_ref()).await;
+            assert!(answer.ends_with("None\n"), "{answer}");
+            let answer = get(&serving, "localhost", "/known", other.credentials.as_ref()).await;
+            assert!(answer.ends_with("false\n"), "{answer}");
+        }
+
+        #[tokio::test]
+        async fn expired_certificate_does_not_authenticate() {
+            let (ca, client) = authority_and_client_until("jane", (1999, 1, 2));
+            let serving = start(ServeOptions::tls().client_ca(ca.into_bytes())).await;
+            let answer = get(&serving, "localhost", "/known", Some(&client)).await;
+            assert!(answer.ends_with("false\n"), "{answer}");
         }
     }
 }

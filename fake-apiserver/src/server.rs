@@ -1,11 +1,15 @@
-//! `ApiServer`: owns one of each layer; what a test asks of it beside HTTP: snapshot, fork, faults, load.
+//! `ApiServer`: owns one of each layer, and offers the operations that tests use without HTTP: snapshot, fork, faults,
+//! load.
+
+mod backends;
+mod metrics;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -33,11 +37,12 @@ use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::webhooks::Handler;
 use crate::workers::{self, Host, Kubelet, Worker};
+use backends::Backends;
 
 /// A fake Kubernetes API server. Copies are the same server.
 ///
-/// It runs where it is asked: an in-process client calls it as a function, without a socket or a task, so that a test
-/// with a paused tokio clock is a function of its seed. [`ApiServer::serve`] opens a port for other processes.
+/// It runs in the caller: an in-process client calls it as a function, without a socket or a task, so that a test with
+/// a paused tokio clock is a function of its seed. [`ApiServer::serve`] opens a port for other processes.
 ///
 /// ```
 /// use fake_apiserver::ApiServer;
@@ -53,11 +58,11 @@ use crate::workers::{self, Host, Kubelet, Worker};
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    /// Shared: a request copies its server.
+    /// Shared, because each request copies its server.
     options: Arc<ServerOptions>,
     /// The tasks of the workers. They end with the last copy of the server.
     pub(crate) tasks: TaskGroup,
-    /// The states that the control API keeps, if it is on.
+    /// The states saved by the control API, if it is enabled.
     pub(crate) control: Option<Arc<KeptSnapshots>>,
     kubelet: Kubelet,
 }
@@ -104,7 +109,7 @@ impl ApiServer {
             tokens: options.tokens.clone(),
             rbac,
             admission,
-            keeps_api_services: options.kubernetes_service,
+            keeps_own_objects: options.kubernetes_service,
         };
         let registry = Registry::new(world, entropy, setup);
         registry.enable(options.version, options.enablement.clone());
@@ -114,6 +119,7 @@ impl ApiServer {
             journal: Journal::new(options.journal),
             audit: options.audit.clone(),
             metrics: Metrics::new(options.inflight),
+            backends: Arc::new(Backends(options.routes.clone())),
             requests: AtomicU64::new(0),
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.reader.committed));
@@ -124,6 +130,10 @@ impl ApiServer {
         let host: Arc<dyn Host> = endpoints.clone();
         workers::start(&host, &options.workers, &kubelet, &tasks);
         workers::expire_events(&host, &tasks);
+        backends::check_remote(&endpoints, &options.routes, &tasks);
+        if options.workers.contains(&Worker::HorizontalPodAutoscaler) {
+            metrics::serve(&endpoints, &kubelet, &options.routes);
+        }
         Self {
             endpoints,
             options: Arc::new(options),
@@ -133,7 +143,7 @@ impl ApiServer {
         }
     }
 
-    /// A server that has a state, to look at it.
+    /// A server with the state of a snapshot, for reading.
     pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
         let entropy = self.endpoints.registry.reader.entropy.fork();
         let options = ServerOptions {
@@ -160,13 +170,13 @@ impl ApiServer {
         self.endpoints.registry.reader.store.revision()
     }
 
-    /// Returns the number of Events that have been removed because their time was over; see
-    /// [`event_ttl`](crate::ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
+    /// Returns the number of Events that have been removed at the end of their lifetime; see
+    /// [`event_ttl`](crate::ApiServerBuilder::event_ttl). Each removal uses a resourceVersion without a request.
     pub fn expired_events(&self) -> u64 {
         self.endpoints.registry.writer.event_leases.expired()
     }
 
-    /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
+    /// The kubelet of all nodes. A test sets its behaviour. It has an effect only if the server was started with
     /// [`Worker::Kubelet`].
     pub fn kubelet(&self) -> &Kubelet {
         &self.kubelet
@@ -177,31 +187,31 @@ impl ApiServer {
         &self.endpoints.journal
     }
 
-    /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
+    /// Installs a rule that is called for every request for a resource, until the guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
         let rules = &self.endpoints.faults.rules;
         rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
     }
 
-    /// Installs a fault that is described as data; it is gone when the guard is dropped. Fails if the rule cannot be.
+    /// Installs a fault described as data; dropping the guard removes it. Fails if the rule is invalid.
     pub fn inject_rule(&self, rule: FaultRule) -> Result<FaultGuard, RuleError> {
         rule.check()?;
         let (seed, rules) = (self.seed(), &self.endpoints.faults.rules);
         Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
     }
 
-    /// Lets the clock of a client be ahead of the server's by so many milliseconds, or behind, if it is less than 0.
-    /// The process under test keeps the right time; the times it writes into Leases and reads from them are moved
-    /// instead, which is what others, and it itself, see of a clock that goes wrong. Bodies in protobuf are left as
-    /// they are.
+    /// Skews the clock of a client by a number of milliseconds: it is ahead of the server's clock if the number is
+    /// positive. The clock of the process itself is not changed. Instead, the times that the client writes into Leases
+    /// and reads from them are shifted, which has the same effect for the client and for others. Protobuf bodies are
+    /// not changed.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         self.endpoints.faults.clocks.set(client, ahead_ms);
     }
 
-    /// Simulates a restart: ends all watches and breaks requests that wait for an answer. For `down` all connections
-    /// are refused, but for those of `spared` clients. Stored objects stay. If the log is lost, every client whose
-    /// watch resumes from before is answered 410 Expired and must list again, as with a server whose watch cache begins
-    /// anew.
+    /// Simulates a restart: ends all watches and breaks pending requests. All connections are refused for the duration
+    /// `down`, except connections of `spared` clients. Stored objects are kept. If the log is lost, a watch that
+    /// resumes from an earlier version is answered 410 Expired and its client must list again, as with a server that
+    /// rebuilt its watch cache.
     pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
         if log == RestartLog::Lost {
             self.compact();
@@ -214,34 +224,89 @@ impl ApiServer {
         self.endpoints.faults.watches.handles()
     }
 
-    /// Forgets the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
-    /// answered 410 Expired. Open watches go on.
+    /// Removes the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
+    /// answered 410 Expired. Open watches continue.
     pub fn compact(&self) {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
 
-    /// Answers calls of webhooks to `host` by a service in this process from now on, as
-    /// [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does from the start.
+    /// Answers calls of webhooks and requests for aggregated API servers to `host` by a service in this process from
+    /// now on, as [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does from the start.
     pub fn answer_webhooks<S>(&self, host: &str, service: S)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Future: Send,
     {
         self.options.routes.answer(host, Handler::new(service));
+        self.endpoints.registry.routes_changed();
     }
 
-    /// The whole state as it is now.
+    /// Calls webhooks of `host` at an address from now on, as
+    /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) does from the start. The host
+    /// `*` is every service without an address of its own.
+    pub fn webhook_address(&self, host: &str, address: std::net::SocketAddr) {
+        self.options.routes.resolve(host, address);
+    }
+
+    /// Makes every call of a webhook at an address pass `gate`, for the testkit. It receives the host, the path and the
+    /// call, which it may await. An error fails the call with this text.
+    #[doc(hidden)]
+    pub fn gate_webhooks(
+        &self,
+        gate: impl for<'a> Fn(&'a str, &'a str, BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), String>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.options.routes.gate(Arc::new(gate));
+    }
+
+    /// The whole current state.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.endpoints.registry.reader.store.world())
     }
 
-    /// Puts a state back. Watches end, as when a server restarts; the resourceVersion goes back, too.
+    /// Returns the whole state after the write of a revision; `None` if a later change is no longer in the
+    /// [history](crate::ApiServerBuilder::history). For a future revision it is the current state.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    /// use serde_json::json;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # let _in = runtime.enter();
+    /// let server = ApiServer::start();
+    /// let before = server.resource_version();
+    /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
+    /// let then = server.snapshot_at(before).ok_or("the history goes back so far")?;
+    /// assert_eq!(server.diff(&then, &server.snapshot()).to_string(), "+ ConfigMap default/a\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn snapshot_at(&self, revision: u64) -> Option<Snapshot> {
+        self.endpoints
+            .registry
+            .reader
+            .store
+            .world_at(revision)
+            .ok()
+            .map(Snapshot)
+    }
+
+    /// The oldest revision for which [`snapshot_at`](Self::snapshot_at) returns a state.
+    pub fn oldest_revision(&self) -> u64 {
+        self.endpoints.registry.reader.store.floor()
+    }
+
+    /// Restores a state. Watches end, as when a server restarts; the resourceVersion returns to the version of the
+    /// state.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.endpoints.registry.restore(snapshot.0.clone());
     }
 
-    /// A second server with the same state, clock and random numbers to come; from here on each goes its own way. It
-    /// has its own journal and workers of its own, and no faults or watches.
+    /// Returns a second server with the same state, clock and future random numbers. The two are independent
+    /// afterwards. The copy has its own journal and workers, and starts without faults and watches.
     ///
     /// # Panics
     ///
@@ -261,11 +326,12 @@ impl ApiServer {
             .writer
             .event_leases
             .adopt(&registry.writer.event_leases);
+        fork.endpoints.registry.routes_changed();
         fork
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
-    /// connection the answer is 502 Bad Gateway, as from a proxy.
+    /// The server as a tower service without a socket. If a fault breaks the connection, the answer is 502 Bad Gateway,
+    /// as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -282,15 +348,14 @@ impl ApiServer {
         })
     }
 
-    /// Answers one request, without a client and without a socket. The answer is read to its end: a watch is returned
-    /// when it is over.
+    /// Answers one request, without a client and without a socket. Reads the answer to its end, so a watch only returns
+    /// when it ends.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
         read_whole(Arc::clone(&self.endpoints).handle(request).await).await
     }
 
-    /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
-    /// cluster.
+    /// Reads an object without a request or a journal entry. `namespace` is empty for cluster-scoped objects.
     pub async fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         let registry = &self.endpoints.registry;
         let row = registry
@@ -308,8 +373,8 @@ impl ApiServer {
         Ok(Value::Object(codec::decode(&row, &stored).0.into()))
     }
 
-    /// The uid of an object, without a request and without decoding it; `None` if there is no such object, or if its
-    /// kind is not served. `namespace` counts for namespaced kinds only.
+    /// The uid of an object, without a request and without decoding it; `None` if the object does not exist, or if its
+    /// kind is not served. `namespace` is ignored for cluster-scoped kinds.
     pub fn uid_of(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
         let registry = &self.endpoints.registry;
         let row = registry.reader.scheme().lookup_kind(api_version, kind)?;
@@ -319,8 +384,8 @@ impl ApiServer {
         Some(stored.body.uid.to_string())
     }
 
-    /// Reads all objects of a kind, in the order of a list, without a request: nothing is written into the journal.
-    /// `namespace` is empty for all namespaces.
+    /// Reads all objects of a kind, in the order of a list, without a request or a journal entry. `namespace` is empty
+    /// for all namespaces.
     pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let registry = &self.endpoints.registry;
         let row = registry
@@ -360,7 +425,7 @@ impl ApiServer {
         Some(row.info.kind.to_string())
     }
 
-    /// All that is served, one entry a version: built-in resources first, then those of CRDs.
+    /// All served resources, with an entry for each version: built-in ones first, then custom ones.
     pub fn resources(&self) -> Vec<ResourceInfo> {
         let scheme = self.endpoints.registry.reader.scheme();
         scheme.rows().map(|row| row.info.clone()).collect()
@@ -376,9 +441,9 @@ impl ApiServer {
         !self.options.workers.is_empty()
     }
 
-    /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of
-    /// uid and creationTimestamp is added. An object that exists is replaced. CRDs serve their resources from there on,
-    /// so they must come before their objects. Returns how many were stored; the first bad one ends it.
+    /// Stores objects without changes, including uid, status and times, as a dump of a cluster contains them. A missing
+    /// uid or creationTimestamp is added. Existing objects are replaced. CRDs are served immediately, so they must
+    /// precede their objects. Returns the number of stored objects; stops at the first invalid one.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, LoadError> {
         let mut count = 0;
         for value in objects {

@@ -1,24 +1,26 @@
-//! `Snapshot`: the state of a server as a value; and those that the control API keeps.
+//! `Snapshot`: the state of a server as a value, and the snapshots that the control API keeps.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::storage::World;
+use crate::storage::{Revision, World};
 
 /// Number of states that are kept; the oldest are dropped.
 const KEPT_MAX: usize = 64;
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
-/// and restoring one costs a reference a resource, independent of the number of objects.
+/// and restoring a snapshot costs one reference per resource, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot(pub(crate) World);
 
-/// The states that the control API keeps, by numbers.
+/// The states saved by the control API, by number.
 #[derive(Debug, Default)]
 pub(crate) struct KeptSnapshots {
     /// Guards the states by their numbers, and the last number.
     kept: Mutex<(u64, BTreeMap<u64, KeptSnapshot>)>,
+    /// The newest revision of the objects that the server started with.
+    started_at: OnceLock<Revision>,
 }
 
 /// A state that is kept.
@@ -32,7 +34,17 @@ pub(crate) struct KeptSnapshot {
 }
 
 impl KeptSnapshots {
-    /// Keeps a state, and returns its number.
+    /// Records the revision at which the server started. Only the first call has an effect.
+    pub(crate) fn start_at(&self, revision: Revision) {
+        self.started_at.get_or_init(|| revision);
+    }
+
+    /// The newest revision of the objects that the server started with.
+    pub(crate) fn started_at(&self) -> Revision {
+        self.started_at.get().copied().unwrap_or_default()
+    }
+
+    /// Saves a state, and returns its number.
     pub(crate) fn keep(&self, snapshot: KeptSnapshot) -> u64 {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.0 += 1;
@@ -50,7 +62,7 @@ impl KeptSnapshots {
         kept.1.get(&number).map(|it| it.state.clone())
     }
 
-    /// All kept states with their numbers, oldest first.
+    /// Returns all saved states with their numbers, oldest first.
     pub(crate) fn all(&self) -> Vec<(u64, KeptSnapshot)> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.1.iter().map(|(number, it)| (*number, it.clone())).collect()

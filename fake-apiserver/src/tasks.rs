@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// A task must not hold a clone of its own group: it would keep itself alive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
-    /// Guards the list of tasks; a lock because tasks of several threads may start more.
+    /// Guards the list of tasks, because tasks on several threads may start further tasks.
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -29,7 +29,7 @@ impl WeakTaskGroup {
 }
 
 impl TaskGroup {
-    /// The group for those who must not keep it alive.
+    /// Returns a reference that does not keep the group alive.
     pub(crate) fn downgrade(&self) -> WeakTaskGroup {
         WeakTaskGroup(Arc::downgrade(&self.tasks))
     }
@@ -37,12 +37,12 @@ impl TaskGroup {
     /// Starts a task. Must be called within a tokio runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // A group that lives long must not remember every task it ever had.
+        // A long-lived group must not keep the handles of ended tasks.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
-    /// Waits until every task has ended by itself.
+    /// Waits until all tasks have ended on their own.
     pub(crate) async fn finished(&self) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finished_waits_for_all_of_them() {
+    async fn finished_waits_for_all_tasks() {
         let group = TaskGroup::default();
         let (done, mut result) = oneshot::channel();
         group.spawn(async {});

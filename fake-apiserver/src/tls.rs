@@ -1,4 +1,4 @@
-//! TLS: a certificate authority and a server certificate made for one server, and gone with it.
+//! TLS: a certificate authority and a server certificate, created for one server and dropped with it.
 
 mod clients;
 mod der;
@@ -27,10 +27,10 @@ pub use keys::ServiceAccountKeys;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// The names every certificate is good for.
+/// The names in every certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The administrator, as kubeadm names it.
+/// The administrator, with kubeadm's name.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
 /// TLS identity of a server, and the credentials of its clients.
@@ -46,9 +46,9 @@ pub(crate) struct TlsIdentity {
 
 impl TlsIdentity {
     /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator. If the
-    /// options have a certificate, that is shown instead.
+    /// options contain a certificate, it is used instead.
     ///
-    /// Keys are drawn from the system's randomness, not from the server's seed: they are no part of what a run does.
+    /// Keys are drawn from the system's randomness, not from the server's seed, because they do not influence a run.
     pub(crate) fn new(options: &TlsOptions, address: IpAddr) -> io::Result<Self> {
         let failed = io::Error::other::<rcgen::Error>;
         let authority = authority().map_err(failed)?;
@@ -57,7 +57,7 @@ impl TlsIdentity {
             Some((chain, key)) => {
                 let certificates = certificates(chain)?;
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|err| invalid(&format!("the key of the certificate: {err:?}")))?;
+                    .map_err(|err| invalid(&format!("invalid key of the certificate: {err:?}")))?;
                 (String::from_utf8_lossy(chain).into_owned(), certificates, key)
             }
             None => {
@@ -98,7 +98,7 @@ impl TlsIdentity {
 pub(crate) struct TlsOptions {
     /// The server's certificates and the key of the first, in PEM.
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Authorities of client certificates besides the generated one, in PEM.
+    /// Authorities of client certificates in addition to the generated one, in PEM.
     pub(crate) client_ca: Option<Vec<u8>>,
     /// Proxies that name the user.
     pub(crate) front_proxy: Option<Arc<FrontProxy>>,
@@ -110,8 +110,8 @@ impl std::fmt::Debug for TlsOptions {
     }
 }
 
-/// A certificate for loopback and `address` that signs itself, and its key, both in PEM and drawn from the system's
-/// randomness.
+/// Returns a self-signed certificate for loopback and `address`, and its key, both in PEM and generated from the
+/// system's randomness.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -124,6 +124,21 @@ pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> 
     let authority = authority().map_err(io::Error::other)?;
     let (certificate, key) = server_certificate(&authority, address).map_err(io::Error::other)?;
     Ok((certificate.pem() + &authority.pem(), key_pem(&key)))
+}
+
+/// A certificate for these hosts and for loopback, its key, and the authority that signs it, all in PEM and drawn from
+/// the system's randomness. For the testkit, whose processes serve webhooks with it.
+#[doc(hidden)]
+pub fn signed_certificate(hosts: &[String]) -> io::Result<[String; 3]> {
+    let sign = || {
+        let authority = authority()?;
+        let names = NAMES.map(String::from).into_iter().chain(hosts.iter().cloned());
+        let mut params = CertificateParams::new(names.collect::<Vec<_>>())?;
+        params.distinguished_name = subject_name(&[(DnType::CommonName, "webhooks")]);
+        let (certificate, key) = sign(&authority, params, ExtendedKeyUsagePurpose::ServerAuth)?;
+        Ok([certificate.pem(), key_pem(&key), authority.pem()])
+    };
+    sign().map_err(io::Error::other::<rcgen::Error>)
 }
 
 /// A bearer token of 128 bits from the system's randomness.
@@ -139,15 +154,15 @@ pub fn random_token() -> io::Result<String> {
     let random = ring::default_provider().secure_random;
     random
         .fill(&mut bytes)
-        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        .map_err(|_| io::Error::other("the system does not provide random numbers"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The certificates in a PEM file; an error if there are none.
+/// Returns the certificates in a PEM file; an error if the file does not contain any.
 fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match certificates {
-        Ok(found) if found.is_empty() => Err(invalid("there is no certificate in it")),
+        Ok(found) if found.is_empty() => Err(invalid("the PEM text does not contain a certificate")),
         Ok(found) => Ok(found),
         Err(err) => Err(invalid(&format!("not PEM: {err:?}"))),
     }
@@ -157,15 +172,15 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Adds the authorities of a PEM file; an error if there are none.
+/// Adds the authorities of a PEM file; an error if the file does not contain any.
 fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> io::Result<()> {
     match roots.add_parsable_certificates(certificates(pem)?) {
-        (0, _) => Err(invalid("there is no authority of clients in it")),
+        (0, _) => Err(invalid("the PEM text does not contain a valid certificate authority")),
         _ => Ok(()),
     }
 }
 
-/// A key in PEM: SEC 1, which clients read that know no PKCS #8.
+/// Returns a key in PEM form: SEC 1, for clients that cannot read PKCS #8.
 fn key_pem(key: &KeyPair) -> String {
     let Some(der) = keys::sec1(&key.serialize_der()) else {
         return key.serialize_pem();
@@ -230,8 +245,8 @@ fn server_config(
     key: PrivateKeyDer<'static>,
     provider: Arc<CryptoProvider>,
 ) -> Result<ServerConfig, rustls::Error> {
-    // A client may show a certificate; one that no authority of clients signed fails the handshake.
-    let clients = clients::verifier(clients, &provider)?;
+    // A client may send a certificate, which determines the user of its requests.
+    let clients = Arc::new(clients::AnyCertificate(clients::verifier(clients, &provider)?));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)

@@ -1,4 +1,8 @@
-//! Worlds: the whole state as objects, as YAML, and as a difference to another; and changes to it without a request.
+//! Worlds: the whole state as objects, as YAML, and as the difference from another state; and changes without a
+//! request.
+
+#[cfg(feature = "serve")]
+mod table;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,56 +15,60 @@ use crate::faults::WatchEventKind;
 use crate::load::{self, Manifest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
+use crate::registry::types::schema::{ListType, SchemaRef};
 use crate::server::{ApiServer, LoadError};
 use crate::snapshot::Snapshot;
 use crate::storage::{self, Key, KeyRange, Stored};
 
-/// The longest value a difference shows; what is longer is cut.
+/// Maximum length of a value in a difference; longer values are cut.
 const VALUE_CHARS: usize = 120;
 
 /// Result of loading a dump; from [`ApiServer::load_dump`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// Number of objects stored.
     pub stored: usize,
-    /// Objects that were skipped, a line each with the place and the reason.
+    /// Skipped objects, one line each with the location and the reason.
     pub skipped: Vec<String>,
 }
 
-/// Differences between two worlds; from [`ApiServer::diff`]. Its text reads as a patch does: `+` and `-` objects, `~`
-/// objects with their changed fields. `metadata.resourceVersion` and `metadata.managedFields` do not count.
+/// Differences between two worlds, from [`ApiServer::diff`]. Its text is similar to a patch: `+` and `-` objects, `~`
+/// objects with their changed fields. `metadata.resourceVersion` and `metadata.managedFields` are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct WorldDiff {
-    /// Objects only the second has, in the order of kinds and names.
+    /// Objects that only the second world has, in the order of kinds and names.
     pub added: Vec<Value>,
     /// Objects only the first has.
     pub removed: Vec<Value>,
-    /// Objects both have under one name, with the lines that tell how they differ.
+    /// Objects of the same name in both, with a line for each different field.
     pub changed: Vec<(String, Vec<String>)>,
 }
 
 /// Differences between two worlds, with the objects.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Objects only the second has, in the order of kinds and names.
+    /// Objects that only the second world has, in the order of kinds and names.
     pub(crate) added: Vec<Value>,
     /// Objects only the first has.
     pub(crate) removed: Vec<Value>,
-    /// Objects both have under one name, as the second has them, with the lines that tell how they differ.
+    /// Objects of the same name in both, in their second form, with a line for each different field.
     pub(crate) changed: Vec<(Value, Vec<String>)>,
 }
 
-/// An object as it is stored, from [`ApiServer::stored_objects`].
+/// A stored object, from [`ApiServer::stored_objects`].
 #[derive(Clone, Debug)]
 pub struct StoredObject {
     row: Arc<Row>,
     stored: Arc<Stored>,
 }
 
-/// A write as the history keeps it, from [`ApiServer::changes_after`].
+/// A write in the history, from [`ApiServer::changes_after`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoredChange {
-    /// The `resourceVersion` that the write took.
+    /// The `resourceVersion` of the write.
     pub revision: u64,
     /// The object before; `None` if the write created it.
     pub before: Option<StoredObject>,
@@ -69,7 +77,7 @@ pub struct StoredChange {
 }
 
 impl StoredChange {
-    /// The object as the write left it, or as it was last.
+    /// The object after the write, or its last state if the write deleted it.
     pub fn object(&self) -> Option<&StoredObject> {
         self.after.as_ref().or(self.before.as_ref())
     }
@@ -86,7 +94,7 @@ impl StoredObject {
         &self.row.info.resource
     }
 
-    /// Namespace; empty for objects of the cluster.
+    /// Namespace; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.stored.key.namespace()
     }
@@ -101,14 +109,13 @@ impl StoredObject {
         &self.stored.body.uid
     }
 
-    /// The write that made it so: its `resourceVersion`.
+    /// The `resourceVersion` of the write that created this state.
     pub fn revision(&self) -> u64 {
         self.stored.revision
     }
 
-    /// The object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
-    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}`, of one line, with the keys of each object in a
-    /// set order.
+    /// The object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and `resourceVersion`.
+    /// The rest is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each object in a fixed order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
     }
@@ -116,6 +123,16 @@ impl StoredObject {
     /// `apiVersion` of the kind.
     pub(crate) fn api_version(&self) -> String {
         self.row.info.api_version()
+    }
+
+    /// Returns `true` if a CustomResourceDefinition defines its kind.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.row.is_custom()
+    }
+
+    /// Returns `true` if objects of its kind have a namespace.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.row.info.is_namespaced()
     }
 
     /// Kind.
@@ -132,15 +149,45 @@ impl StoredObject {
     pub fn value(&self) -> Value {
         Value::Object(codec::decode(&self.row, &self.stored).0.into())
     }
+
+    /// Calls `visit` for each unordered list in `value` according to the schema of this object's kind, inner lists
+    /// first: for a set without keys, and for a list with keys (`x-kubernetes-list-type: map`) with the names of its
+    /// key fields. `value` is this object, or a variant of it. Excludes `initContainers`, which run in order.
+    pub fn visit_unordered_lists(&self, value: &mut Value, visit: &mut dyn FnMut(&mut Value, &[&str])) {
+        visit_unordered(self.row.schema(), value, visit);
+    }
+}
+
+fn visit_unordered(schema: SchemaRef<'_>, value: &mut Value, visit: &mut dyn FnMut(&mut Value, &[&str])) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if let Some(schema) = schema.field(name).filter(|_| name != "initContainers") {
+                    visit_unordered(schema, field, visit);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                visit_unordered(schema.items(), item, visit);
+            }
+            match schema.list_type() {
+                ListType::Atomic => {}
+                ListType::Set => visit(value, &[]),
+                ListType::Map(keys) => visit(value, &keys.iter().collect::<Vec<&str>>()),
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 impl ApiServer {
-    /// Every object of every resource, by resource, namespace and name, without a request. Objects are decoded only for
-    /// those who look at them.
+    /// Every object of every resource, by resource, namespace and name, without a request. An object is decoded only
+    /// when it is read.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
         let (all, everything) = (KeyRange::of(None), registry.reader.store.everything());
-        // Most resources have no objects.
+        // Resources without objects are skipped.
         let snapshots: BTreeMap<&str, &storage::ResourceSnapshot> =
             everything.resources.iter().map(|(name, it)| (&**name, it)).collect();
         let scheme = registry.reader.scheme();
@@ -156,19 +203,19 @@ impl ApiServer {
             .collect()
     }
 
-    /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have
-    /// left the [history](crate::ApiServerBuilder::history) are missing.
+    /// Returns the objects that were deleted after a revision, in their last states, oldest first. Deletions that are
+    /// no longer in the [history](crate::ApiServerBuilder::history) are missing.
     pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.removed_after(after))
     }
 
-    /// Returns the objects that were written after a revision, as each write left them, oldest first. Writes that have
-    /// left the [history](crate::ApiServerBuilder::history) are missing.
+    /// Returns the objects after each write since a revision, oldest first. Writes that are no longer in the
+    /// [history](crate::ApiServerBuilder::history) are missing.
     pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.written_after(after))
     }
 
-    /// Returns the writes after a revision, oldest first. Those that have left the
+    /// Returns the writes after a revision, oldest first. Writes that are no longer in the
     /// [history](crate::ApiServerBuilder::history) are missing.
     pub fn changes_after(&self, after: u64) -> Vec<StoredChange> {
         let changes = self.endpoints.registry.reader.store.retained_after(after);
@@ -198,7 +245,7 @@ impl ApiServer {
         found.collect()
     }
 
-    /// Finds the row of the objects that are stored under a name. Writes in a row are often of one resource.
+    /// Finds the row of the objects that are stored under a name. Consecutive writes often belong to one resource.
     fn rows_by_storage(&self) -> impl FnMut(&str) -> Option<Arc<Row>> {
         let scheme = self.endpoints.registry.reader.scheme();
         let mut found: BTreeMap<Arc<str>, Arc<Row>> = BTreeMap::new();
@@ -213,8 +260,8 @@ impl ApiServer {
         }
     }
 
-    /// The object of a resource as it is stored, without a request and without decoding it; `None` if there is no such
-    /// object, or if the resource is not served. `group` is empty for core, `namespace` for objects of the cluster.
+    /// Returns the stored object of a resource, without a request and without decoding it; `None` if the object does
+    /// not exist, or if the resource is not served. `group` is empty for core, `namespace` for cluster-scoped objects.
     pub fn stored_object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<StoredObject> {
         let registry = &self.endpoints.registry;
         let scheme = registry.reader.scheme();
@@ -228,8 +275,8 @@ impl ApiServer {
     }
 
     /// Writes an object again unchanged, as if another writer had made an unrelated change: it gets a new
-    /// `resourceVersion`, watchers receive `MODIFIED`, and an update that names the version from before is refused with
-    /// 409 Conflict. No request is made. Returns `false` if the object was written or deleted since it was read.
+    /// `resourceVersion`, watchers receive `MODIFIED`, and an update that names the previous version is refused with
+    /// 409 Conflict. Does not send a request. Returns `false` if the object was written or deleted since it was read.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -273,7 +320,7 @@ impl ApiServer {
     /// # }
     /// ```
     pub fn objects(&self, snapshot: &Snapshot) -> Vec<Value> {
-        // A server of that state knows the resources that its CRDs serve.
+        // A server with that state serves the resources of its CRDs.
         let world = self.of_snapshot(snapshot);
         let registry = &world.endpoints.registry;
         let scheme = registry.reader.scheme();
@@ -296,7 +343,7 @@ impl ApiServer {
         let mut seen = std::collections::BTreeSet::new();
         let mut objects = Vec::new();
         for row in rows.into_values() {
-            // Some resources are served by two groups from one place.
+            // Two groups may serve the same stored resource.
             if seen.insert(row.storage.clone()) {
                 let snapshot = registry.reader.store.snapshot(&row.storage);
                 let decoded = snapshot.range(&everything).map(|stored| codec::decode(row, stored));
@@ -325,7 +372,7 @@ impl ApiServer {
         }
     }
 
-    /// The same with the changed objects as they are in the second state.
+    /// Same as `diff`, with the changed objects in their second state.
     pub(crate) fn changes(&self, before: &Snapshot, after: &Snapshot) -> Changes {
         let by_id = |snapshot| -> BTreeMap<(String, String), Value> {
             let objects: Vec<Value> = self.objects(snapshot);
@@ -340,8 +387,7 @@ impl ApiServer {
             match before.remove(&id) {
                 None => diff.added.push(new),
                 Some(old) => {
-                    let mut lines = Vec::new();
-                    compare("", Some(&bare(old)), Some(&bare(new.clone())), &mut lines);
+                    let lines = field_changes(old, new.clone());
                     if !lines.is_empty() {
                         diff.changed.push((new, lines));
                     }
@@ -352,9 +398,9 @@ impl ApiServer {
         diff
     }
 
-    /// Changes the state as a watch event says, bypassing validation: ADDED and MODIFIED store the object as it is,
-    /// DELETED removes it. Watchers see the change; the journal records only the watch events. Fails if the kind is not
-    /// served, and for BOOKMARK and ERROR, which change nothing.
+    /// Applies a watch event to the state without validation: ADDED and MODIFIED store the object unchanged, DELETED
+    /// removes it. Watchers receive the change; the journal records only the watch events. Fails for kinds that are not
+    /// served, and for BOOKMARK and ERROR, which do not change the state.
     pub fn apply_event(&self, kind: WatchEventKind, object: Value) -> Result<(), LoadError> {
         let (named, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
         let fail = |reason: String| LoadError::new(&named, &name, &reason);
@@ -378,8 +424,8 @@ impl ApiServer {
         }
     }
 
-    /// Loads a dump of a cluster, such as `oc adm must-gather` writes: objects whose kind is not served are left out,
-    /// and named in the report. Read it with [`load::read_dump`](crate::load::read_dump).
+    /// Loads a dump of a cluster, such as `oc adm must-gather` writes. Objects of unserved kinds are skipped and listed
+    /// in the report. Read it with [`load::read_dump`](crate::load::read_dump).
     pub fn load_dump(&self, manifests: impl IntoIterator<Item = Manifest>) -> LoadReport {
         let mut report = LoadReport::default();
         for Manifest { place, object } in manifests {
@@ -406,7 +452,15 @@ fn title(object: &Value) -> String {
     }
 }
 
-/// Without what changes with every write.
+/// Returns the fields that differ between two states of an object, one line each. `metadata.resourceVersion` and
+/// `metadata.managedFields` do not count.
+pub(crate) fn field_changes(before: Value, after: Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    compare("", Some(&bare(before)), Some(&bare(after)), &mut lines);
+    lines
+}
+
+/// Removes the fields that change with every write.
 fn bare(object: Value) -> Value {
     let Value::Object(map) = object else { return object };
     let mut object = Object(map.into());
@@ -416,7 +470,7 @@ fn bare(object: Value) -> Value {
     Value::Object(object.0.into())
 }
 
-/// A line for each field that differs: `spec.replicas: 2 -> 3`.
+/// Formats one line per differing field: `spec.replicas: 2 -> 3`.
 fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec<String>) {
     match (old, new) {
         (old, new) if old == new => {}
@@ -453,7 +507,7 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec
     }
 }
 
-/// The items by what tells them apart, if all have it: containers by name, conditions by type.
+/// Returns the items by the field that identifies them, if all have one: containers by name, conditions by type.
 fn named(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
     let by = |field: &str| -> Option<BTreeMap<&str, &Value>> {
         let named: Option<BTreeMap<_, _>> = items.iter().map(|it| Some((it.get(field)?.as_str()?, it))).collect();
@@ -474,7 +528,7 @@ fn show(value: Option<&Value>) -> String {
 }
 
 impl WorldDiff {
-    /// Returns `true` if there is no difference.
+    /// Returns `true` if the two worlds are equal.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }

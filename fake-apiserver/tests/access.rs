@@ -7,7 +7,7 @@ use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// A request in progress to an answer.
+/// A request that is built step by step and then sent.
 struct Ask<'a> {
     server: &'a ApiServer,
     headers: Vec<(&'a str, String)>,
@@ -89,7 +89,11 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 #[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
 #[case::a_master(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
-async fn readers_of_secrets(#[case] server: ApiServerBuilder, #[case] token: Option<&str>, #[case] code: u16) {
+async fn only_permitted_users_read_secrets(
+    #[case] server: ApiServerBuilder,
+    #[case] token: Option<&str>,
+    #[case] code: u16,
+) {
     let server = server.start();
     let ask = Ask::of(&server);
     let ask = match token {
@@ -100,7 +104,7 @@ async fn readers_of_secrets(#[case] server: ApiServerBuilder, #[case] token: Opt
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_token_is_the_real_401() {
+async fn invalid_token_is_refused_with_401() {
     let server = rbac().start();
     let expected = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized",
@@ -149,7 +153,7 @@ async fn a23_refusals_name_the_request(#[case] path: &str, #[case] message: &str
 #[case::everyone(json!({"kind": "Group", "name": "system:authenticated"}), 200)]
 #[case::another(json!({"kind": "User", "name": "devs"}), 403)]
 #[tokio::test(start_paused = true)]
-async fn a_binding_counts_from_its_write_to_its_deletion(#[case] subject: Value, #[case] code: u16) {
+async fn role_binding_applies_until_it_is_deleted(#[case] subject: Value, #[case] code: u16) {
     let server = rbac().start();
     let dev = Ask::of(&server).token("dev-token");
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -220,7 +224,7 @@ async fn q1_a_refused_impersonation_names_the_missing_right(#[case] headers: &[(
 }
 
 #[tokio::test(start_paused = true)]
-async fn q1_the_old_right_to_impersonate_suffices() {
+async fn q1_legacy_impersonate_permission_suffices() {
     let server = rbac().start();
     let objects = [
         json!({
@@ -249,7 +253,7 @@ async fn q1_the_old_right_to_impersonate_suffices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_without_a_user_are_400() {
+async fn impersonated_groups_without_a_user_are_400() {
     let server = ApiServer::start();
     let ask = Ask::of(&server).header("impersonate-group", "g");
     assert_eq!(ask.get(SECRETS).await.0, 400);
@@ -292,7 +296,7 @@ async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_token_is_its_accounts_until_it_expires() {
+async fn i5_token_authenticates_its_account_until_it_expires() {
     let server = rbac().start();
     let (token, answer) = token(&server, json!({"expirationSeconds": 600})).await;
     assert_eq!(
@@ -316,7 +320,7 @@ async fn i5_a_token_is_its_accounts_until_it_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_token_ends_with_its_account() {
+async fn i5_token_is_invalid_after_the_deletion_of_its_account() {
     let server = rbac().start();
     let (token, _) = token(&server, json!({})).await;
     assert_eq!(
@@ -332,7 +336,7 @@ async fn i5_a_token_ends_with_its_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_token_for_another_audience_is_not_the_servers() {
+async fn i5_token_for_another_audience_is_refused() {
     let server = rbac().start();
     let (token, _) = token(&server, json!({"audiences": ["vault"]})).await;
     assert_eq!(whoami(&server, &token).await.0, 401);
@@ -352,7 +356,7 @@ async fn i5_a_token_for_another_audience_is_not_the_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_bound_token_names_its_pod_and_ends_with_it() {
+async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
     let server = rbac().start();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
@@ -410,7 +414,7 @@ async fn rules_reviews_list_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_has_users_and_roles_of_its_own() {
+async fn fork_has_its_own_users_and_roles() {
     let server = rbac().start();
     let fork = server.fork();
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -428,4 +432,112 @@ async fn a_service_account_differs_from_a_user_of_its_name() {
     let account = UserInfo::service_account("a", "b");
     assert_eq!(account.as_service_account(), Some(("a", "b")));
     assert_eq!(UserInfo::new("b", [""; 0]).as_service_account(), None);
+}
+
+/// A server with a user who has these permissions in the namespace `default`.
+async fn allowed(rules: Value) -> ApiServer {
+    let server = rbac().start();
+    let subject = json!({"kind": "User", "name": "dev", "apiGroup": "rbac.authorization.k8s.io"});
+    server
+        .load([role(rules), binding("RoleBinding", subject)])
+        .expect("they are valid");
+    server
+}
+
+#[rstest]
+#[case::get_alone(&["get"], "GET", 403)]
+#[case::get_and_create(&["get", "create"], "GET", 404)]
+#[case::create_alone(&["create"], "POST", 404)]
+#[tokio::test(start_paused = true)]
+async fn connection_by_get_requires_the_create_permission(
+    #[values("exec", "attach", "portforward")] subresource: &str,
+    #[case] verbs: &[&str],
+    #[case] method: &str,
+    #[case] code: u16,
+) {
+    let resource = format!("pods/{subresource}");
+    let server = allowed(json!([{"apiGroups": [""], "resources": [resource], "verbs": verbs}])).await;
+    let path = format!("/api/v1/namespaces/default/pods/p/{subresource}?command=a&stdout=true&ports=1");
+    let (found, status) = Ask::of(&server)
+        .token("dev-token")
+        .send(method, &path, Value::Null)
+        .await;
+    assert_eq!(found, code, "{status}");
+    if code == 403 {
+        assert_eq!(status["message"], "pods \"p\" is forbidden: ");
+    }
+}
+
+const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+
+#[rstest]
+#[case::with_another(&format!("{BEARER}ZGV2LXRva2Vu, v4.channel.k8s.io"), true, 403)]
+#[case::alone(&format!("{BEARER}ZGV2LXRva2Vu"), true, 401)]
+#[case::twice(&format!("{BEARER}ZGV2LXRva2Vu, {BEARER}ZGV2LXRva2Vu, a"), true, 401)]
+#[case::padded(&format!("{BEARER}ZGV2LXRva2VuMQ==, a"), true, 401)]
+#[case::unknown(&format!("{BEARER}eA, a"), true, 401)]
+#[case::without_an_upgrade(&format!("{BEARER}ZGV2LXRva2Vu, a"), false, 403)]
+#[tokio::test(start_paused = true)]
+async fn websocket_protocol_may_carry_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
+    let server = rbac().anonymous(Anonymous::Allowed).start();
+    let mut ask = Ask::of(&server).header("sec-websocket-protocol", protocols);
+    if upgrades {
+        ask = ask.header("connection", "Upgrade").header("upgrade", "websocket");
+    }
+    let (found, status) = ask.get(SECRETS).await;
+    assert_eq!(found, code, "{status}");
+    let names_dev = status["message"].as_str().is_some_and(|it| it.contains("User \"dev\""));
+    assert_eq!(names_dev, code == 403 && upgrades, "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_request_names_no_other_namespace() {
+    let server = ApiServer::start();
+    let body = json!({"metadata": {"name": "b", "namespace": "other"}, "spec": {"audiences": ["a"]}});
+    let path = "/api/v1/namespaces/default/serviceaccounts/missing/token";
+    let (code, status) = Ask::of(&server).send("POST", path, body).await;
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    assert_eq!((code, &status["message"]), (400, &json!(message)));
+}
+
+#[rstest]
+#[case::an_object("/api/v1/namespaces/default/configmaps/a%2F%2Fb")]
+#[case::deeper("/api/v1/namespaces/default/configmaps/a%2F%2Fb%2Fc")]
+#[tokio::test(start_paused = true)]
+async fn name_with_an_encoded_double_slash_is_not_found(#[case] path: &str) {
+    let server = ApiServer::start();
+    let (code, status) = Ask::of(&server).get(path).await;
+    assert_eq!(
+        (code, &status["message"]),
+        (404, &json!("the server could not find the requested resource"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_of_an_api_service_is_unavailable() {
+    let server = ApiServer::start();
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1beta1.metrics.example.com"},
+        "spec": {"group": "metrics.example.com", "version": "v1beta1", "groupPriorityMinimum": 100,
+            "versionPriority": 100, "service": {"name": "metrics", "namespace": "default"}},
+    });
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let ask = Ask::of(&server);
+    assert_eq!(ask.get("/apis/metrics.example.com/v1beta1/nodes").await.0, 404);
+    assert_eq!(ask.send("POST", services, service).await.0, 201);
+    for path in ["nodes", "namespaces/default/pods", ""] {
+        let (code, _) = ask.get(&format!("/apis/metrics.example.com/v1beta1/{path}")).await;
+        assert_eq!(code, 503, "{path}");
+    }
+    assert_eq!(ask.get("/apis/metrics.example.com/v1/nodes").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn review_has_no_table() {
+    let server = ApiServer::start();
+    let ask = Ask::of(&server).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let body = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(ask.send("POST", path, body).await.0, 406);
 }

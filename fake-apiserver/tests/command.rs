@@ -1,4 +1,4 @@
-//! The command `fake-apiserver` as a user or a script meets it: what it prints, and how it ends.
+//! The command `fake-apiserver`, as run by a user or a script: its output and exit code.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn rbac_is_on_by_request(#[case] more: &[&str], #[case] token: &str, #[case] cod
 #[rstest]
 #[case::interrupted(Signal::INT, &[])]
 #[case::terminated(Signal::TERM, &["--tls"])]
-fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: Signal, #[case] args: &[&str]) {
+fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] args: &[&str]) {
     let mut server = Server::start(args);
     let scheme = if args.is_empty() { "http" } else { "https" };
     assert!(
@@ -102,7 +102,7 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: Signal, #[case] arg
 #[case::no_mode(&["--authorization", "abac"], "--authorization")]
 #[case::no_version(&["--kubernetes-version", "1.32"],
     "Kubernetes \"1.32\" is not served here; there are 1.33 to 1.37")]
-fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
+fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains(named));
@@ -125,7 +125,7 @@ fn help_names_every_worker(#[case] args: &[&str]) {
 }
 
 #[test]
-fn unreadable_files_are_named() {
+fn unreadable_files_are_named_in_the_error() {
     let file = folder().join("bad.yaml");
     fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the folder is there");
     let output = run(&["--load", path(&file)]);
@@ -136,7 +136,7 @@ fn unreadable_files_are_named() {
 }
 
 #[test]
-fn crd_takes_nothing_but_definitions() {
+fn crd_flag_accepts_only_definitions() {
     let file = folder().join("map.yaml");
     fs::write(&file, "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
     let output = run(&["--crd", path(&file)]);
@@ -159,7 +159,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
-/// Its order is the wrong one: the pod's namespace comes last.
+/// The objects are in the wrong order: the pod's namespace is last.
 const DUMP: &str = "
 apiVersion: v1
 kind: List
@@ -191,7 +191,17 @@ fn loaded_objects_keep_uid_and_status() {
 }
 
 #[test]
-fn a_kind_that_is_not_served_is_named_with_its_file() {
+fn manifest_of_another_kind_than_stage_is_refused() {
+    let file = folder().join("stages.yaml");
+    fs::write(&file, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
+    let output = run(&["--stages", path(&file)]);
+    assert_eq!(output.status.code(), Some(1));
+    let why = "Stage \"a\": it is not of apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
+    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+}
+
+#[test]
+fn unserved_kind_is_named_with_its_file() {
     let file = folder().join("unknown.yaml");
     fs::write(&file, "kind: Podd\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
     let output = run(&["--load", path(&file)]);
@@ -201,7 +211,7 @@ fn a_kind_that_is_not_served_is_named_with_its_file() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn occupied_port_is_named_in_the_error() {
     let server = Server::start(&[]);
     let address = server.url.trim_start_matches("http://");
     let output = run(&["--listen", address]);
@@ -211,7 +221,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn its_own_kubeconfig_is_replaced_and_no_other() {
+fn only_kubeconfigs_written_by_the_command_are_replaced() {
     let file = folder().join("kubeconfig");
     for _ in 0..2 {
         let server = Server::start(&["--kubeconfig", path(&file)]);
@@ -227,15 +237,15 @@ fn its_own_kubeconfig_is_replaced_and_no_other() {
     assert_eq!(kept, "current-context: production\n");
 }
 
-/// The command line of the server that `leaves_a_server` starts.
+/// The command line of the server that `killed_process_leaves_a_server` starts.
 #[cfg(unix)]
 const LEFT: &str = "DRYDOCK_LEFT";
 
-/// Starts a server in the process that the test below starts, and ends once it answers.
+/// Starts a server in the process that the test below starts, and ends when the server answers.
 #[cfg(unix)]
 #[expect(clippy::zombie_processes, reason = "it is to be left")]
 #[test]
-fn leaves_a_server() {
+fn killed_process_leaves_a_server() {
     let Ok(line) = std::env::var(LEFT) else {
         return;
     };
@@ -249,7 +259,7 @@ fn leaves_a_server() {
     }
 }
 
-/// Runs a command until what it has started has ended, too: that keeps standard output open.
+/// Runs a command until all processes that it started have ended, because they keep standard output open.
 #[cfg(unix)]
 #[expect(
     clippy::disallowed_methods,
@@ -267,8 +277,10 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
 #[case::on_request("--exit-with-parent --listen 127.0.0.1:PORT")]
 #[case::as_etcd("etcd --listen-client-urls http://127.0.0.1:PORT")]
 #[case::as_kube_apiserver("kube-apiserver --bind-address 127.0.0.1 --secure-port PORT")]
-fn a_server_ends_with_its_parent(#[case] line: &str) {
+fn server_exits_with_its_parent(#[case] line: &str) {
     let mut starter = std::process::Command::new(std::env::current_exe().expect("this test"));
-    starter.args(["--exact", "leaves_a_server"]).env(LEFT, line);
+    starter
+        .args(["--exact", "killed_process_leaves_a_server"])
+        .env(LEFT, line);
     assert!(run_to_the_end(starter).status.success());
 }

@@ -1,4 +1,4 @@
-//! WebSockets: watches, and connections to Pods whose script answers them, by the channels of each protocol.
+//! WebSockets: watches, and connections to Pods with a script, through the channels of each protocol.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::tungstenite::{Error, handshake::client::generate_key};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// A server with a Pod `db` that runs, and whose commands and ports are answered.
+/// A server with a running Pod `db`. Its script answers commands and connections to ports.
 fn scripted() -> ApiServer {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     let script = PodScript::default()
@@ -57,7 +57,7 @@ async fn serve(server: &ApiServer) -> Serving {
     server.serve(address).await.expect("loopback has a free port")
 }
 
-/// A request for a WebSocket.
+/// A request to upgrade to a WebSocket.
 fn upgrade(path: &str, host: &str, protocols: &str) -> Request<()> {
     let mut request = Request::get(format!("ws://{host}{path}"))
         .header("Host", host)
@@ -81,7 +81,7 @@ async fn connect(serving: &Serving, path: &str, protocols: &str) -> Result<(Sock
     Ok((socket, protocol))
 }
 
-/// The status and the text a connection was refused with.
+/// The status and the text of a refused connection.
 async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String) {
     match connect(serving, path, protocols).await {
         Err(Error::Http(response)) => {
@@ -139,7 +139,7 @@ async fn each_event_of_a_watch_is_a_message() {
     assert_eq!(server.watches().len(), 1);
     socket.close(None).await.expect("it is open");
     while socket.next().await.is_some() {}
-    // The server looks after the connection when it next has something to send, or hears of its end.
+    // The server notices the end of the connection at the next event, or when the connection reports it.
     while !server.watches().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -209,7 +209,7 @@ async fn standard_input_ends_when_its_channel_is_closed() {
 }
 
 #[tokio::test]
-async fn a_command_may_answer_before_its_input_has_ended() {
+async fn command_may_write_before_its_input_has_ended() {
     let server = scripted();
     let serving = serve(&server).await;
     let path = format!("{EXEC}?command=head&command=-1&stdin=true&stdout=true");
@@ -222,9 +222,9 @@ async fn a_command_may_answer_before_its_input_has_ended() {
     assert_eq!(text(&channels, b'1'), "bGluZQo=");
 }
 
-/// Before v5 a client cannot say that its input has ended, so it waits for what it has sent to come back.
+/// Before v5 a client cannot signal the end of its input, so it waits until its input was echoed.
 #[tokio::test]
-async fn a_command_writes_while_its_input_lasts() {
+async fn command_writes_while_input_arrives() {
     let serving = serve(&scripted()).await;
     let path = format!("{EXEC}?command=cat&command=-u&stdin=true&stdout=true");
     let (mut socket, _) = connect(&serving, &path, "v4.channel.k8s.io")
@@ -241,7 +241,7 @@ async fn a_command_writes_while_its_input_lasts() {
 }
 
 #[tokio::test]
-async fn attach_shows_the_logs() {
+async fn attach_returns_the_logs() {
     let server = scripted();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
@@ -322,7 +322,7 @@ async fn failed_connections_name_the_reason(
 }
 
 #[rstest]
-#[case::spdy("SPDY/3.1", 501, "SPDY is spoken here for port-forward alone")]
+#[case::another_spdy("SPDY/2", 501, "commands are served over SPDY/3.1")]
 #[case::nothing("", 400, "Upgrade request required")]
 #[tokio::test]
 async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
@@ -336,7 +336,7 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
 }
 
-/// The bytes that kubectl sends to read `/` of port 8080: the streams of a connection, and data.
+/// The bytes that kubectl sends to GET `/` of port 8080: the streams of a connection, and data.
 fn port_forward() -> Vec<u8> {
     let digits = include_str!("data/port_forward.hex").lines().collect::<String>();
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
@@ -357,7 +357,7 @@ async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
     socket.send(Message::binary(port_forward())).await.expect("it is open");
     let answer = socket.next().await.expect("an answer").expect("a message").into_data();
     assert!(answer.ends_with(FORWARDED), "{answer:?}");
-    // The tunnel stays for more connections, and ends if the client breaks the protocol.
+    // The tunnel remains open for more connections, and ends if the client violates the protocol.
     socket.send(Message::binary(vec![0xff; 8])).await.expect("it is open");
     assert!(matches!(socket.next().await, Some(Ok(Message::Close(Some(_))))));
 }
@@ -390,23 +390,47 @@ async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) 
     }
 }
 
+#[rstest]
+#[case::no_protocol("", "", &[b"".as_slice(), b"ready\n"])]
+#[case::binary("binary.k8s.io", "binary.k8s.io", &[b"".as_slice(), b"ready\n"])]
+#[case::base64("base64.binary.k8s.io, binary.k8s.io", "base64.binary.k8s.io", &[b"".as_slice(), b"cmVhZHkK"])]
+#[tokio::test]
+async fn logs_are_sent_over_a_web_socket(#[case] asked: &str, #[case] protocol: &str, #[case] want: &[&[u8]]) {
+    let serving = serve(&scripted()).await;
+    let path = "/api/v1/namespaces/default/pods/db/log";
+    let (mut socket, got) = connect(&serving, path, asked).await.expect("it is upgraded");
+    assert_eq!(got, protocol);
+    let mut messages = Vec::new();
+    while let Some(Ok(message)) = socket.next().await {
+        match message {
+            Message::Binary(bytes) => messages.push(bytes.to_vec()),
+            Message::Text(text) => messages.push(text.as_bytes().to_vec()),
+            _ => {}
+        }
+    }
+    assert_eq!(messages, want);
+    assert_eq!(refusal(&serving, path, "v4.channel.k8s.io").await.0, 400);
+}
+
 #[tokio::test]
 async fn without_a_script_connections_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     server.load([running("db")]).expect("it is a Pod");
     let serving = serve(&server).await;
-    for path in [
-        "exec?command=a&stdout=true",
-        "attach?stdout=true",
-        "portforward?ports=80",
-    ] {
+    for path in ["exec?command=a&stdout=true", "portforward?ports=80"] {
         let path = format!("/api/v1/namespaces/default/pods/db/{path}");
         assert_eq!(refusal(&serving, &path, "v4.channel.k8s.io").await.0, 501, "{path}");
     }
+    let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
+    let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
+        .await
+        .expect("it is upgraded");
+    let end = br#"{"metadata":{},"status":"Success"}"#;
+    assert_eq!(channels(&mut socket).await, [(1, Vec::new()), (3, end.to_vec())]);
 }
 
 #[tokio::test]
-async fn a_token_may_be_a_protocol() {
+async fn token_can_be_sent_as_a_websocket_protocol() {
     let server = ApiServer::builder()
         .authorization(fake_apiserver::Authorization::Rbac)
         .anonymous(fake_apiserver::Anonymous::Refused)
@@ -421,7 +445,7 @@ async fn a_token_may_be_a_protocol() {
     assert_eq!(protocol, "base64.binary.k8s.io");
 }
 
-/// A client in this process has no socket, and is upgraded none the less.
+/// A client in this process does not have a socket, but is upgraded nevertheless.
 #[cfg(feature = "client")]
 #[tokio::test]
 async fn a_client_in_process_is_upgraded() {

@@ -1,4 +1,4 @@
-//! The control API of the command, and faults as they look over a socket, to a client of any language.
+//! The control API of the command, and the effects of faults on a client over a socket.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Answer to a request over a socket.
 #[derive(Debug)]
 struct Answer {
-    /// Status line and headers; empty if none came.
+    /// Status line and headers; empty if the connection broke before them.
     head: String,
     body: String,
 }
@@ -40,7 +40,7 @@ fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
 fn ask(server: &Server, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = send(server, method, path, body);
     let mut bytes = Vec::new();
-    // A connection that is reset has told all it will.
+    // A reset connection does not deliver more data.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -50,7 +50,7 @@ fn ask(server: &Server, method: &str, path: &str, body: &str) -> Answer {
     }
 }
 
-/// Asks the control API and expects that it does it.
+/// Sends a request to the control API, and asserts that it succeeds.
 fn control(server: &Server, method: &str, path: &str, body: Value) -> Value {
     let body = if body.is_null() {
         String::new()
@@ -149,7 +149,7 @@ fn a_request_that_is_never_answered_ends_with_the_restart() {
     assert_eq!(ask(&server, "GET", MAPS, "").head, "", "nobody is there");
 }
 
-/// The lines of a watch, as they come.
+/// The lines of a watch as they arrive.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {
@@ -163,14 +163,14 @@ impl Lines {
         Self(reader)
     }
 
-    /// The next event's type and name; `None` at the end or where the connection breaks.
+    /// The next event's type and name; `None` at the end or if the connection breaks.
     fn next(&mut self) -> Option<(String, String)> {
         loop {
             let mut line = String::new();
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            // Between the sizes of chunks.
+            // Lines with the sizes of chunks are skipped.
             if let Ok(event @ Value::Object(_)) = serde_json::from_str::<Value>(&line) {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 return Some((text(&event["type"]), text(&event["object"]["metadata"]["name"])));
@@ -216,7 +216,7 @@ fn watches_are_held_released_and_cut_over_a_socket() {
 }
 
 #[test]
-fn a_state_is_kept_compared_written_out_and_put_back() {
+fn states_are_saved_compared_exported_and_restored() {
     let server = controlled();
     let kept = control(&server, "POST", "/_fake/snapshot", Value::Null)["snapshot"].clone();
     ask(&server, "POST", MAPS, &config_map("a"));
@@ -247,7 +247,7 @@ fn a_state_is_kept_compared_written_out_and_put_back() {
 }
 
 #[test]
-fn a_client_is_left_behind_and_the_journal_tells_of_it() {
+fn stale_client_is_recorded_in_the_journal() {
     let server = controlled();
     let sees = control(
         &server,
@@ -299,14 +299,14 @@ fn a_client_is_left_behind_and_the_journal_tells_of_it() {
     "/_fake/watches",
     r#"{"do": {"fail": {"code": 500, "reason": "Expird"}}}"#,
     "HTTP/1.1 400",
-    "is no reason of Kubernetes"
+    "is not a reason of Kubernetes"
 )]
 #[case(
     "POST",
     "/_fake/watches",
     r#"{"do": {"fail": {"code": 200}}}"#,
     "HTTP/1.1 400",
-    "200 is no code of a failure"
+    "200 is not the code of a failure"
 )]
 #[case("POST", "/_fake/restart", r#"{"log": "some"}"#, "HTTP/1.1 400", "some")]
 #[case(
@@ -317,8 +317,8 @@ fn a_client_is_left_behind_and_the_journal_tells_of_it() {
     "there is no snapshot 9"
 )]
 #[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
-#[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "PUT is not for faults")]
-#[case("PUT", "/_fake/watches", "", "HTTP/1.1 405", "PUT is not for watches")]
+#[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "faults does not support PUT")]
+#[case("PUT", "/_fake/watches", "", "HTTP/1.1 405", "watches does not support PUT")]
 fn invalid_orders_are_refused_by_name(
     #[case] method: &str,
     #[case] path: &str,
@@ -330,7 +330,7 @@ fn invalid_orders_are_refused_by_name(
     assert!(answer.head.starts_with(head) && answer.body.contains(why), "{answer:?}");
 }
 
-/// Each operation of the document is answered as it says, and what it does not allow is refused.
+/// Each operation of the document has the documented answer, and undocumented input is refused.
 #[rstest]
 #[case("get", "/_fake/openapi.json", Value::Null)]
 #[case("post", "/_fake/faults", json!({"effect": {"status": {"code": 503, "applied": true}}, "on": {"verbs": ["list"]}, "times": 1}))]

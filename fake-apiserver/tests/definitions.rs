@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions that change or go while there are objects of them: what a controller of those meets.
+//! CustomResourceDefinitions that are changed or deleted while they have objects: the behaviour that a controller of
+//! those objects observes.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
@@ -54,7 +55,7 @@ async fn done(server: &ApiServer, method: &str, path: &str, body: &Value) -> Val
     answer.json()
 }
 
-/// A server with the definition, which terminates and waits for a widget `a` that has a finalizer.
+/// A server with a terminating definition, which waits for a widget `a` with a finalizer.
 async fn terminating() -> ApiServer {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
@@ -64,7 +65,7 @@ async fn terminating() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_can_let_go_of_the_objects_of_a_definition_that_terminates() {
+async fn controllers_can_remove_finalizers_of_objects_of_a_terminating_definition() {
     let server = terminating().await;
     let mut object = done(&server, "GET", &format!("{WIDGETS}/a"), &Value::Null).await;
     object["spec"] = json!({"a": 1});
@@ -79,7 +80,7 @@ async fn a_controller_can_let_go_of_the_objects_of_a_definition_that_terminates(
 #[case::posted("POST", WIDGETS.to_owned())]
 #[case::applied("PATCH", format!("{WIDGETS}/b?fieldManager=me"))]
 #[tokio::test(start_paused = true)]
-async fn nothing_is_created_of_a_definition_that_terminates(#[case] method: &str, #[case] path: String) {
+async fn creates_are_refused_while_the_definition_is_deleted(#[case] method: &str, #[case] path: String) {
     let answer = ask(&terminating().await, method, &path, &widget("b", &[])).await;
     let message = answer.message();
     assert_eq!(
@@ -92,7 +93,7 @@ async fn nothing_is_created_of_a_definition_that_terminates(#[case] method: &str
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_takes_thousands_of_objects_with_it() {
+async fn deleting_a_definition_deletes_thousands_of_objects() {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     for at in 0..3_000 {
@@ -104,7 +105,7 @@ async fn a_definition_takes_thousands_of_objects_with_it() {
     assert!(server.stored_objects().iter().all(|it| it.resource() != "widgets"));
 }
 
-/// There is one object, in every version.
+/// There is one object, readable in every version.
 #[rstest]
 #[case::as_it_was_made(definition(&[("v1", true, true)]), None)]
 #[case::changed(definition(&[("v1", true, true)]), Some(definition(&[("v1", true, true), ("v2", true, false)])))]
@@ -144,10 +145,10 @@ async fn objects_of_a_changed_definition_count_against_a_quota() {
     assert_eq!(quota["status"]["used"], json!({"count/widgets.example.com": "2"}));
 }
 
-/// Levels of maps within the object; what is taken is shown again, whole.
+/// Nesting depth of maps in the object. An accepted object is returned unchanged.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_nests_deeply_is_refused_or_shown_again(
+async fn deeply_nested_object_is_refused_or_returned_unchanged(
     #[values(90, 115, 120, 121, 122, 123, 124, 125)] levels: usize,
 ) {
     let server = ApiServer::start();
@@ -166,12 +167,12 @@ async fn an_object_that_nests_deeply_is_refused_or_shown_again(
     assert_eq!(stored["spec"], spec);
 }
 
-/// As the GatewayClasses and Gateways of the Gateway API have it: their controllers rely on a status from the beginning.
+/// As in the GatewayClasses and Gateways of the Gateway API. Their controllers rely on the default status.
 #[rstest]
 #[case::in_the_stored_version("v1")]
 #[case::in_another_version("v2")]
 #[tokio::test(start_paused = true)]
-async fn the_default_of_a_status_is_read_before_anyone_has_written_it(#[case] written: &str) {
+async fn default_status_is_returned_before_the_first_write(#[case] written: &str) {
     let pending =
         json!({"type": "object", "properties": {"phase": {"type": "string"}}, "default": {"phase": "Pending"}});
     let mut definition = definition(&[("v1", true, true), ("v2", true, false)]);
@@ -191,7 +192,7 @@ async fn the_default_of_a_status_is_read_before_anyone_has_written_it(#[case] wr
         let listed = done(&server, "GET", &WIDGETS.replace("v1", read), &Value::Null).await;
         assert_eq!(listed["items"][0]["status"], json!({"phase": "Pending"}), "{read}");
     }
-    // Nobody has written it, so nobody owns it.
+    // The default was not written by a manager, so it is not owned.
     assert!(!created["metadata"]["managedFields"].to_string().contains("f:status"));
     widget["metadata"]["name"] = json!("b");
     widget["apiVersion"] = json!("example.com/v1");
@@ -235,7 +236,7 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     assert_eq!(made["spec"]["groupPriorityMinimum"], 1000);
     assert_eq!(made["status"]["conditions"][0]["reason"], "Local");
 
-    // The server restores what a client changes or deletes, as long as it is still the server's.
+    // The server restores APIServices that a client changes or deletes, as long as they are labelled as its own.
     ask(
         &server,
         "PATCH",
@@ -277,7 +278,7 @@ async fn a_test_server_has_no_api_services() {
     assert!(registrations(&server, "example.com").await.is_empty());
 }
 
-/// A definition whose `spec` has this schema.
+/// A server with a definition of this schema for `spec`.
 async fn typed(spec: Value) -> ApiServer {
     let mut definition = definition(&[("v1", true, true)]);
     let schema = json!({"type": "object", "properties": {"spec": spec}});
@@ -287,7 +288,7 @@ async fn typed(spec: Value) -> ApiServer {
     server
 }
 
-/// A list in the place of a number or a text is refused by the schema, not by the type.
+/// The schema, not the type, refuses a list instead of a number or a string.
 #[rstest]
 #[case::int_or_string(json!({"type": "object", "properties": {"a": {
     "x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}), json!({"a": ["b"]}), 422)]
@@ -298,7 +299,7 @@ async fn typed(spec: Value) -> ApiServer {
 #[case::unknown(json!({"type": "object", "properties": {"k": {"type": "string"}}}), json!({"unknown": 1}), 500)]
 #[case::free(json!({"type": "object"}), json!({"unknown": 1}), 201)]
 #[tokio::test(start_paused = true)]
-async fn apply_knows_the_types_of_a_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
+async fn apply_uses_the_types_of_a_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
     let server = typed(schema).await;
     let mut object = widget("a", &[]);
     object["spec"] = spec;
@@ -307,7 +308,7 @@ async fn apply_knows_the_types_of_a_schema(#[case] schema: Value, #[case] spec: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn integers_beyond_64_bits_are_floats_to_an_apply() {
+async fn apply_treats_integers_beyond_64_bits_as_floats() {
     let server = typed(json!({"type": "object", "properties": {"s": {"type": "string"}}})).await;
     let mut object = widget("a", &[]);
     object["spec"] = json!({"s": 9_223_372_036_854_775_808_u64});
@@ -317,7 +318,7 @@ async fn integers_beyond_64_bits_are_floats_to_an_apply() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_that_leaves_no_kind_is_invalid() {
+async fn patch_that_removes_the_kind_is_invalid() {
     let server = typed(json!({"type": "object"})).await;
     done(&server, "POST", WIDGETS, &widget("a", &[])).await;
     let answer = ask(&server, "PATCH", &format!("{WIDGETS}/a"), &json!({"kind": null})).await;

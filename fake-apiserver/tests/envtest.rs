@@ -1,5 +1,5 @@
-//! The command as a control plane: the folder that `KUBEBUILDER_ASSETS` names, and its programs by the flags that
-//! starters of control planes pass.
+//! The command as a control plane: the directory for `KUBEBUILDER_ASSETS`, and its programs with the flags that tools
+//! pass when they start control planes.
 //!
 //! With `DRYDOCK_GO=1` and a `go` on the path, envtest itself starts them, for `tests/envtest` and for the suites of
 //! published operators.
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// A folder of assets.
+/// A directory with the programs.
 fn assets() -> PathBuf {
     let folder = folder().join("bin");
     let output = command(&["assets", folder.to_str().expect("a plain name")])
@@ -37,14 +37,14 @@ fn assets() -> PathBuf {
     folder
 }
 
-/// A program of the folder.
+/// A program in the directory.
 fn program(assets: &Path, name: &str) -> Command {
     let mut command = Command::new(assets.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)));
     command.stdin(Stdio::null());
     command
 }
 
-/// A program that runs, until it is dropped.
+/// A running program; dropping it stops the process.
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -57,7 +57,7 @@ impl Running {
         Self { child, stdout }
     }
 
-    /// The line that says it is ready.
+    /// Reads the line that reports readiness, and returns its URL.
     fn url(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("stdout is text");
@@ -69,16 +69,16 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn assets_are_programs_that_know_their_names() {
+fn installed_programs_act_by_their_names() {
     let assets = assets();
-    // A second time replaces them.
+    // A second installation replaces the files.
     let again = command(&["install-assets", assets.to_str().expect("a plain name")]).output();
     assert!(again.expect("cargo has built the command").status.success());
     for (name, flags) in [
@@ -98,7 +98,7 @@ fn assets_are_programs_that_know_their_names() {
         assert!(help.status.success());
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         for flag in flags {
-            // This is the test by which envtest looks for a flag.
+            // envtest detects a flag with this check.
             let line = help
                 .lines()
                 .find(|line| line.trim_start().starts_with(&format!("--{flag}")));
@@ -119,8 +119,8 @@ fn a_folder_is_never_replaced() {
 
 #[cfg(unix)]
 #[test]
-fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
-    // A port that was free a moment ago: etcd is told its port, it does not tell.
+fn etcd_reports_health_and_exits_on_a_signal() {
+    // This port was free a moment ago. etcd cannot report its port, so the caller must choose one.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
     let address = free.local_addr().expect("it is bound");
     drop(free);
@@ -155,6 +155,27 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
     assert_eq!(etcd.child.wait().expect("it is our child").code(), Some(0));
 }
 
+/// envtest drops the output of the programs that it starts, and reports a timeout when they end.
+#[cfg(target_os = "linux")]
+#[rstest]
+#[case::a_flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
+#[case::a_value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
+fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[case] why: &str) {
+    let program = program(&assets(), "kube-apiserver");
+    let script = format!(
+        "(exec >/dev/null 2>/dev/null; exec {} {flag} --secure-port=0 --cert-dir={}); exit 0",
+        program.get_program().display(),
+        folder().display(),
+    );
+    // The inner shell is replaced by the program, so the outer one is its parent.
+    let parent = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output()
+        .expect("there is a shell");
+    let stderr = String::from_utf8_lossy(&parent.stderr);
+    assert!(stderr.contains(why), "{stderr}");
+}
+
 #[rstest]
 #[case::no_flag_of_it(&["--no-such-flag=1"], "unknown flag: --no-such-flag")]
 #[case::a_flag_that_is_not_supported(&["--encryption-provider-config=x"],
@@ -165,7 +186,7 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
 #[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]
 #[case::two_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
-#[case::an_admission_plugin_that_stays(&["--disable-admission-plugins=LimitRanger"], "LimitRanger is always on")]
+#[case::an_unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
 #[case::an_unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
 #[case::an_unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
 #[case::a_gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
@@ -174,14 +195,15 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 #[case::a_locked_gate(&["--feature-gates=APIServerTracing=false"],
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
 #[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
-    "feature gate CBORServingAndStorage cannot be turned on here: this server has its default, false")]
+    "feature gate CBORServingAndStorage cannot be turned on here: this server only supports its default, false")]
 #[case::a_gate_that_left(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
     "unrecognized feature gate: AnyVolumeDataSource")]
 #[case::a_gate_that_turned(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
-    "feature gate HPAScaleToZero cannot be turned off here: this server has its default, true")]
+    "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
 #[case::a_gate_to_come(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
-#[case::all_gates(&["--feature-gates=AllAlpha=true"], "AllAlpha changes gates")]
-#[case::beta_apis(&["--runtime-config=api/beta=true"], "--runtime-config: api/beta=true")]
+#[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta would change gates")]
+#[case::an_alpha_api(&["--runtime-config=resource.k8s.io/v1alpha3=true"], "--runtime-config: resource.k8s.io/v1alpha3 is")]
+#[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is no retired API")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
 #[case::headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"], "--requestheader-client-ca-file")]
@@ -203,17 +225,17 @@ fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &
     assert!(text.contains(named), "{text}");
 }
 
-/// The arguments of envtest, and the files it writes beforehand, start a server that has the objects of a real one.
+/// With envtest's arguments and files, the server starts and has the objects of a real one.
 #[test]
-fn envtest_starts_it_unchanged() {
-    if !has_go("envtest_starts_it_unchanged") {
+fn unmodified_envtest_starts_the_server() {
+    if !has_go("unmodified_envtest_starts_the_server") {
         return;
     }
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/envtest");
     go_test(&module, "./...");
 }
 
-/// Operators as they are published, whose suites start envtest: nothing of them is changed, not even copied.
+/// The test suites of published operators, which use envtest, run unmodified in their module directories.
 #[rstest]
 #[case::jobset_webhooks("sigs.k8s.io/jobset@v0.10.1", "./test/integration/webhook/...")]
 #[case::jobset_controllers("sigs.k8s.io/jobset@v0.10.1", "./test/integration/controller/...")]
@@ -249,7 +271,7 @@ fn go_test(module: &Path, packages: &str) {
     );
 }
 
-/// A GET over HTTPS with these headers, of a server whose authority is the last certificate of this file.
+/// A GET over HTTPS with these headers. The server's authority is the last certificate of this file.
 fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
         .expect("it is there")
@@ -269,7 +291,7 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
-    // Without `close_notify` at the end of the connection this is an error.
+    // Fails if the connection ends without `close_notify`.
     stream
         .read_to_string(&mut answer)
         .expect("the answer is text and ends in order");
@@ -277,7 +299,7 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
 }
 
 #[test]
-fn gates_versions_limits_and_the_audit_log_are_taken() {
+fn flags_for_gates_versions_limits_and_audit_are_accepted() {
     let folder = folder();
     let (policy, log) = (folder.join("policy.yaml"), folder.join("audit.log"));
     let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
@@ -288,8 +310,11 @@ fn gates_versions_limits_and_the_audit_log_are_taken() {
         "--bind-address=127.0.0.1".to_owned(),
         "--secure-port=0".to_owned(),
         format!("--cert-dir={}", folder.display()),
-        "--feature-gates=WatchList=true,AllAlpha=false".to_owned(),
-        "--runtime-config=api/ga=true,batch/v1=false".to_owned(),
+        "--feature-gates=WatchList=true,AllAlpha=true".to_owned(),
+        "--runtime-config=api/all=true,api/legacy=false,batch/v1=false".to_owned(),
+        "--retired-apis=policy/v1beta1".to_owned(),
+        "--storage-media-type=".to_owned(),
+        "--disable-admission-plugins=PodSecurity,LimitRanger".to_owned(),
         "--max-requests-inflight=3000".to_owned(),
         "--max-mutating-requests-inflight=1000".to_owned(),
         format!("--audit-policy-file={}", policy.display()),
@@ -309,7 +334,7 @@ fn gates_versions_limits_and_the_audit_log_are_taken() {
     assert!(events[3].contains(r#""sourceIPs":["127.0.0.1"]"#), "{log}");
 }
 
-/// As of kube-apiserver: who may do everything has to say who he is.
+/// As in kube-apiserver, AlwaysAllow disables anonymous users.
 #[rstest]
 #[case::where_all_is_allowed("--authorization-mode=AlwaysAllow", "", "401 Unauthorized")]
 #[case::where_one_mode_allows_all("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
@@ -333,7 +358,7 @@ fn nobody_is_anonymous_where_all_is_allowed(#[case] mode: &str, #[case] headers:
 }
 
 #[test]
-fn a_certificate_is_made_and_kept_where_there_is_none() {
+fn missing_certificate_is_created_and_kept() {
     let certificates = folder();
     let args = [
         "--bind-address=127.0.0.1".to_owned(),

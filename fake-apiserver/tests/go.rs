@@ -1,7 +1,7 @@
-//! The Go clients of Kubernetes against the command: client-go and controller-runtime, as they are.
+//! Kubernetes' Go clients against the command: unmodified client-go and controller-runtime.
 //!
-//! The tests themselves are the Go module in `tests/go`. It fetches its modules, so it runs only if `DRYDOCK_GO=1` is set
-//! and there is a `go` on the path; else the test says that it is skipped.
+//! The tests themselves are the Go module in `tests/go`. It fetches its modules, so it only runs if `DRYDOCK_GO=1` is
+//! set and `go` is on the path. Otherwise the test prints that it is skipped.
 
 #![expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 
@@ -16,13 +16,13 @@ use rstest::rstest;
 #[rstest]
 #[case::over_http(&[])]
 #[case::over_https_and_http2(&["--tls"])]
-fn go_clients_take_it_for_an_api_server(#[case] more: &[&str]) {
+fn go_clients_accept_the_server(#[case] more: &[&str]) {
     if std::env::var_os("DRYDOCK_GO").is_none_or(|it| it != "1") {
-        eprintln!("skipped: go_clients_take_it_for_an_api_server fetches Go modules, so it runs with DRYDOCK_GO=1");
+        eprintln!("skipped: go_clients_accept_the_server fetches Go modules, so it runs with DRYDOCK_GO=1");
         return;
     }
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: go_clients_take_it_for_an_api_server needs go on the path");
+        eprintln!("skipped: go_clients_accept_the_server needs go on the path");
         return;
     }
     let config = folder().join("config");

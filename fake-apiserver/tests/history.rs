@@ -1,5 +1,5 @@
-//! Lists and watches agree with a model that remembers everything: random writes by several clients, with watchers that
-//! begin anywhere, and compactions. `HOSTILE_TIMES=50` tries 50 times as much.
+//! Lists and watches agree with a model that records everything: random writes by several clients, with watchers that
+//! start at any revision, and compactions. `HOSTILE_TIMES=50` tries 50 times as much.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
@@ -23,7 +23,7 @@ use trial::try_all;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// One thing that happens.
+/// One random operation.
 #[derive(Clone, Debug)]
 enum Op {
     Create {
@@ -39,24 +39,24 @@ enum Op {
         name: u8,
         label: u8,
     },
-    /// Takes the finalizer away.
+    /// Removes the finalizer.
     Release {
         name: u8,
     },
     Delete {
         name: u8,
     },
-    /// A write to another resource, which takes a revision too.
+    /// A write to another resource, which also takes a revision.
     Elsewhere,
     Compact,
-    /// Watchers get a turn.
+    /// Lets watchers run.
     Settle,
-    /// A watch from so many revisions ago.
+    /// A watch from this many revisions ago.
     Watch {
         back: u8,
         selector: Selector,
     },
-    /// A list as it was so many revisions ago.
+    /// A list at the state of this many revisions ago.
     ListExact {
         back: u8,
         selector: Selector,
@@ -136,14 +136,14 @@ struct Watcher {
     lines: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Everything that happened.
+/// All writes so far.
 #[derive(Debug, Default)]
 struct Model {
-    /// The revision before anything happened.
+    /// The revision before the first write.
     first: u64,
     now: BTreeMap<String, Value>,
     changes: Vec<Change>,
-    /// The newest revision at which the history was cut.
+    /// The revision of the last compaction.
     floor: u64,
     watchers: Vec<Watcher>,
 }
@@ -161,7 +161,7 @@ impl Model {
         objects
     }
 
-    /// A write came back: what it did, by the answer and the revision it took.
+    /// Records a write and its effect, from the answer and its revision.
     fn written(&mut self, server: &ApiServer, name: &str, revision: u64, answer: &Answer) -> Result<(), String> {
         let now = server.resource_version();
         if now == revision {
@@ -389,7 +389,7 @@ async fn list_paged(server: &ApiServer, model: &mut Model, limit: u8, name: u8) 
     same_items(&json!({"items": items}), &model.at(revision))
 }
 
-/// Items of a list have no kind of their own.
+/// Compares the items of a list, which do not have their own kind.
 fn same_items(list: &Value, expected: &BTreeMap<&str, &Value>) -> Result<(), String> {
     let bare = |object: &&Value| {
         let mut object = (*object).clone();
@@ -405,7 +405,7 @@ fn same_items(list: &Value, expected: &BTreeMap<&str, &Value>) -> Result<(), Str
     })
 }
 
-/// All that can be compared of a server.
+/// Everything that can be compared between servers.
 async fn dump(server: &ApiServer) -> Result<(u64, Vec<Value>), String> {
     let mut all = Vec::new();
     for kind in ["Namespace", "ConfigMap", "Secret"] {
@@ -430,7 +430,7 @@ fn lists_and_watches_agree_with_the_model() {
 }
 
 #[test]
-fn forks_and_snapshots_are_the_same_world() {
+fn forks_and_snapshots_equal_the_world() {
     let half = || prop::collection::vec(op(), 0..20);
     try_all(100, &(half(), half()), |server, (before, after)| async move {
         let mut model = Model {
@@ -465,7 +465,7 @@ fn forks_and_snapshots_are_the_same_world() {
     });
 }
 
-/// Returns `true` if it needs the whole past in the model, or time, which goes on between the two runs.
+/// Returns `true` if it needs the whole history in the model, or time, which continues between the two runs.
 fn is_read(op: &Op) -> bool {
     match op {
         Op::Watch { .. } | Op::ListExact { .. } | Op::ListPaged { .. } | Op::Settle => true,

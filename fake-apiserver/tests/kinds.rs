@@ -101,7 +101,7 @@ fn signing_request(spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signing_request_names_its_sender() {
+async fn signing_request_contains_its_sender() {
     let server = server();
     let body = signing_request(json!({"username": "mallory", "groups": ["g"], "extra": {"k": ["v"]}}));
     let (code, made) = send(&server, "POST", CSRS, &body).await;
@@ -125,12 +125,12 @@ async fn a_signing_request_names_its_sender() {
     \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version")]
 #[case(json!({"request": null}), "spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST")]
 #[tokio::test(start_paused = true)]
-async fn a_signing_request_is_checked(#[case] spec: Value, #[case] expected: &str) {
+async fn signing_request_is_validated(#[case] spec: Value, #[case] expected: &str) {
     let (code, answer) = send(&server(), "POST", CSRS, &signing_request(spec)).await;
     assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
 }
 
-/// A request for a certificate with these bytes in it.
+/// A certificate request with these bytes.
 fn pem_request(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     STANDARD.encode(format!(
@@ -154,7 +154,7 @@ fn pem_request(der: &[u8]) -> String {
      omitEmpty:false} tbsCertificateRequest @2"
 )]
 #[tokio::test(start_paused = true)]
-async fn a_request_for_a_certificate_is_read(#[case] der: &[u8], #[case] why: &str) {
+async fn fields_of_a_certificate_request_are_validated(#[case] der: &[u8], #[case] why: &str) {
     let request = pem_request(der);
     let body = signing_request(json!({ "request": request }));
     let (code, answer) = send(&server(), "POST", CSRS, &body).await;
@@ -184,7 +184,7 @@ async fn approval_and_status_each_change_their_part_of_a_signing_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_with_a_generated_name_carries_its_name_label() {
+async fn namespace_with_a_generated_name_has_its_name_label() {
     let server = server();
     let body = json!({"metadata": {"generateName": "g-"}});
     let (code, made) = send(&server, "POST", "/api/v1/namespaces", &body).await;
@@ -195,7 +195,7 @@ async fn a_namespace_with_a_generated_name_carries_its_name_label() {
     );
 }
 
-/// A generated name is there before anything is derived from it.
+/// The name is generated before other fields are derived from it.
 #[tokio::test(start_paused = true)]
 async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
     let server = server();
@@ -207,7 +207,7 @@ async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
     assert_eq!(labels["batch.kubernetes.io/job-name"], made["metadata"]["name"]);
 }
 
-/// One error for each check of metadata: those of every object, and those the kind runs itself.
+/// One error for each check of metadata: the checks of every object, and the kind's own.
 #[rstest]
 #[case("/api/v1/namespaces/default/configmaps", json!({}), 4)]
 #[case("/api/v1/namespaces/default/services", json!({"spec": {"ports": [{"port": 80}]}}), 3)]
@@ -230,7 +230,7 @@ async fn each_check_reports_a_wrong_label(#[case] path: &str, #[case] body: Valu
 #[case("/apis/apps/v1/namespaces/default/deployments", false)]
 #[case("/apis/apps/v1/namespaces/default/replicasets", true)]
 #[tokio::test(start_paused = true)]
-async fn a_status_write_keeps_labels_where_the_kind_lets_it(#[case] path: &str, #[case] keeps: bool) {
+async fn status_write_changes_labels_only_if_the_kind_permits_it(#[case] path: &str, #[case] keeps: bool) {
     let server = server();
     let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template":
         {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -335,7 +335,7 @@ async fn the_pod_cidr_of_a_node_is_the_first_of_its_cidrs(#[case] spec: Value, #
 #[case(json!({"spec": {"podCIDRs": ["10.1.0.0/24", "10.2.0.0/24"]}}), "spec.podCIDRs: Invalid value: \
     [\"10.1.0.0/24\",\"10.2.0.0/24\"]: may specify no more than one CIDR for each IP family")]
 #[tokio::test(start_paused = true)]
-async fn a_node_is_checked(#[case] node: Value, #[case] expected: &str) {
+async fn node_is_validated(#[case] node: Value, #[case] expected: &str) {
     let mut node = node;
     node["metadata"] = json!({"name": "n"});
     let (code, answer) = send(&server(), "POST", "/api/v1/nodes", &node).await;
@@ -358,7 +358,7 @@ async fn hints_of_endpoints_are_checked(#[case] hints: Value, #[case] expected: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_behind_closed_gates_are_dropped_before_they_are_checked() {
+async fn fields_of_disabled_gates_are_dropped_before_validation() {
     let body = json!({"metadata": {"name": "p"}, "spec": {"schedulingGroup": {}, "containers": [{"name": "c",
         "image": "i", "lifecycle": {"stopSignal": "NONE"}}], "volumes": [{"name": "v", "projected": {"sources":
         [{"podCertificate": {"keyType": "none"}}]}}]}});
@@ -384,7 +384,7 @@ async fn server_with_pod(spec: Value) -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_of_either_path_gives_the_pod_its_node_and_metadata() {
+async fn both_binding_paths_set_node_and_metadata_of_the_pod() {
     for path in [
         format!("{PODS}/p/binding"),
         "/api/v1/namespaces/default/bindings".to_owned(),
@@ -415,7 +415,7 @@ async fn a_binding_of_either_path_gives_the_pod_its_node_and_metadata() {
 #[case(json!({"target": {"name": "n"}}), 409,
     "Operation cannot be fulfilled on pods/binding \"p\": pod p has non-empty .spec.schedulingGates")]
 #[tokio::test(start_paused = true)]
-async fn a_wrong_binding_is_refused(#[case] body: Value, #[case] code: u16, #[case] expected: &str) {
+async fn invalid_binding_is_refused(#[case] body: Value, #[case] code: u16, #[case] expected: &str) {
     let server = server_with_pod(json!({"schedulingGates": [{"name": "example.com/g"}]})).await;
     let mut binding = json!({"metadata": {"name": "p"}});
     for (field, value) in body.as_object().into_iter().flatten() {
@@ -426,7 +426,7 @@ async fn a_wrong_binding_is_refused(#[case] body: Value, #[case] code: u16, #[ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_create_lets_a_version_pass_that_storage_refuses() {
+async fn dry_run_create_ignores_a_version_that_storage_refuses() {
     let server = server();
     let body = json!({"metadata": {"name": "a", "resourceVersion": "5"}});
     let path = "/api/v1/namespaces/default/configmaps";
@@ -462,7 +462,7 @@ async fn a_delete_that_waits_for_dependents_is_202() {
     {"key": "b", "operator": "Exists"}]}}),
     "spec.resourceAttributes.fieldSelector partially ignored due to parse error")]
 #[tokio::test(start_paused = true)]
-async fn a_review_tells_of_selectors_that_it_cannot_read(#[case] attributes: Value, #[case] expected: &str) {
+async fn review_reports_malformed_selectors(#[case] attributes: Value, #[case] expected: &str) {
     let mut body = json!({"spec": {"user": "u", "resourceAttributes": attributes}});
     body["spec"]["resourceAttributes"]["verb"] = json!("list");
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -489,7 +489,7 @@ async fn a_scale_shows_its_selector_in_the_order_of_keys() {
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 #[tokio::test(start_paused = true)]
-async fn an_api_service_says_what_its_service_lacks() {
+async fn api_service_reports_its_missing_service() {
     let server = server();
     let condition = async |what: &str| {
         let (code, answer) = send(&server, "GET", &format!("{API_SERVICES}/v1.things.io"), &Value::Null).await;
@@ -534,7 +534,7 @@ async fn an_api_service_says_what_its_service_lacks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flow_schema_says_whether_its_priority_level_is_there() {
+async fn flow_schema_reports_a_missing_priority_level() {
     let server = server();
     let group = "/apis/flowcontrol.apiserver.k8s.io/v1";
     let reason = async || {
@@ -559,7 +559,7 @@ async fn a_flow_schema_says_whether_its_priority_level_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_names_of_a_crd_are_accepted_in_the_name_of_the_server() {
+async fn crd_names_are_accepted_by_the_servers_own_user() {
     let server = server();
     let body = json!({
         "metadata": {"name": "things.example.com"},
@@ -585,7 +585,7 @@ async fn the_names_of_a_crd_are_accepted_in_the_name_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn priority_classes_of_the_system_stay() {
+async fn system_priority_classes_cannot_be_deleted() {
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
     let (code, answer) = send(&server(), "DELETE", path, &Value::Null).await;
     let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: \
@@ -603,4 +603,137 @@ async fn a_pod_is_checked_before_its_limits() {
     let pods = "/api/v1/namespaces/default/pods";
     assert_eq!(send(&server, "POST", pods, &pod("")).await.0, 422);
     assert_eq!(send(&server, "POST", pods, &pod("i")).await.0, 403);
+}
+
+/// A certificate request with these organizations in its subject.
+fn pem_request_of(organizations: &[&str]) -> String {
+    fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag, u8::try_from(content.len()).expect("it is short")], content].concat()
+    }
+    let name = |text: &&str| {
+        let kind = element(6, &[0x55, 4, 10]);
+        element(0x31, &element(0x30, &[kind, element(0x0c, text.as_bytes())].concat()))
+    };
+    let names: Vec<u8> = organizations.iter().flat_map(name).collect();
+    let signed = [element(2, &[0]), element(0x30, &names), element(0x30, &[])].concat();
+    let request = [element(0x30, &signed), element(0x30, &[]), element(3, &[0])].concat();
+    pem_request(&element(0x30, &request))
+}
+
+#[rstest]
+#[case::masters("kubernetes.io/kube-apiserver-client", &["a", "system:masters"], 403)]
+#[case::others("kubernetes.io/kube-apiserver-client", &["a"], 201)]
+#[case::of_another_signer("example.com/s", &["system:masters"], 201)]
+#[tokio::test(start_paused = true)]
+async fn client_certificates_for_system_masters_are_refused(
+    #[case] signer: &str,
+    #[case] groups: &[&str],
+    #[case] code: u16,
+) {
+    let body = signing_request(json!({"signerName": signer, "request": pem_request_of(groups)}));
+    let (found, answer) = send(&server(), "POST", CSRS, &body).await;
+    assert_eq!(found, code, "{answer}");
+    if code == 403 {
+        let message = "certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: use of \
+                       kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        assert_eq!(answer["message"], message);
+    }
+}
+
+#[rstest]
+#[case::none(&[], None, 403)]
+#[case::the_signer(&["example.com/s"], None, 200)]
+#[case::its_domain(&["example.com/*"], None, 200)]
+#[case::another(&["example.com/other"], None, 403)]
+#[case::turned_off(&[], Some(["CertificateApproval", "CertificateSigning"]), 200)]
+#[tokio::test(start_paused = true)]
+async fn signing_requires_permission_for_the_signer(
+    #[values(("approval", "approve", "Approved"), ("status", "sign", "Failed"))] part: (&str, &str, &str),
+    #[case] names: &[&str],
+    #[case] off: Option<[&'static str; 2]>,
+    #[case] code: u16,
+) {
+    let (subresource, verb, condition) = part;
+    let builder = ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .token("dev-token", "dev", ["devs"])
+        .disable_admission_plugins(off.into_iter().flatten());
+    let server = builder.expect("they can be turned off").start();
+    let group = "certificates.k8s.io";
+    let mut rules = vec![json!({"apiGroups": [group], "verbs": ["update", "patch"],
+        "resources": [format!("certificatesigningrequests/{subresource}")]})];
+    if !names.is_empty() {
+        rules.push(json!({"apiGroups": [group], "verbs": [verb], "resources": ["signers"], "resourceNames": names}));
+    }
+    let of = "rbac.authorization.k8s.io";
+    let objects = [
+        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": rules}),
+        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
+            "roleRef": {"apiGroup": of, "kind": "ClusterRole", "name": "r"},
+            "subjects": [{"apiGroup": of, "kind": "User", "name": "dev"}]}),
+        signing_request(json!({})),
+    ];
+    server.load(objects).expect("they are valid");
+    let status = json!({"status": {"conditions": [{"type": condition, "status": "True", "reason": "r"}]}});
+    let request = http::Request::patch(format!("{CSRS}/c/{subresource}"))
+        .header("content-type", "application/merge-patch+json")
+        .header("authorization", "Bearer dev-token")
+        .body(status.to_string())
+        .expect("the request is whole");
+    let answer = server.call(request).await;
+    let body: Value = serde_json::from_slice(answer.body()).expect("it is JSON");
+    assert_eq!(answer.status(), code, "{body}");
+    if code == 403 {
+        let why = format!("user not permitted to {verb} requests with signerName \"example.com/s\"");
+        let message = format!("certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: {why}");
+        assert_eq!(body["message"], message);
+    }
+}
+
+/// Creates an object, and reads a part of the answer.
+async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -> Value {
+    let (code, answer) = send(server, "POST", path, &body).await;
+    match code {
+        201 => answer.pointer(part).cloned().unwrap_or_default(),
+        _ => answer["message"].clone(),
+    }
+}
+
+#[rstest]
+#[case::tolerations("DefaultTolerationSeconds", "/api/v1/namespaces/default/pods",
+    json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    "/spec/tolerations/0/key", json!("node.kubernetes.io/not-ready"), Value::Null)]
+#[case::priority("Priority", "/api/v1/namespaces/default/pods",
+    json!({"metadata": {"name": "a"}, "spec": {"priorityClassName": "none", "containers": [{"name": "c", "image": "i"}]}}),
+    "/spec/priority", json!("pods \"a\" is forbidden: no PriorityClass with name none was found"), Value::Null)]
+#[case::a_missing_namespace("NamespaceLifecycle", "/api/v1/namespaces/none/configmaps", json!({"metadata": {"name": "a"}}),
+    "/metadata/name", json!("namespaces \"none\" not found"), json!("a"))]
+#[case::a_finalizer("StorageObjectInUseProtection", "/api/v1/persistentvolumes",
+    json!({"metadata": {"name": "a"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/v"}}}),
+    "/metadata/finalizers", json!(["kubernetes.io/pv-protection"]), Value::Null)]
+#[case::a_taint("TaintNodesByCondition", "/api/v1/nodes", json!({"metadata": {"name": "a"}}),
+    "/spec/taints/0/key", json!("node.kubernetes.io/not-ready"), Value::Null)]
+#[tokio::test(start_paused = true)]
+async fn a_disabled_plugin_has_no_effect(
+    #[case] plugin: &str,
+    #[case] path: &str,
+    #[case] body: Value,
+    #[case] part: &str,
+    #[case] with: Value,
+    #[case] without: Value,
+) {
+    let builder = ApiServer::builder().disable_admission_plugins([plugin]);
+    let off = builder.expect("it can be disabled").start();
+    assert_eq!(created_part(&server(), path, body.clone(), part).await, with);
+    assert_eq!(created_part(&off, path, body, part).await, without);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_protected_by_its_plugin() {
+    let builder = ApiServer::builder().disable_admission_plugins(["NamespaceLifecycle"]);
+    let off = builder.expect("it can be disabled").start();
+    let path = "/api/v1/namespaces/kube-public";
+    assert_eq!(send(&server(), "DELETE", path, &Value::Null).await.0, 403);
+    assert_eq!(send(&off, "DELETE", path, &Value::Null).await.0, 200);
 }

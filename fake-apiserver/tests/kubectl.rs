@@ -1,6 +1,6 @@
-//! kubectl against the command, over HTTP and HTTPS: what people type, and what they must see.
+//! kubectl against the command, over HTTP and HTTPS: command lines, and their expected output.
 //!
-//! Needs kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`; without it each test says that it is skipped.
+//! Needs kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`; without it each test prints that it is skipped.
 
 mod common;
 #[path = "common/kubectl.rs"]
@@ -16,7 +16,7 @@ use rstest::rstest;
 /// Environment variable of the editor: the word to replace and its replacement.
 const EDITED: &str = "DRYDOCK_EDITED";
 
-/// The editor of `kubectl edit`: this program, so that no other need be installed.
+/// The editor for `kubectl edit`: this program, so that the test does not depend on another.
 fn editor() -> String {
     let program = std::env::current_exe().expect("this test is a program");
     format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
@@ -40,7 +40,7 @@ enum Over {
     Https,
 }
 
-/// A server, and the kubectl that talks to it.
+/// A server, and the kubectl connected to it.
 struct Kubectl {
     server: Server,
     program: &'static Path,
@@ -48,12 +48,12 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// `None`, and a line about it, if there is no kubectl.
+    /// Starts both; `None`, and a message, without kubectl.
     fn start(test: &str, over: Over) -> Option<Self> {
         Self::start_with(test, over, &[])
     }
 
-    /// The same with more arguments for the server.
+    /// Same as `start`, with further arguments for the server.
     #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
     fn start_with(test: &str, over: Over, more: &[&str]) -> Option<Self> {
         let program = match kubectl::kubectl() {
@@ -85,7 +85,7 @@ impl Kubectl {
         let mut command = Command::new(self.program);
         command
             .args(args)
-            // Nothing waits for ever, whatever the server does.
+            // Limits the time of every command.
             .arg("--request-timeout=30s")
             .env("KUBECONFIG", self.folder.join("config"))
             .env("KUBECACHEDIR", self.folder.join("cache"))
@@ -99,7 +99,7 @@ impl Kubectl {
         command
     }
 
-    /// Starts a command that goes on for a while.
+    /// Starts a command that runs for a while.
     fn spawn(&self, line: &str) -> Child {
         self.command(&words(line)).spawn().expect("kubectl was started before")
     }
@@ -112,15 +112,14 @@ impl Kubectl {
             .expect("kubectl reads what it was promised");
         drop(stdin);
         let mut output = child.wait_with_output().expect("it is our child");
-        // The editor is a test, which is announced each time it starts.
+        // The editor is a test, and its output is removed.
         while let Some(rest) = output.stdout.strip_prefix(b"\nrunning 1 test\n") {
             output.stdout = rest.to_vec();
         }
         output
     }
 
-    /// Returns `true` if this kubectl writes some bodies as protobuf, as newer ones do, and the server answers that it
-    /// reads none.
+    /// Returns `true` if this kubectl, like newer versions, writes some bodies as protobuf and the server refuses them.
     #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
     fn is_told_to_send_json(&self, test: &str) -> bool {
         let step = Step {
@@ -142,7 +141,7 @@ impl Kubectl {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // Older ones say that they are old.
+            // Older versions print a warning about their age.
             let stderr: String = stderr
                 .split_inclusive('\n')
                 .filter(|it| !it.contains("version difference"))
@@ -163,7 +162,7 @@ impl Kubectl {
     }
 }
 
-/// One command of a transcript and what is expected of it.
+/// One command of a transcript, with its expected output.
 #[derive(Debug, Default)]
 struct Step<'a> {
     command: &'a str,
@@ -180,9 +179,10 @@ impl Step<'_> {
     }
 }
 
-/// Reads a transcript. A line that starts with `$` is a command, and those below it are about it: `<` is its input, `!`
-/// is on stderr and the command fails, `?` is on stderr and it does not, `~` is a line somewhere on stdout, and all else
-/// is the whole of stdout. `*` stands for anything within a line and a last `...` for any lines; how wide columns are does not matter.
+/// Parses a transcript. A line that starts with `$` is a command, and the lines below belong to it: `<` is its input,
+/// `!` is expected on stderr and the command fails, `?` is expected on stderr and it succeeds, `~` is a line somewhere
+/// on stdout, and other lines are the whole of stdout. `*` matches anything within a line, and a final `...` any lines;
+/// the width of columns is ignored.
 fn steps(transcript: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in transcript.lines().filter(|line| !line.trim().is_empty()) {
@@ -196,7 +196,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
         let step = steps.last_mut().expect("a transcript starts with a command");
         match line.split_once(' ') {
             Some(("<", input)) => {
-                // Without it kubectl takes a first `{` for JSON.
+                // Otherwise kubectl treats input that starts with `{` as JSON.
                 step.stdin += if step.stdin.is_empty() { "---\n" } else { "" };
                 step.stdin += &format!("{input}\n");
             }
@@ -212,7 +212,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// The words of a command line; single quotes hold blanks together.
+/// Splits a command line into words; single quotes protect blanks.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -263,9 +263,10 @@ fn matches(pattern: &str, line: &str) -> bool {
 }
 
 #[test]
-fn version_and_discovery_of_1_37() {
+fn kubectl_lists_the_version_and_discovery_of_1_37() {
     let more = ["--kubernetes-version", "1.37"];
-    let Some(kubectl) = Kubectl::start_with("version_and_discovery_of_1_37", Over::Http, &more) else {
+    let Some(kubectl) = Kubectl::start_with("kubectl_lists_the_version_and_discovery_of_1_37", Over::Http, &more)
+    else {
         return;
     };
     kubectl.run(
@@ -299,8 +300,8 @@ pod/db-0 created
 ";
 
 #[rstest]
-fn version_and_discovery(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("version_and_discovery", over) else {
+fn kubectl_lists_version_and_discovery(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_lists_version_and_discovery", over) else {
         return;
     };
     kubectl.run(
@@ -336,8 +337,8 @@ $ get nopes
 }
 
 #[rstest]
-fn get_in_all_its_forms(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("get_in_all_its_forms", over) else {
+fn kubectl_get_supports_all_outputs(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_get_supports_all_outputs", over) else {
         return;
     };
     kubectl.run("$ get pods\n? No resources found in default namespace.\n");
@@ -409,8 +410,8 @@ $ get pods --field-selector spec.color=red
 }
 
 #[rstest]
-fn create_apply_and_change(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("create_apply_and_change", over) else {
+fn kubectl_creates_applies_and_changes_objects(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_creates_applies_and_changes_objects", over) else {
         return;
     };
     kubectl.run(PODS);
@@ -474,8 +475,8 @@ $ get configmap conf -o jsonpath={.data}
 }
 
 #[rstest]
-fn server_side_apply(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("server_side_apply", over) else {
+fn kubectl_applies_on_the_server(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_applies_on_the_server", over) else {
         return;
     };
     kubectl.run(
@@ -497,8 +498,8 @@ $ get configmap ssa -o jsonpath={.data.a}
 }
 
 #[rstest]
-fn workloads_and_subresources(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("workloads_and_subresources", over) else {
+fn kubectl_uses_workloads_and_subresources(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_uses_workloads_and_subresources", over) else {
         return;
     };
     kubectl.run(
@@ -550,11 +551,11 @@ pod/shell created
 }
 
 #[rstest]
-fn objects_from_flags(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("objects_from_flags", over) else {
+fn kubectl_creates_objects_from_flags(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_creates_objects_from_flags", over) else {
         return;
     };
-    if kubectl.is_told_to_send_json("objects_from_flags") {
+    if kubectl.is_told_to_send_json("kubectl_creates_objects_from_flags") {
         return;
     }
     kubectl.run(
@@ -596,8 +597,8 @@ ingress.networking.k8s.io/door created
 }
 
 #[rstest]
-fn delete_and_wait(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("delete_and_wait", over) else {
+fn kubectl_deletes_and_waits(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_deletes_and_waits", over) else {
         return;
     };
     kubectl.run(PODS);
@@ -685,8 +686,8 @@ configmap/web-0 created
 }
 
 #[rstest]
-fn delete_with_dependents(#[values("background", "foreground", "orphan")] cascade: &str) {
-    let Some(kubectl) = Kubectl::start_with("delete_with_dependents", Over::Http, &["--workers", "gc"]) else {
+fn kubectl_deletes_dependents(#[values("background", "foreground", "orphan")] cascade: &str) {
+    let Some(kubectl) = Kubectl::start_with("kubectl_deletes_dependents", Over::Http, &["--workers", "gc"]) else {
         return;
     };
     kubectl.create_owned();
@@ -716,8 +717,8 @@ $ get pods,configmaps --ignore-not-found
 }
 
 #[rstest]
-fn delete_a_namespace(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start_with("delete_a_namespace", over, &["--workers", "gc,namespace"]) else {
+fn kubectl_deletes_a_namespace(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start_with("kubectl_deletes_a_namespace", over, &["--workers", "gc,namespace"]) else {
         return;
     };
     kubectl.run(
@@ -738,8 +739,8 @@ $ get configmaps,secrets -A -o name --field-selector metadata.namespace!=kube-sy
 }
 
 #[rstest]
-fn rollouts_and_drains(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start_with("rollouts_and_drains", over, &["--workers", "all"]) else {
+fn kubectl_rolls_out_and_drains(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start_with("kubectl_rolls_out_and_drains", over, &["--workers", "all"]) else {
         return;
     };
     kubectl.run(
@@ -793,8 +794,8 @@ $ rollout status deployment/web --timeout=20s
 }
 
 #[rstest]
-fn a_kind_whose_crd_is_missing(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start("a_kind_whose_crd_is_missing", over) else {
+fn kubectl_reports_a_missing_crd(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_reports_a_missing_crd", over) else {
         return;
     };
     kubectl.run(
@@ -808,8 +809,8 @@ $ create -f -
 }
 
 #[rstest]
-fn edits_prunes_and_kustomizations(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start("edits_prunes_and_kustomizations", over) else {
+fn kubectl_edits_prunes_and_kustomizes(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_edits_prunes_and_kustomizes", over) else {
         return;
     };
     let kustomization = kubectl.folder.join("kustomization.yaml");
@@ -850,8 +851,8 @@ $ top pods
 }
 
 #[rstest]
-fn edits_of_custom_resources(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start("edits_of_custom_resources", over) else {
+fn kubectl_edits_custom_resources(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_edits_custom_resources", over) else {
         return;
     };
     kubectl.run(
@@ -903,8 +904,8 @@ $ get lamp two -o jsonpath={.spec}/{.metadata.generation}
 }
 
 #[rstest]
-fn taints_and_rules(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start("taints_and_rules", over) else {
+fn kubectl_sets_taints_and_rules(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_sets_taints_and_rules", over) else {
         return;
     };
     kubectl.run(
@@ -943,8 +944,8 @@ $ get clusterrole reader -o jsonpath={.rules[*].verbs}
 }
 
 #[rstest]
-fn get_watches(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("get_watches", over) else {
+fn kubectl_get_watches(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_get_watches", over) else {
         return;
     };
     kubectl.run(
@@ -981,8 +982,8 @@ configmap \"one\" deleted*
 }
 
 #[rstest]
-fn describe_and_explain(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("describe_and_explain", over) else {
+fn kubectl_describes_and_explains(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_describes_and_explains", over) else {
         return;
     };
     kubectl.run(PODS);
@@ -1007,11 +1008,11 @@ $ explain deployment.spec.replicas
 }
 
 #[rstest]
-fn may_i(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("may_i", over) else {
+fn kubectl_checks_permissions(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_checks_permissions", over) else {
         return;
     };
-    if kubectl.is_told_to_send_json("may_i") {
+    if kubectl.is_told_to_send_json("kubectl_checks_permissions") {
         return;
     }
     kubectl.run(
@@ -1028,8 +1029,8 @@ $ auth whoami
 }
 
 #[rstest]
-fn custom_resources(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("custom_resources", over) else {
+fn kubectl_uses_custom_resources(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_uses_custom_resources", over) else {
         return;
     };
     kubectl.run(

@@ -1,4 +1,4 @@
-//! kubectl's `exec`, `cp`, `logs`, `attach`, `port-forward` and `debug` against a Pod whose script answers.
+//! kubectl's `exec`, `cp`, `logs`, `attach`, `port-forward` and `debug` against a Pod with a script.
 
 mod common;
 #[path = "common/kubectl.rs"]
@@ -25,11 +25,11 @@ const SCRIPT: &str = r#"{"script": {
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
     "spec": {"nodeName": "node-0", "containers": [{"name": "main", "image": "i"}]}}"#;
 
-const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}}"#;
-
-fn run(program: &Path, config: &Path, args: &[&str], stdin: &str) -> Output {
+/// Runs kubectl, which exchanges the streams of commands over WebSockets, or over SPDY as kubectl before 1.31 does.
+fn run(program: &Path, config: &Path, args: &[&str], stdin: &str, over_web_sockets: bool) -> Output {
     let mut child = Command::new(program)
         .args(args)
+        .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", over_web_sockets.to_string())
         .env("KUBECONFIG", config)
         .env("HOME", config.parent().expect("it is in a folder"))
         .stdin(Stdio::piped())
@@ -38,13 +38,13 @@ fn run(program: &Path, config: &Path, args: &[&str], stdin: &str) -> Output {
         .spawn()
         .expect("kubectl was started before");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that reads nothing has closed its end.
+    // A command that does not read its input has closed its end.
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
     child.wait_with_output().expect("it is our child")
 }
 
-/// Hands the script to the control API.
+/// Passes the script to the control API.
 fn set_script(url: &str) {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -106,36 +106,40 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     let config = folder.join("config");
     let path = config.to_str().expect("the target folder has a plain name");
     let server = Server::start(&["--control", "--workers", "all", "--kubeconfig", path]);
-    let kubectl = |args: &[&str], stdin: &str| {
-        let output = run(program, &config, args, stdin);
+    let kubectl_over = |web_sockets: bool, args: &[&str], stdin: &str| {
+        let output = run(program, &config, args, stdin, web_sockets);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
+    let kubectl = |args: &[&str], stdin: &str| kubectl_over(true, args, stdin);
     let done = |stdout: &str| (Some(0), stdout.to_owned(), String::new());
 
-    // kubectl's `--raw` says no content type, which the control API wants.
+    // kubectl's `--raw` omits the content type, which the control API requires.
     set_script(&server.url);
-    for object in [NODE, POD] {
-        let created = kubectl(&["create", "-f", "-"], object);
-        assert_eq!(created.0, Some(0), "{created:?}");
-    }
+    let created = kubectl(&["create", "-f", "-"], POD);
+    assert_eq!(created.0, Some(0), "{created:?}");
     let waited = kubectl(&["wait", "pod/db", "--for=condition=Ready", "--timeout=60s"], "");
     assert_eq!(waited.0, Some(0), "{waited:?}");
 
     assert_eq!(kubectl(&["logs", "db"], ""), done("ready\n"));
-    let said = kubectl(&["exec", "db", "--", "hostname"], "");
-    assert_eq!(said, (Some(0), "db\n".to_owned(), "as ever\n".to_owned()));
-    let failed = kubectl(&["exec", "db", "--", "false"], "");
-    assert_eq!(
-        (failed.0, failed.2.trim()),
-        (Some(3), "command terminated with exit code 3")
-    );
-    assert_eq!(
-        kubectl(&["exec", "-i", "db", "--", "cat"], "in\nand out\n"),
-        done("in\nand out\n")
-    );
-    let absent = kubectl(&["exec", "db", "--", "ls"], "");
-    assert_eq!(absent.0, Some(127), "{absent:?}");
+    let stamped = kubectl(&["logs", "db", "--timestamps"], "").1;
+    assert!(stamped.starts_with("20") && stamped.ends_with("Z ready\n"), "{stamped}");
+    for web_sockets in [true, false] {
+        let kubectl = |args: &[&str], stdin: &str| kubectl_over(web_sockets, args, stdin);
+        let said = kubectl(&["exec", "db", "--", "hostname"], "");
+        assert_eq!(said, (Some(0), "db\n".to_owned(), "as ever\n".to_owned()));
+        let failed = kubectl(&["exec", "db", "--", "false"], "");
+        assert_eq!(
+            (failed.0, failed.2.trim()),
+            (Some(3), "command terminated with exit code 3")
+        );
+        assert_eq!(
+            kubectl(&["exec", "-i", "db", "--", "cat"], "in\nand out\n"),
+            done("in\nand out\n")
+        );
+        let absent = kubectl(&["exec", "db", "--", "ls"], "");
+        assert_eq!(absent.0, Some(127), "{absent:?}");
+    }
 
     let file = folder.join("file");
     std::fs::write(&file, "content").expect("the folder is there");
@@ -149,4 +153,59 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     let ended = "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.reason}=Completed";
     let waited = kubectl(&["wait", "pod/db", ended, "--timeout=60s"], "");
     assert_eq!(waited.0, Some(0), "{waited:?}");
+}
+
+/// Without any script, a Pod runs on a Node that exists.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+fn kubectl_runs_commands_and_maintains_nodes() {
+    let program = match kubectl::kubectl() {
+        Ok(program) => program,
+        Err(reason) => {
+            eprintln!("skipped: kubectl_runs_commands_and_maintains_nodes {reason}");
+            return;
+        }
+    };
+    let folder = folder();
+    let config = folder.join("config");
+    let path = config.to_str().expect("the target folder has a plain name");
+    let _server = Server::start(&["--workers", "all", "--kubeconfig", path]);
+    let kubectl = |args: &[&str]| {
+        let output = run(program, &config, args, "", true);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let nodes = kubectl(&["get", "nodes", "-o", "wide", "--no-headers"]);
+    let columns: Vec<&str> = nodes.split_whitespace().collect();
+    assert_eq!(columns[..2], ["node-0", "Ready"], "{nodes}");
+    assert!(
+        columns[4].starts_with("v1.36.") && columns[5] == "172.18.0.2",
+        "{nodes}"
+    );
+
+    for restart in ["Always", "Never"] {
+        let restart = format!("--restart={restart}");
+        let run = [
+            "run",
+            "hello",
+            "--rm",
+            "-i",
+            "--image=busybox",
+            &restart,
+            "--",
+            "echo",
+            "hello",
+        ];
+        let said = kubectl(&run);
+        assert!(said.starts_with("hello\n"), "{said}");
+    }
+    kubectl(&["run", "web", "--image=nginx"]);
+    kubectl(&["wait", "pod/web", "--for=condition=Ready", "--timeout=60s"]);
+    assert!(kubectl(&["describe", "node", "node-0"]).contains("default                     web"));
+    kubectl(&["debug", "node/node-0", "--image=busybox", "--", "true"]);
+    kubectl(&["cordon", "node-0"]);
+    kubectl(&["drain", "node-0", "--force", "--timeout=60s"]);
+    assert_eq!(kubectl(&["get", "pods", "-o", "name"]), "");
+    kubectl(&["uncordon", "node-0"]);
 }

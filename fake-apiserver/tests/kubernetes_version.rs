@@ -1,4 +1,4 @@
-//! The versions of Kubernetes that a server can be: what it serves, what it names, and which fields it keeps.
+//! The version of Kubernetes of a server determines its APIs, its version documents, and the fields it keeps.
 
 use fake_apiserver::{ApiServer, KubernetesVersion};
 use http::Request;
@@ -45,7 +45,7 @@ async fn post(server: &ApiServer, path: &str, body: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn the_default_is_1_36() {
+async fn default_version_is_1_36() {
     assert_eq!(get(&ApiServer::start(), "/version").await["minor"], "36");
 }
 
@@ -87,7 +87,7 @@ fn other_versions_are_refused_by_name(#[case] text: &str, #[case] expected: Resu
     assert_eq!(parsed.map_err(|why| why.to_string()), expected.map_err(str::to_owned));
 }
 
-/// The names of resources and subresources of a group and version in discovery of both forms.
+/// The names of resources and subresources of a group and version, from both forms of discovery.
 async fn discovered(server: &ApiServer, group: &str, version: &str) -> (Vec<String>, Vec<String>) {
     let list = get(server, &format!("/apis/{group}/{version}")).await;
     let of = |it: &Value, field: &str| it[field].as_str().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ async fn discovered(server: &ApiServer, group: &str, version: &str) -> (Vec<Stri
 #[case("storagemigration.k8s.io", &["storageversionmigrations", "storageversionmigrations/status"])]
 #[case("storage.k8s.io", &["csinodes/status"])]
 #[tokio::test]
-async fn discovery_of_1_37_has_what_became_stable(#[case] group: &str, #[case] new: &[&str]) {
+async fn discovery_of_1_37_contains_apis_that_became_stable(#[case] group: &str, #[case] new: &[&str]) {
     let (before, after) = (server(V1_36), server(V1_37));
     for name in new {
         let (plain, aggregated) = discovered(&before, group, "v1").await;
@@ -125,7 +125,7 @@ async fn discovery_of_1_37_has_what_became_stable(#[case] group: &str, #[case] n
 }
 
 #[tokio::test]
-async fn an_object_of_a_kind_new_in_1_37_is_served_there_alone() {
+async fn kinds_added_in_1_37_are_served_only_there() {
     let path = "/apis/resource.k8s.io/v1/devicetaintrules";
     let rule = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"},
@@ -152,7 +152,7 @@ async fn openapi_has_the_fields_of_the_version(#[case] version: KubernetesVersio
     assert_eq!(fields["evictionResponders"].is_object(), expected);
 }
 
-/// Answers the code and the object of a strict create of a Pod with a volume.
+/// Returns the code and the object of a strict create of a Pod with a volume.
 async fn pod(server: &ApiServer, volume: Value) -> (u16, Value) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -162,7 +162,7 @@ async fn pod(server: &ApiServer, volume: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn fields_of_1_37_are_known_there_and_dropped_while_their_gate_is_off() {
+async fn fields_of_1_37_are_dropped_while_their_gate_is_disabled() {
     let volume = json!({"name": "v", "emptyDir": {"mode": 511}});
     let (code, answer) = pod(&server(V1_36), volume.clone()).await;
     assert_eq!(code, 400, "{answer}");
@@ -190,7 +190,7 @@ async fn projections_of_certificates_are_kept_from_1_37_on() {
 #[case(V1_37, json!({"maxUnavailable": "50%"}), json!({"partition": 0, "maxUnavailable": "50%"}))]
 #[case(V1_37, json!({}), json!({"partition": 0, "maxUnavailable": 1}))]
 #[tokio::test]
-async fn stateful_sets_keep_the_most_that_are_away_from_1_37_on(
+async fn stateful_sets_support_max_unavailable_since_1_37(
     #[case] version: KubernetesVersion,
     #[case] rolling: Value,
     #[case] expected: Value,
@@ -214,7 +214,7 @@ async fn stateful_sets_keep_the_most_that_are_away_from_1_37_on(
 #[case(V1_37, json!({"preventPodSchedulingIfMissing": true}), json!(true))]
 #[case(V1_37, json!({}), json!(false))]
 #[tokio::test]
-async fn drivers_say_whether_they_keep_pods_away_from_1_37_on(
+async fn drivers_can_prevent_pod_scheduling_since_1_37(
     #[case] version: KubernetesVersion,
     #[case] spec: Value,
     #[case] expected: Value,
@@ -229,7 +229,7 @@ async fn drivers_say_whether_they_keep_pods_away_from_1_37_on(
 #[case(V1_36, 422)]
 #[case(V1_37, 201)]
 #[tokio::test]
-async fn no_replicas_may_be_the_fewest_from_1_37_on(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn min_replicas_may_be_zero_since_1_37(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
     let metric = json!({
@@ -269,7 +269,7 @@ async fn autoscalers_have_generations_from_1_37_on(
     assert_eq!(labelled["metadata"]["generation"], second);
 }
 
-/// `WatchList` is on in 1.32, off in 1.33, and on from 1.34 on.
+/// `WatchList` is enabled in 1.32, disabled in 1.33, and enabled since 1.34.
 #[rstest]
 #[case(V1_33, 422)]
 #[case(V1_34, 200)]
@@ -286,7 +286,7 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
     assert_eq!(text.contains(refused), expected == 422, "{text}");
 }
 
-/// Rules that came between 1.33 and 1.36: the last version without and the first with them, and their answers.
+/// Rules that were added between 1.33 and 1.36: the last version without them, the first with them, and the answers.
 #[rstest]
 #[case::names_of_services([V1_35, V1_36], "/api/v1/namespaces/default/services",
     json!({"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}), [422, 201])]
@@ -322,7 +322,7 @@ async fn rules_come_with_their_version(
 #[case(V1_34, 422)]
 #[case(V1_35, 200)]
 #[tokio::test]
-async fn limits_of_nodes_change_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn csi_node_limits_are_mutable_since_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let server = server(version);
     let nodes = "/apis/storage.k8s.io/v1/csinodes";
     let driver = |count: u32| json!({"name": "a.example.com", "nodeID": "a", "allocatable": {"count": count}});
@@ -333,7 +333,7 @@ async fn limits_of_nodes_change_from_1_35_on(#[case] version: KubernetesVersion,
     assert_eq!(code, expected, "{answer}");
 }
 
-/// Gates that came on between 1.33 and 1.36, and a field behind each.
+/// Gates that were enabled between 1.33 and 1.36, and a field that depends on each.
 #[rstest]
 #[case::pod_level_resources([V1_33, V1_34], json!({"resources": {"limits": {"cpu": "1"}}}), "/spec/resources")]
 #[case::dynamic_resource_allocation([V1_33, V1_34],
@@ -344,7 +344,7 @@ async fn limits_of_nodes_change_from_1_35_on(#[case] version: KubernetesVersion,
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}]}),
     "/spec/containers/0/restartPolicyRules")]
 #[tokio::test]
-async fn fields_are_kept_once_their_gate_is_on(
+async fn fields_are_kept_if_their_gate_is_enabled(
     #[case] versions: [KubernetesVersion; 2],
     #[case] spec: Value,
     #[case] field: &str,
@@ -365,7 +365,7 @@ async fn fields_are_kept_once_their_gate_is_on(
 #[case(V1_34, 422)]
 #[case(V1_35, 201)]
 #[tokio::test]
-async fn images_are_volumes_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn image_volumes_are_enabled_since_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let volume = json!({"name": "a", "image": {"reference": "a"}});
     assert_eq!(pod(&server(version), volume).await.0, expected);
 }

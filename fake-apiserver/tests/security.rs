@@ -1,5 +1,5 @@
-//! Attacks through the command's port, which must fail: by a page in a browser, a user without rights, a client that
-//! sends nothing.
+//! Attacks through the command's port, which must fail: from a page in a browser, a user without permissions, or a
+//! client that sends nothing.
 
 mod common;
 
@@ -33,7 +33,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
 const JSON: &str = "Content-Type: application/json";
 
-/// A binding that makes everybody the administrator.
+/// A binding that makes every user an administrator.
 const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding",
     "metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
     "subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:unauthenticated"}]}"#;
@@ -98,7 +98,7 @@ fn the_control_api_has_its_own_token_in_the_kubeconfig() {
 #[case::a_form("Content-Type: text/plain")]
 #[case::another_form("Content-Type: application/x-www-form-urlencoded")]
 #[case::nothing_said("X-Nothing: 1")]
-fn bodies_for_the_control_api_say_that_they_are_json(#[case] header: &str) {
+fn control_api_requires_a_json_content_type(#[case] header: &str) {
     let server = Server::start(&["--control"]);
     let fault = r#"{"effect":"conflict"}"#;
     let refused = ask(&server, "POST /_fake/faults", &["Host: localhost", header], fault);
@@ -111,6 +111,7 @@ fn bodies_for_the_control_api_say_that_they_are_json(#[case] header: &str) {
 #[case::of_a_page_elsewhere(&["Host: localhost", "Origin: http://evil.example"], 403)]
 #[case::of_a_page_nowhere(&["Host: localhost", "Origin: null"], 403)]
 #[case::of_a_page_on_another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
+#[case::of_a_program_with_a_token(&["Host: localhost", "Origin: http://evil.example", "Authorization: Bearer x"], 201)]
 #[case::of_its_own_page(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
 #[case::of_two_origins(&["Host: localhost:8001", "Origin: http://localhost:8001", "Origin: http://evil.example"], 403)]
 #[case::by_two_names(&["Host: localhost", "Host: evil.example"], 403)]
@@ -156,7 +157,7 @@ fn a_link_of_a_page_elsewhere_may_be_followed(#[case] into: &str, #[case] reques
 #[rstest]
 #[case::post("POST", MAPS)]
 #[case::put("PUT", "/api/v1/namespaces/default/configmaps/a")]
-fn a_body_without_a_type_is_not_taken_from_a_browser(#[case] method: &str, #[case] path: &str) {
+fn body_without_content_type_from_a_browser_is_refused(#[case] method: &str, #[case] path: &str) {
     let server = Server::start(&[]);
     for mark in [
         "Origin: http://localhost",
@@ -167,7 +168,7 @@ fn a_body_without_a_type_is_not_taken_from_a_browser(#[case] method: &str, #[cas
         let refused = ask(&server, &format!("{method} {path}"), &["Host: localhost", mark], MAP);
         assert_eq!(refused.0, 415, "{mark}: {refused:?}");
     }
-    // The Python client sends no type, as kube-apiserver lets it.
+    // The Python client omits the content type, which kube-apiserver permits.
     let taken = ask(&server, &format!("POST {MAPS}"), &["Host: localhost"], MAP);
     assert_eq!(taken.0, 201, "{taken:?}");
     let form = "Content-Type: text/plain";
@@ -179,11 +180,11 @@ fn a_body_without_a_type_is_not_taken_from_a_browser(#[case] method: &str, #[cas
 
 #[cfg(unix)]
 #[test]
-fn a_kubeconfig_is_for_its_owner_alone() {
+fn kubeconfig_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let file = folder().join("config");
-    // One that was there before, open to all.
+    // An existing file that everyone can read.
     std::fs::write(&file, "").expect("the folder is there");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
     let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("a plain name")]);
@@ -206,7 +207,7 @@ fn account_token(args: &[&str]) -> String {
 }
 
 #[test]
-fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
+fn tokens_of_another_run_are_refused_without_a_seed() {
     let rbac = ["--authorization", "rbac"];
     for (args, code) in [(&[][..], 401), (&["--seed", "7"][..], 403)] {
         let token = account_token(args);
@@ -220,7 +221,7 @@ fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
     }
 }
 
-/// Everybody who may do everything has to say who he is.
+/// With AlwaysAllow, credentials can be required.
 #[test]
 fn credentials_can_be_required_without_authorization() {
     let server = Server::start(&["--control", "--anonymous", "deny", "--token", "s3cret=jane"]);

@@ -1,5 +1,5 @@
-//! The garbage collector and the namespace controller at work: random ownership against a naive model, and rules that
-//! the recorded answers do not show. `HOSTILE_TIMES=50` tries 50 times as much.
+//! Tests of the garbage collector and the namespace controller: random ownership compared with a naive model, and rules
+//! that are not covered by recorded answers. `HOSTILE_TIMES=50` tries 50 times as much.
 
 #[path = "hostile/trial.rs"]
 mod trial;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trial::try_all;
 
-/// The kinds of the model: whether they are namespaced, and where they are. The last is a custom resource.
+/// The kinds of the model: kind, apiVersion, whether it is namespaced, and path. The last is a custom resource.
 const KINDS: [(&str, &str, bool, &str); 4] = [
     ("v1", "ConfigMap", true, "configmaps"),
     ("v1", "Secret", true, "secrets"),
@@ -23,10 +23,10 @@ const KINDS: [(&str, &str, bool, &str); 4] = [
 
 const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
-/// One thing that a client does.
+/// One operation of a client.
 #[derive(Clone, Debug)]
 enum Op {
-    /// Creates an object with these of the earlier ones as owners, existing or not.
+    /// Creates an object with these earlier objects as owners, existing or not.
     Create {
         kind: usize,
         namespace: usize,
@@ -56,7 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An object of the model. Its number is its name.
+/// An object of the model. Its index is its name.
 #[derive(Clone, Debug, PartialEq)]
 struct Thing {
     kind: usize,
@@ -73,12 +73,12 @@ impl Thing {
     }
 }
 
-/// All objects there ever were.
+/// All objects that were ever created.
 #[derive(Debug, Default)]
 struct Model(Vec<Thing>);
 
 impl Model {
-    /// Collects until nothing changes: the rules of garbage, without queues, events and order.
+    /// Collects until nothing changes: the rules of garbage collection, without queues, events and order.
     fn collect(&mut self) {
         loop {
             let before = self.0.clone();
@@ -134,7 +134,7 @@ fn path(kind: usize, namespace: &str, name: &str) -> String {
         .to_owned()
 }
 
-/// Sends a request; the answer must be a success.
+/// Sends a request, and asserts that it succeeds.
 async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> Result<Value, String> {
     let media_type = match method {
         "PATCH" => "application/merge-patch+json",
@@ -191,7 +191,7 @@ async fn apply(server: &ApiServer, model: &mut Model, op: Op) -> Result<(), Stri
         } => {
             let owners: BTreeSet<usize> = owners.iter().filter(|_| count > 0).map(|it| it.index(count)).collect();
             let owners: Vec<usize> = owners.into_iter().collect();
-            // An object that cannot be collected would hold its owner for ever.
+            // An object that cannot be collected would block its owner forever.
             let blocks = blocks && KINDS[kind].2;
             let namespace = NAMESPACES[namespace];
             let (api_version, kind_name, ..) = KINDS[kind];
@@ -243,7 +243,7 @@ async fn apply(server: &ApiServer, model: &mut Model, op: Op) -> Result<(), Stri
     Ok(())
 }
 
-/// The names of what exists, with the uids of the owners.
+/// The names of existing objects, with the uids of their owners.
 async fn existing(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let mut found = BTreeMap::new();
     for (api_version, kind, ..) in KINDS {
@@ -289,7 +289,7 @@ fn remaining_objects_agree_with_a_naive_model() {
     });
 }
 
-/// An object that these own.
+/// An object with these owners.
 fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
     let (api_version, kind, ..) = KINDS[kind];
     json!({
@@ -297,7 +297,7 @@ fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
     })
 }
 
-/// A reference to an object that was created.
+/// A reference to a created object.
 fn owner(object: &Value, blocks: bool) -> Value {
     let meta = &object["metadata"];
     json!({
@@ -312,7 +312,7 @@ async fn create(server: &ApiServer, kind: usize, namespace: &str, object: &Value
         .expect("it is valid")
 }
 
-/// The kinds of what was asked by workers, with the last part of the path and the body.
+/// The requests of workers: the method with the last part of the path, and the body.
 fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
     let requests = server.journal().requests().into_iter().filter(|it| it.worker.is_some());
     requests
@@ -325,7 +325,7 @@ fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s1_a_dependent_is_deleted_as_it_was_judged() {
+async fn s1_dependent_is_only_deleted_in_its_evaluated_state() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     let child = create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
@@ -347,7 +347,7 @@ async fn s1_a_dependent_is_deleted_as_it_was_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s2_a_gone_owner_is_removed_from_dependents_with_another_owner() {
+async fn s2_deleted_owner_is_removed_from_dependents_with_another_owner() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let gone = create(&server, 0, "default", &owned(0, "gone", &[])).await;
     let kept = create(&server, 0, "default", &owned(0, "kept", &[])).await;
@@ -376,7 +376,7 @@ async fn s2_a_gone_owner_is_removed_from_dependents_with_another_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_a_circle_does_not_hold_itself() {
+async fn s3_circular_owners_are_collected() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let first = create(&server, 0, "default", &owned(0, "first", &[])).await;
     let second = create(&server, 3, "default", &owned(3, "second", &[&owner(&first, true)])).await;
@@ -443,7 +443,7 @@ async fn s5_an_owner_in_another_namespace_is_ignored_with_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_an_owner_of_unknown_kind_is_waited_for_without_asking_again() {
+async fn s5_dependent_of_an_unknown_kind_waits_without_further_requests() {
     let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
     let absent = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "no-such-uid"});
     create(&server, 0, "default", &owned(0, "child", &[&absent])).await;
@@ -457,7 +457,7 @@ async fn s5_an_owner_of_unknown_kind_is_waited_for_without_asking_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_definition_takes_dependents_of_its_objects() {
+async fn deleting_a_definition_collects_dependents_of_its_objects() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
     create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
@@ -469,7 +469,7 @@ async fn a_deleted_definition_takes_dependents_of_its_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_and_a_restored_world_have_workers_of_their_own() {
+async fn forks_and_restored_worlds_have_their_own_workers() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
@@ -495,7 +495,7 @@ async fn a_fork_and_a_restored_world_have_workers_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_may_do_their_part_where_others_need_roles() {
+async fn workers_have_permissions_without_roles() {
     let server = ApiServer::builder()
         .workers(Worker::ALL)
         .authorization(Authorization::Rbac)
@@ -509,7 +509,7 @@ async fn workers_may_do_their_part_where_others_need_roles() {
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
 
-/// Pods of ReplicaSets of Deployments, as loaded from a dump.
+/// Deployments with ReplicaSets and Pods, in the form of a dump.
 fn tree(deployments: usize, replica_sets: usize, pods: usize) -> Vec<Value> {
     let object = |api_version: &str, kind: &str, name: &str, owner: Option<&Value>| {
         let template = json!({
@@ -544,7 +544,7 @@ fn tree(deployments: usize, replica_sets: usize, pods: usize) -> Vec<Value> {
 #[case("Background")]
 #[case("Foreground")]
 #[tokio::test(start_paused = true)]
-async fn a_large_tree_goes_to_its_last_leaf(#[case] policy: &str) {
+async fn large_owner_tree_is_deleted_completely(#[case] policy: &str) {
     let scale: usize = std::env::var("HOSTILE_TIMES")
         .ok()
         .and_then(|it| it.parse().ok())
@@ -582,7 +582,7 @@ fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r5_a_namespace_goes_with_all_that_is_in_it() {
+async fn r5_namespace_is_deleted_with_its_content() {
     let server = start(&[Worker::Namespace]).await.expect("it starts");
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     ask(&server, "POST", "/api/v1/namespaces", &shop)
@@ -602,7 +602,7 @@ async fn r5_a_namespace_goes_with_all_that_is_in_it() {
         let left = server.list(api_version, kind, "").await.expect("it is served");
         assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
     }
-    // Only what is there is deleted, then the namespace is told and let go.
+    // Only existing objects are deleted; then the namespace is updated and finalized.
     let asked: Vec<String> = requests_of_workers(&server).into_iter().map(|(what, _)| what).collect();
     assert_eq!(
         asked,
@@ -694,7 +694,7 @@ async fn r5_conditions_follow_the_remaining_objects() {
     assert!(namespace(&server, "shop").await.is_none());
 }
 
-/// An Event about nothing.
+/// Creates an Event without an existing object.
 async fn event(server: &ApiServer, name: &str) {
     let about = json!({"kind": "Node", "apiVersion": "v1", "name": "n"});
     let event = json!({
@@ -706,7 +706,7 @@ async fn event(server: &ApiServer, name: &str) {
         .expect("it is valid");
 }
 
-/// The Events that are there.
+/// The names of the existing Events.
 async fn events(server: &ApiServer) -> Vec<String> {
     let events = server.list("v1", "Event", "").await.expect("they are served");
     let names = events
@@ -720,7 +720,7 @@ async fn minutes(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_an_event_goes_an_hour_after_its_last_write_and_watchers_see_it() {
+async fn f7_events_expire_an_hour_after_their_last_write_and_watchers_are_notified() {
     let server = ApiServer::start();
     let version = server.resource_version();
     let path = format!("/api/v1/events?watch=1&resourceVersion={version}&timeoutSeconds=7200");
@@ -759,7 +759,7 @@ async fn f7_an_event_goes_an_hour_after_its_last_write_and_watchers_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_events_stay_where_a_test_says_so_and_go_when_it_says() {
+async fn f7_event_lifetime_is_configurable() {
     for (ttl, kept) in [
         (None, 1),
         (Some(Duration::from_secs(7200)), 1),
@@ -773,7 +773,7 @@ async fn f7_events_stay_where_a_test_says_so_and_go_when_it_says() {
 }
 
 #[test]
-fn f7_events_go_in_every_runtime_a_server_lives_in() {
+fn f7_events_expire_in_every_runtime_of_a_server() {
     let server = ApiServer::start();
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -789,7 +789,7 @@ fn f7_events_go_in_every_runtime_a_server_lives_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_the_time_of_events_begins_anew_in_a_restored_world_and_goes_on_in_a_fork() {
+async fn f7_event_lifetimes_restart_in_a_restored_world_and_continue_in_a_fork() {
     let server = ApiServer::start();
     event(&server, "a").await;
     let state = server.snapshot();

@@ -1,4 +1,4 @@
-//! `Clock`: the time of day that is written into objects.
+//! `Clock`: the time of day for fields of objects.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The time of day: the machine's, or one that moves with tokio's clock.
+/// The time of day: the machine's, or a clock that follows tokio's.
 ///
-/// Nothing is decided by it: what waits, waits on tokio's clock. It is what is written into Leases, events and
-/// conditions for others to read. A test gives its own, so that what is written is the same each time:
+/// Only written into objects (Leases, Events, conditions). Timers use tokio's clock. A test sets its own clock, so that
+/// written times are the same in each run:
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,18 +39,18 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's.
+    /// Returns the machine's clock.
     pub fn system() -> Self {
         Self(Source::Machine)
     }
 
-    /// It is `epoch` now, and from now on time passes as it does for tokio: a paused runtime stops it.
+    /// Returns a clock that is at `epoch` now and then follows tokio's clock, so a paused runtime stops it.
     pub fn starting_at(epoch: Timestamp) -> Self {
         let started = Instant::now();
         Self(Source::Runtime { epoch, started })
     }
 
-    /// This clock, ahead by `duration` (as the clock of another machine may be).
+    /// Returns this clock, ahead by `duration`, as the clock of another machine may be.
     #[must_use]
     pub fn ahead_by(self, duration: Duration) -> Self {
         match self.0 {
@@ -62,7 +62,7 @@ impl Clock {
         }
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub fn now(&self) -> Timestamp {
         match self.0 {
             Source::Machine => machine_time(),
@@ -70,21 +70,21 @@ impl Clock {
         }
     }
 
-    /// Now as most fields have it: in seconds.
+    /// Returns the current time in seconds, as in most fields.
     pub fn time(&self) -> Time {
         let seconds = Timestamp::from_second(self.now().as_second());
         Time(seconds.unwrap_or(Timestamp::MAX))
     }
 
-    /// Now as Leases and events have it: in microseconds.
+    /// Returns the current time in microseconds, as in Leases and events.
     pub fn micro_time(&self) -> MicroTime {
         let micros = Timestamp::from_microsecond(self.now().as_microsecond());
         MicroTime(micros.unwrap_or(Timestamp::MAX))
     }
 }
 
-/// The one place that reads the machine's clock. What it says is written down for others and decides nothing.
-#[expect(clippy::disallowed_methods, reason = "others read these times on their clocks")]
+/// The only place that reads the machine's clock. Its time is only written into objects.
+#[expect(clippy::disallowed_methods, reason = "other machines read these times")]
 fn machine_time() -> Timestamp {
     Timestamp::now()
 }

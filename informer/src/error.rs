@@ -1,12 +1,18 @@
-//! `Error`: what may go wrong between a cache and the API server.
+//! `Error`: failures of requests and of parts of the process.
 
 use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
+use crate::errors;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
 /// Error of a request.
 ///
-/// It is opaque, so that new kinds of failures break no caller; each kind that a caller may act on has a predicate.
+/// It is opaque, so that new kinds of failures do not break callers; each kind that a caller may handle has a
+/// predicate. The predicates in [`errors`](crate::errors) support other error types, and check wrapped errors.
 ///
 /// ```
 /// use informer::Error;
@@ -24,49 +30,110 @@ pub struct Error {
 enum Kind {
     /// A request failed, or an ERROR event ended a watch.
     Request(kube::Error),
-    /// An answer of another type than the one requested.
+    /// The answer does not have the requested type.
     Decode { what: String, source: serde_json::Error },
-    /// A request was accepted and not answered in time.
+    /// A request was accepted but not answered in time.
     Unanswered { what: String, limit: Duration },
-    /// Something was asked of the library that cannot be; the text says what.
+    /// A part of the process failed.
+    Failed { what: String, source: BoxError },
+    /// A write was not sent, because this process may no longer write.
+    Fenced(String),
+    /// The lease was lost.
+    LostLeadership(String),
+    /// A cache has not received an own write in time.
+    Gated(String),
+    /// An invalid use of the library, with a description.
     Refused(String),
 }
 
+/// Kind of an error, for the predicates.
+pub(crate) enum Cause<'a> {
+    Request(&'a kube::Error),
+    Decode,
+    Unanswered,
+    Failed(&'a (dyn std::error::Error + 'static)),
+    Fenced,
+    LostLeadership,
+    Gated,
+    Refused,
+}
+
 impl Error {
-    /// 410, or the reason `Expired` or `Gone`: the requested version is no longer kept. Only a new list helps.
+    /// 403: the caller is not allowed to do this.
+    pub fn is_forbidden(&self) -> bool {
+        errors::is_forbidden(self)
+    }
+
+    /// 401: the server does not accept the credentials.
+    pub fn is_unauthorized(&self) -> bool {
+        errors::is_unauthorized(self)
+    }
+
+    /// 422: the object breaks a rule of its type. The same request fails again.
+    pub fn is_invalid(&self) -> bool {
+        errors::is_invalid(self)
+    }
+
+    /// 410, or the reason `Expired` or `Gone`: the requested version is no longer available, and a new list is
+    /// required.
     pub fn is_expired(&self) -> bool {
-        self.code() == Some(410) || matches!(self.reason(), Some("Expired" | "Gone"))
+        errors::is_expired(self)
     }
 
-    /// 409 with the reason `Conflict`: another client has written meanwhile. Read again, then write again.
+    /// 409 with the reason `Conflict`: another client has written in the meantime. Read again, then write again.
     pub fn is_conflict(&self) -> bool {
-        self.code() == Some(409) && self.reason() == Some("Conflict")
+        errors::is_conflict(self)
     }
 
-    /// 409 with the reason `AlreadyExists`: there is an object of this name.
+    /// 409 with the reason `AlreadyExists`: an object with this name exists.
     pub fn is_already_exists(&self) -> bool {
-        self.code() == Some(409) && self.reason() == Some("AlreadyExists")
+        errors::is_already_exists(self)
     }
 
-    /// 404: there is no such object, or no such type.
+    /// 404: the object or its type does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        errors::is_not_found(self)
     }
 
-    /// 429: the server asks to wait.
+    /// 429: the client should retry later.
     pub fn is_too_many_requests(&self) -> bool {
-        self.code() == Some(429)
+        errors::is_too_many_requests(self)
     }
 
-    /// Nobody listens where the server should be.
+    /// A time limit was exceeded; see [`errors::is_timeout`].
+    pub fn is_timeout(&self) -> bool {
+        errors::is_timeout(self)
+    }
+
+    /// The write failed, but the server may have executed it; see [`errors::is_unknown_outcome`].
+    pub fn is_unknown_outcome(&self) -> bool {
+        errors::is_unknown_outcome(self)
+    }
+
+    /// A write was refused before it was sent: this process no longer leads, or another replica now owns the key.
+    pub fn is_fenced(&self) -> bool {
+        errors::is_fenced(self)
+    }
+
+    /// The manager has ended because this process lost its lease.
+    pub fn is_lost_leadership(&self) -> bool {
+        errors::is_lost_leadership(self)
+    }
+
+    /// A cache has not received an own write in time.
+    pub fn is_gated(&self) -> bool {
+        errors::is_gated(self)
+    }
+
+    /// No process listens at the server's address.
     pub fn is_connection_refused(&self) -> bool {
         match &*self.kind {
             Kind::Request(err) => is_connection_refused(err),
-            Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => false,
+            _ => false,
         }
     }
 
-    /// The server has not reached the requested version. Servers before 1.19 only say so in the message.
+    /// The server has not reached the requested version. Servers before 1.19 only indicate it in the message.
     pub fn is_version_too_large(&self) -> bool {
         const WORDS: &str = "Too large resource version";
         let Some(status) = self.status() else {
@@ -82,35 +149,33 @@ impl Error {
                 && (status.message.contains(WORDS) || causes.iter().any(|it| it.message == WORDS)))
     }
 
-    /// The HTTP status, if the server answered.
+    /// Returns the HTTP status, if the server answered.
     pub fn code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
     }
 
-    /// The reason of the server's Status, if it answered with one.
+    /// Returns the reason of the server's Status, if it answered with one.
     pub fn reason(&self) -> Option<&str> {
         self.status().map(|status| status.reason.as_str())
     }
 
-    /// A request was accepted and not answered within its time limit. The server may have done what it was asked.
+    /// Returns `true` if a request was accepted but not answered within its time limit. The server may have executed
+    /// it.
     pub fn is_unanswered(&self) -> bool {
         matches!(&*self.kind, Kind::Unanswered { .. })
     }
 
-    /// Returns `true` if an answer could not be read: an object that is not of its type, for example.
+    /// Returns `true` if an answer could not be decoded, for example because an object does not have the expected type.
     pub fn is_decode(&self) -> bool {
         matches!(&*self.kind, Kind::Decode { .. })
     }
 
-    /// The server's Status, if it answered with one.
+    /// Returns the server's Status, if it answered with one.
     pub fn status(&self) -> Option<&kube::core::Status> {
-        match &*self.kind {
-            Kind::Request(kube::Error::Api(status)) => Some(status),
-            Kind::Request(_) | Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => None,
-        }
+        errors::status(self)
     }
 
-    /// `what` could not be read.
+    /// `what` could not be decoded.
     pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
         let what = what.into();
         Self {
@@ -118,7 +183,7 @@ impl Error {
         }
     }
 
-    /// `what` was asked for and not answered within `limit`.
+    /// `what` was requested, but not answered within `limit`.
     pub(crate) fn unanswered(what: impl Into<String>, limit: Duration) -> Self {
         let what = what.into();
         Self {
@@ -126,14 +191,56 @@ impl Error {
         }
     }
 
-    /// The library does not do that; `why` names the object and the reason.
+    /// `what` failed with `source`.
+    pub(crate) fn failed(what: impl Into<String>, source: BoxError) -> Self {
+        let what = what.into();
+        Self {
+            kind: Box::new(Kind::Failed { what, source }),
+        }
+    }
+
+    /// A write that may no longer be sent; `why` names it and the reason.
+    pub(crate) fn fenced(why: impl Into<String>) -> Self {
+        Self {
+            kind: Box::new(Kind::Fenced(why.into())),
+        }
+    }
+
+    /// The lease was lost; `why` names its former holder.
+    pub(crate) fn lost_leadership(why: impl Into<String>) -> Self {
+        Self {
+            kind: Box::new(Kind::LostLeadership(why.into())),
+        }
+    }
+
+    /// A cache is behind; `why` names it and the write it lacks.
+    pub(crate) fn gated(why: impl Into<String>) -> Self {
+        Self {
+            kind: Box::new(Kind::Gated(why.into())),
+        }
+    }
+
+    pub(crate) fn cause(&self) -> Cause<'_> {
+        match &*self.kind {
+            Kind::Request(err) => Cause::Request(err),
+            Kind::Decode { .. } => Cause::Decode,
+            Kind::Unanswered { .. } => Cause::Unanswered,
+            Kind::Failed { source, .. } => Cause::Failed(&**source),
+            Kind::Fenced(_) => Cause::Fenced,
+            Kind::LostLeadership(_) => Cause::LostLeadership,
+            Kind::Gated(_) => Cause::Gated,
+            Kind::Refused(_) => Cause::Refused,
+        }
+    }
+
+    /// The library refuses an operation; `why` names the object and the reason.
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Refused(why.into())),
         }
     }
 
-    /// An error as the server describes it.
+    /// Returns the error for a Status of the server.
     pub(crate) fn from_status(status: kube::core::Status) -> Self {
         kube::Error::Api(Box::new(status)).into()
     }
@@ -151,7 +258,7 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
             Kind::Request(source) => source.fmt(f),
-            Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => write!(f, "Error({self})"),
+            _ => write!(f, "Error({self})"),
         }
     }
 }
@@ -159,18 +266,25 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            // kube's own text of it ends with all of the Status as Rust writes it.
-            Kind::Request(kube::Error::Api(status)) => write_status(f, status),
-            Kind::Request(source) => source.fmt(f),
+            Kind::Request(source) => write_request(f, source),
             Kind::Decode { what, source } => write!(f, "{what}: {source}"),
             Kind::Unanswered { what, limit } => write!(f, "{what}: no answer within {limit:?}"),
-            Kind::Refused(why) => f.write_str(why),
+            Kind::Failed { what, source } => write!(f, "{what}: {source}"),
+            Kind::Fenced(why) | Kind::LostLeadership(why) | Kind::Gated(why) | Kind::Refused(why) => f.write_str(why),
         }
     }
 }
 
-/// `pods is forbidden: … (403 Forbidden)`
-fn write_status(f: &mut fmt::Formatter<'_>, status: &kube::core::Status) -> fmt::Result {
+/// Writes the error without the `Debug` form of the Status with which kube's own text ends.
+pub(crate) fn write_request(f: &mut impl fmt::Write, err: &kube::Error) -> fmt::Result {
+    match err {
+        kube::Error::Api(status) => write_status(f, status),
+        err => write!(f, "{err}"),
+    }
+}
+
+/// Writes a Status as `pods is forbidden: … (403 Forbidden)`.
+fn write_status(f: &mut impl fmt::Write, status: &kube::core::Status) -> fmt::Result {
     let (message, reason) = (status.message.trim(), status.reason.as_str());
     let message = if message.is_empty() {
         "the server failed"
@@ -178,7 +292,7 @@ fn write_status(f: &mut fmt::Formatter<'_>, status: &kube::core::Status) -> fmt:
         message
     };
     match (status.code, reason) {
-        (0, "") => f.write_str(message),
+        (0, "") => write!(f, "{message}"),
         (0, reason) => write!(f, "{message} ({reason})"),
         (code, "") => write!(f, "{message} ({code})"),
         (code, reason) => write!(f, "{message} ({code} {reason})"),
@@ -190,12 +304,13 @@ impl std::error::Error for Error {
         match &*self.kind {
             Kind::Request(source) => source.source(),
             Kind::Decode { source, .. } => Some(source),
-            Kind::Unanswered { .. } | Kind::Refused(_) => None,
+            Kind::Failed { source, .. } => Some(&**source),
+            _ => None,
         }
     }
 }
 
-/// Returns `true` if nothing listens at the server's address: the request was not sent.
+/// Returns `true` if no process listens at the server's address, so the request was not sent.
 pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(err);
     while let Some(err) = source {
@@ -209,7 +324,7 @@ pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
     false
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

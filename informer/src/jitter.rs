@@ -1,29 +1,40 @@
 //! `Jitter`: random numbers that are a function of a seed.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A sequence of numbers that a seed and a name determine: SplitMix64.
+/// A sequence of numbers determined by a seed and a name: SplitMix64.
 ///
-/// It spreads retries over time and is good for nothing else.
+/// It is only suitable for spreading retries over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    /// The sequence of a seed and of who draws from it, so that two who share a seed do not move in step. Seed 0 stands
-    /// for one that is [drawn](drawn_seed).
+    /// Returns the sequence for a seed and a name, so that two users of one seed do not run in step. Seed 0 means a
+    /// [drawn](drawn_seed) one.
     pub(crate) fn new(seed: u64, name: &str) -> Self {
         Self(spread(if seed == 0 { drawn_seed() } else { seed }, name))
     }
 
-    /// A seed for all that belongs to who has this name.
+    /// Returns the seed for all sequences of a name.
     pub(crate) fn seed_of(name: &str) -> u64 {
         spread(0, name)
     }
 
-    /// The next number.
+    /// Returns a random number that no other call returns, in this process or in another. While tokio's clock is paused
+    /// it is a function of the name and of the earlier calls on the thread, so that a test is repeatable.
+    pub(crate) fn unique(name: &str) -> u64 {
+        thread_local! {
+            static CALLS: Cell<u64> = const { Cell::new(0) };
+        }
+        let call = CALLS.replace(CALLS.get().wrapping_add(1));
+        spread(drawn_seed().wrapping_add(call), name)
+    }
+
+    /// Returns the next number.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -32,28 +43,29 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub(crate) fn fraction(&mut self) -> f64 {
-        // 53 bits are what a float holds exactly.
+        // A double represents 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The duration, prolonged by up to `factor` times itself.
+    /// Returns the duration, prolonged by up to `factor` times itself.
     pub(crate) fn prolong(&mut self, duration: Duration, factor: f64) -> Duration {
         duration.mul_f64(1.0 + factor * self.fraction())
     }
 
-    /// A whole number of seconds in `[least, most]`.
+    /// Returns a whole number of seconds in `[least, most]`.
     pub(crate) fn seconds(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most.saturating_sub(least) + 1)
     }
 }
 
-/// Number of clock reads to see if it stands still. The coarsest clocks move within 100 ns, which are fewer reads.
+/// Number of clock reads after which the clock counts as stopped. The coarsest clocks advance within 100 ns, which is
+/// less than this number of reads.
 const LOOKS: u32 = 256;
 
-/// A seed for who was given none: a random one, so that the replicas of a program do not come back to a server at one
-/// instant. Where tokio's clock is paused it is always 0, so that a test makes the same run each time.
+/// Returns a seed for users without one: a random one, so that the replicas of a program do not return to a server at
+/// the same instant. While tokio's clock is paused it is always 0, so that a test is repeatable.
 fn drawn_seed() -> u64 {
     let first = Instant::now();
     if (0..LOOKS).all(|_| Instant::now() == first) {
@@ -62,7 +74,7 @@ fn drawn_seed() -> u64 {
     RandomState::new().hash_one(first)
 }
 
-/// FNV-1a: any fixed spread of the name does.
+/// FNV-1a; any fixed hash of the name is sufficient.
 fn spread(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -74,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_is_a_function_of_seed_and_name() {
+    fn same_seed_and_name_give_the_same_sequence() {
         let draw = |seed, name| {
             let mut jitter = Jitter::new(seed, name);
             [(); 4].map(|()| jitter.next())

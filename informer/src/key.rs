@@ -1,4 +1,4 @@
-//! `ObjectKey`: namespace and name, the word all layers share.
+//! `ObjectKey`: namespace and name, shared by all layers.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use foldhash::fast::RandomState;
 use kube::Resource;
 
-/// Names an object among those of its type. Copies share the text.
+/// Identifies an object among the objects of its type. Clones share the text.
 ///
 /// Keys are ordered as the API server lists objects: by namespace, then by name.
 ///
@@ -23,25 +23,25 @@ use kube::Resource;
 /// ```
 #[derive(Clone)]
 pub struct ObjectKey {
-    /// `namespace/name`, or `name`: one piece of memory, one count to change with each copy.
+    /// `namespace/name`, or `name`: a single allocation with a single reference count.
     text: Arc<str>,
     /// Offset of the name; 0 for cluster-scoped objects.
     name: u32,
-    /// Of the text. It is made once, for a key is looked up in several maps on its way.
+    /// Hash of the text, computed once because a key is looked up in several maps.
     hash: u32,
 }
 
-/// Hashes differ from process to process, so that names cannot be chosen to collide.
+/// Hashes differ between processes, so that names cannot be chosen to collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
-/// A number that is the same for equal texts, within this process.
+/// Returns a number that is the same for equal texts, within this process.
 pub(crate) fn hash_of(text: &str) -> u32 {
     let hash = HASHER.hash_one(text);
     (hash ^ hash >> 32) as u32
 }
 
 impl ObjectKey {
-    /// An object in a namespace.
+    /// Returns the key of a namespaced object.
     pub fn new(namespace: &str, name: &str) -> Self {
         let mut text = String::with_capacity(namespace.len() + 1 + name.len());
         text.push_str(namespace);
@@ -50,7 +50,7 @@ impl ObjectKey {
         Self::of_text(&text, namespace.len() + 1)
     }
 
-    /// An object of the cluster.
+    /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self::of_text(name, 0)
     }
@@ -58,13 +58,13 @@ impl ObjectKey {
     fn of_text(text: &str, name: usize) -> Self {
         Self {
             text: text.into(),
-            // A namespace of four billion letters fits into no object.
+            // Namespaces of four billion characters do not exist.
             name: u32::try_from(name).unwrap_or_default(),
             hash: hash_of(text),
         }
     }
 
-    /// The key of an object; its name is empty if the object has none yet.
+    /// Returns the key of an object; its name is empty if the object has no name yet.
     ///
     /// ```
     /// use informer::ObjectKey;
@@ -84,18 +84,18 @@ impl ObjectKey {
         }
     }
 
-    /// The namespace; `None` for objects of the cluster.
+    /// Returns the namespace; `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
         let end = (self.name as usize).checked_sub(1)?;
         Some(&self.text[..end])
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.text[self.name as usize..]
     }
 
-    /// A number that is the same for equal keys, within this process.
+    /// Returns a number that is the same for equal keys, within this process.
     pub(crate) fn hash_code(&self) -> u32 {
         self.hash
     }
@@ -138,13 +138,13 @@ impl fmt::Debug for ObjectKey {
 }
 
 impl fmt::Display for ObjectKey {
-    /// `namespace/name`, or `name` for objects of the cluster.
+    /// Writes `namespace/name`, or `name` for cluster-scoped objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// A text that is no key: it has an empty part, or more than two.
+/// An invalid key: it has an empty part, or more than two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError(String);
 

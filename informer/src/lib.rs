@@ -1,4 +1,4 @@
-//! Controllers for Kubernetes: the machinery of client-go and controller-runtime, on a [`kube::Client`].
+//! Controllers for Kubernetes: client-go's and controller-runtime's caches, queues and managers, on a [`kube::Client`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,115 +30,156 @@
 //! # }
 //! ```
 //!
-//! A controller sees the cluster through a copy of it: what changes arrives as events, is kept in a cache, and becomes
-//! keys that wait to be worked on. This crate is that path, in the words of client-go:
+//! A controller works on a copy of the cluster's state: changes arrive as events, are stored in a cache, and become
+//! keys in a queue. This crate implements that path, with the names of client-go:
 //!
-//! | stage | what happens |
+//! | stage | task |
 //! |---|---|
-//! | [`cache`] | a reflector lists and watches one type; the indexer keeps its objects; listers read them |
-//! | [`handler`] | a change becomes the keys of the objects it concerns |
-//! | [`queue`] | keys wait for work: each once, never two workers at one key, those that failed after a pause |
-//! | [`reconcile`] | a worker takes a key, compares what is with what should be, and acts |
-//! | [`runtime`] | what a process needs around it: controllers that start and stop together, leader election, events |
+//! | [`cache`] | a reflector lists and watches one type; the indexer stores its objects; listers read them |
+//! | [`handler`] | maps a change to the keys of the objects it affects |
+//! | [`queue`] | holds keys: each at most once, with at most one worker, and after a failure with a delay |
+//! | [`reconcile`] | a worker takes a key, compares the actual with the desired state, and acts |
+//! | [`runtime`] | the rest of a process: controllers that start and stop together, leader election, events |
 //!
-//! All layers share two words: an [`ObjectKey`] names an object, and an [`Error`] is what may go wrong.
+//! All layers share two types: an [`ObjectKey`] identifies an object, and an [`Error`] describes a failure.
 //!
 //! # Objects
 //!
-//! A cache holds an object as the text in which it came, with `managedFields` cut out on request, and decodes
-//! it for who wants it ([`Object::typed`]). That is the default ([`Storage::Encoded`]) because it was measured: see
-//! `benches/README.md` in the repository. Keys, versions, labels and owners are read without decoding.
+//! A cache stores an object as the text that it received, optionally without `managedFields`, and decodes it on demand
+//! ([`Object::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in `benches/README.md`
+//! in the repository. Keys, versions, labels and owners are read without decoding.
 //!
-//! The library knows nothing of the server behind its client. It iterates in a stated order
-//! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
-//! same requests in the same order. Without a seed one is drawn at random; while tokio's clock is paused, as in tests,
-//! it is always the same.
+//! The library does not depend on the server behind its client. It iterates in a defined order everywhere, takes its
+//! jitter from a seed and its time from tokio's clock, so that two runs with one seed make the same requests in the
+//! same order. The default seed is random; while tokio's clock is paused, as in tests, it is constant.
 //!
-//! # Where to go on
+//! # Overview
 //!
-//! | you want | look at |
+//! | for | use |
 //! |---|---|
-//! | a controller, and which changes it is for | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
-//! | several, with leader election, health and metrics | [`runtime::Manager`] |
-//! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
-//! | to admit, default and convert objects | `webhook::Webhooks`, with the feature `webhooks` |
+//! | a controller, and the changes that trigger it | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
+//! | several controllers, leader election, health, metrics | [`runtime::Manager`] |
+//! | reconciling objects, or only their keys | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
+//! | validating, defaulting and converting objects | `webhook::Webhooks`, with the feature `webhooks` |
 //! | replicas that share the keys of a controller | [`runtime::Sharding`] |
 //! | several clusters under one manager | [`runtime::Clusters`] |
-//! | one client that reads from caches and writes to the server | [`runtime::CachedClient`] |
-//! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
-//! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
-//! | what a reconcile may answer, and what an error does | [`reconcile::Action`], [`reconcile::ReconcileError`] |
+//! | a client that reads from caches and writes to the server | [`runtime::CachedClient`] |
+//! | creating and updating dependent objects | [`runtime::Dependents`] |
+//! | the status of an object | [`runtime::update_status`], [`runtime::conditions`] |
+//! | results and errors of a reconcile | [`reconcile::Action`], [`reconcile::ReconcileError`] |
 //! | finalizers, owners, events, retries | [`runtime`] |
+//! | distinguishing errors, including wrapped ones | [`errors`] |
+//! | moving from kube-runtime, client-go or controller-runtime | `docs/` of the repository |
 //! | a cache without a controller | [`cache`] |
 //! | a work queue without a cache | [`queue::WorkQueue`] |
-//! | to test all that | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |
+//! | tests | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |
 //!
-//! No reconcile acts on a cache that is older than what its key's last reconcile wrote, if it wrote by
+//! No reconcile uses a cache that is older than the writes of the key's previous reconcile, if these were made by
 //! [`runtime::Manager::client`]; see [`reconcile::Writes`].
-//!
-//! # Bounds
-//!
-//! | what | at most | then |
-//! |---|---|---|
-//! | keys in a [`queue::WorkQueue`] | one entry a key | |
-//! | a read of [`runtime::CachedClient`] that waits for its own write | 30 s | it fails |
-//! | writes of a type that such a client remembers | 4,096 | the oldest is forgotten |
-//! | a watch that is opened | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it has failed |
-//! | a page of a list | 60 s of silence, 5 minutes in all | it has failed |
-//! | a watch of a server that sends bookmarks | 3 minutes of silence | it is begun anew |
-//! | a request for a Lease | half the renew deadline, at least 1 s | it is tried again within the deadline |
-//! | a key held back until caches have seen its writes | 150 s | it fails, and is then worked on |
-//! | caches that are to sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | who waits fails |
-//! | a replica that cannot renew its Lease | 10 s ([`runtime::ShardingConfig`]) | it stops; others begin after 15 s |
-//! | keys of other replicas that are remembered | four lease durations after they last came | they are forgotten |
-//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped and named |
-//! | events that wait to be taken up | 1,000 | more are dropped |
-//! | events on their way to the server | 1,000, eight of them under way | the rest waits to be taken up |
-//! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |
-//! | tries to write an event | 12, 10 s apart | it is dropped |
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! By default, all features are disabled.
+//!
+//! | feature | adds |
 //! |---|---|
-//! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
-//! | `tls` | `runtime::CertWatcher`: certificates that are read again when their files change |
-//! | `self-signed` | `runtime::SelfSigned`: a self-made authority and its certificate |
-//! | `webhooks` | `webhook`: admission and conversion, served over TLS or in process |
 //! | `signals` | `runtime::shutdown_signal`: SIGTERM and SIGINT |
-//! | `compression` | `Storage::Compressed`: objects held as compressed text |
+//! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
+//! | `tls` | TLS for the server, and `runtime::CertWatcher`, which reads certificates again when their files change |
+//! | `self-signed` | `runtime::SelfSigned`: a generated authority and its certificate |
+//! | `webhooks` | `webhook::Webhooks` and `webhook::WebhookServer`: admission and conversion, in process or over TLS |
+//! | `compression` | `Storage::Compressed`: objects stored as compressed text |
 //!
-//! # What is left out
+//! # Logs and traces
 //!
-//! Of client-go and controller-runtime, with the reason. What is there, by Go's names and with the test that holds it,
-//! stands in `informer/docs/client-go.md` of the repository.
+//! All logs use `tracing`. The lines of a reconcile, including those of the user's code and of panics, are within a
+//! span that names the object:
 //!
-//! - Concurrency by kind (`GroupKindConcurrency`): each controller says its own.
+//! ```text
+//! ERROR reconcile{controller="web" group="apps" kind="Deployment" namespace="shop" name="web" reconcile_id=7
+//!       attempt=2}: reconciler error error=not yet is_terminal=false
+//! ```
+//!
+//! | span | covers | target |
+//! |---|---|---|
+//! | `reconcile` | one call of a reconciler | `informer::reconcile` |
+//! | `admission`, `conversion` | one request to a webhook | `informer::webhook` |
+//! | `manager`, `runnable`, `controller` | a part of the process, while it runs | `informer::process` |
+//! | `cache`, `handler` | an informer of a source, and each of its handlers | `informer::process` |
+//! | `leader_election`, `sharding` | the same, with the Lease and the identity | `informer::process` |
+//!
+//! [`runtime::ControllerBuilder::span`] replaces the first, and `Webhooks::span` the second. All have the level ERROR,
+//! so a subscriber that only shows errors keeps them. A span is exported as a trace when it ends, so exporting layers
+//! should exclude the target `informer::process`; each reconcile is a separate trace. `examples/opentelemetry` in the
+//! repository is an example program.
+//!
+//! # Bounds
+//!
+//! | bound | value | beyond it |
+//! |---|---|---|
+//! | keys in a [`queue::WorkQueue`] | one entry for each key | |
+//! | a read of [`runtime::CachedClient`] that waits for its own write, also a lost one | 30 s | it fails |
+//! | writes of a type recorded for such a client | 4,096 | the oldest is dropped |
+//! | opening a watch | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
+//! | a page of a list | 60 s of silence, 5 minutes in all | it fails |
+//! | a watch of a server that sends bookmarks | 3 minutes of silence | it is restarted |
+//! | a request for a Lease | half the renew deadline, at least 1 s | it is retried within the deadline |
+//! | a key held back until caches contain its writes | 150 s | it fails, and is then reconciled |
+//! | sync of a cache | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | waiting parts fail |
+//! | sync of the Leases of a [`runtime::Sharding`] | 2 minutes | its manager fails |
+//! | a replica without a valid Lease | lease duration plus hand-over timeout: 75 s | it is not ready |
+//! | a replica that cannot renew its Lease | 10 s ([`runtime::ShardingConfig`]) | it stops; others start after 15 s |
+//! | recorded keys of other replicas | four lease durations after their last event | they are dropped |
+//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | the rest is dropped |
+//! | queued events | 1,000 | further events are dropped |
+//! | events in progress | 1,000, eight of them at the server | further events stay queued |
+//! | recorded series of events | 4,096 | the series with the longest silence is dropped |
+//! | attempts to write an event | 12, at intervals of 10 s | it is dropped |
+//!
+//! # Features of client-go and controller-runtime that are not included
+//!
+//! `informer/docs/client-go.md` in the repository lists the implemented features by their Go names, with their tests.
+//!
+//! - Concurrency by kind (`GroupKindConcurrency`): each controller sets its own.
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
-//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former
-//!   is not on by default in any server, the latter are gone from client-go.
-//! - pprof: it is Go's.
-//! - `MutationCache` and expectations in controllers: versions of writes do it ([`reconcile::Writes`]);
-//!   [`runtime::Expectations`] are there for those who want them.
+//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: no server
+//!   enables the former by default, and client-go has removed the latter.
+//! - pprof: it is specific to Go.
+//! - `MutationCache` and expectations in controllers: the versions of writes replace them ([`reconcile::Writes`]);
+//!   [`runtime::Expectations`] are available separately.
 //!
-//! # What the cache leaves out
+//! # Compatibility
 //!
-//! | of client-go | why |
+//! Within one major version (for 0.1: within 0.1), code that follows three rules keeps compiling:
+//!
+//! - Enums that may get more variants are `#[non_exhaustive]`. [`handler::Event`], [`runtime::Deletion`] and
+//!   [`runtime::conditions::ConditionStatus`] are complete: a match on them does not need `_`.
+//! - Structs of options may get more fields: end their literals with `..`, as in
+//!   `AddOptions { priority: 1, ..AddOptions::default() }`. Structs that the library returns are `#[non_exhaustive]`.
+//!   [`runtime::ClusterKey`] is complete.
+//! - These crates are part of the interface, and a new major version of one of them is a new version of this one:
+//!   `kube`, `k8s-openapi`, `tokio`, `tracing`, `serde_json`, `bytes`, and with the feature `webhooks` `axum`.
+//!   [`CancellationToken`] of `tokio-util`, and [`Stream`] and [`BoxFuture`] of `futures`, are re-exported here.
+//!
+//! # Differences from client-go's caches
+//!
+//! | client-go | here |
 //! |---|---|
-//! | one check period that all resyncs share | each handler has its own period, kept to exactly |
-//! | the watch list that waits without end for a bookmark | after a minute the source is listed instead |
-//! | a deletion of what the cache never had | handlers never received the object, so they receive no deletion |
-//! | the detector of mutated caches | an [`Object`] cannot be changed |
+//! | one check period that all resyncs share | each handler has its own exact period |
+//! | a watch list that waits indefinitely for a bookmark | after a minute the source is listed instead |
+//! | a deletion of an object that the cache never contained | handlers do not receive it |
+//! | the detector of mutated caches | an [`Object`] is immutable |
 //! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
-//! | `UndeltaStore`, `Heap` | nothing here needs them |
+//! | `UndeltaStore`, `Heap` | not needed |
 //! | `MutationCache` | [`cache::Lister::reached`] waits for own writes |
 //! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
-//! | the check of the expected type | the path decides the type; what is not of it fails where it is decoded |
-//! | names and metrics of informers | a factory has one informer a type |
-//! | CBOR and protobuf | the text of JSON is what is kept |
+//! | the check of the expected type | the path determines the type; objects of another type fail to decode |
+//! | names and metrics of informers | a factory has one informer for each type |
+//! | CBOR and protobuf | caches store the JSON text |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // the path of an object
 pub mod cache;
@@ -148,14 +189,19 @@ pub mod reconcile;
 pub mod runtime;
 #[cfg(feature = "webhooks")]
 pub mod webhook;
-// what all layers share
+// shared by all layers
 mod key;
 mod resource_version;
 mod object;
 mod error;
-// beside the path
+pub mod errors;
+// next to the path
 mod clock;
 mod jitter;
+#[cfg(test)]
+mod interleave;
+mod spans;
+mod sync;
 mod tasks;
 pub mod metrics;
 
@@ -165,6 +211,15 @@ pub use key::{ObjectKey, ParseKeyError};
 pub use object::{Cacheable, Object, OwnerRef, Storage};
 pub use resource_version::ResourceVersion;
 
+// types of other crates in signatures, so that callers need not depend on the same version
+pub use futures::Stream;
+pub use futures::future::BoxFuture;
+pub use tokio_util::sync::CancellationToken;
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/kube-runtime.md")]
+struct FromKubeRuntime;

@@ -1,7 +1,7 @@
-//! `Metrics`: what a process tells about itself, in the text format of Prometheus.
+//! `Metrics`: the metrics of a process, in the text format of Prometheus.
 //!
-//! Nothing is counted by name on a hot path: who has figures keeps them as plain numbers, and writes them into
-//! [`Samples`] when they are asked for.
+//! Hot paths do not look up metrics by name: each part stores its numbers in plain fields, and writes them into
+//! [`Samples`] when metrics are collected.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,31 +31,31 @@ use std::time::Duration;
 
 /// A source of metrics.
 pub trait Collect: Send + Sync {
-    /// Writes the figures as they are now.
+    /// Writes the current values.
     fn collect(&self, samples: &mut Samples);
 }
 
-/// All figures of a process, or of a test. Copies are the same registry.
+/// All metrics of a process, or of a test. Clones are the same registry.
 #[derive(Clone, Default)]
 pub struct Metrics {
-    /// Guards the list of those who have figures; they leave it by being dropped.
+    /// Guards the list of collectors. A collector is removed when it is dropped.
     collectors: Arc<Mutex<Vec<Weak<dyn Collect>>>>,
 }
 
 impl Metrics {
-    /// A registry without figures.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds figures, for as long as the collector lives.
+    /// Adds metrics for as long as the collector lives.
     pub fn register(&self, collector: &Arc<dyn Collect>) {
         let mut collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner);
         collectors.retain(|it| it.strong_count() > 0);
         collectors.push(Arc::downgrade(collector));
     }
 
-    /// All figures in the text format of Prometheus, version 0.0.4: families by name, series by labels.
+    /// Returns all metrics in the text format of Prometheus, version 0.0.4: families by name, series by labels.
     pub fn render(&self) -> String {
         let collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut samples = Samples::default();
@@ -72,7 +72,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Figures as they are at one time.
+/// Values at one time.
 #[derive(Debug, Default)]
 pub struct Samples(BTreeMap<&'static str, Family>);
 
@@ -80,17 +80,17 @@ pub struct Samples(BTreeMap<&'static str, Family>);
 struct Family {
     help: &'static str,
     kind: &'static str,
-    /// The lines, each behind the family's name, by labels.
+    /// The lines, each after the family's name, by labels.
     series: BTreeMap<String, Vec<(String, f64)>>,
 }
 
 impl Samples {
-    /// A number that only grows.
+    /// Adds a counter.
     pub fn counter(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "counter", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// A number that is what it is.
+    /// Adds a gauge.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "gauge", labels, |labels| vec![(braced(labels), value)]);
     }
@@ -189,13 +189,13 @@ fn escaped(value: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One for each bound and one for what lies above all of them.
+    /// A count for each bound, and one for values above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl Histogram {
-    /// An empty one; the bounds are upper ones, inclusive, in ascending order.
+    /// Creates an empty histogram. The bounds are upper bounds, inclusive, in ascending order.
     pub fn new(bounds: &'static [f64]) -> Self {
         Self {
             bounds,
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_is_written_as_prometheus_reads_it() {
+    fn histogram_has_the_text_format_of_prometheus() {
         let mut histogram = Histogram::new(&[0.1, 1.0]);
         for value in [0.05, 0.1, 0.5, 7.0] {
             histogram.observe(value);

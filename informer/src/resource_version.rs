@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A resource version as the API server gives it; the empty one ([`ResourceVersion::default`]) means none.
+/// A resource version from the API server. The empty version ([`ResourceVersion::default`]) means that there is no
+/// version.
 ///
-/// Versions of one resource can be compared since Kubernetes 1.35, which promises that they are decimal numbers. Others
-/// (of an aggregated API server, say) are only ever equal or not.
+/// Versions of one resource are comparable since Kubernetes 1.35, which guarantees decimal numbers. Other versions,
+/// such as those of an aggregated API server, are only equal or different.
 ///
 /// ```
 /// use informer::ResourceVersion;
@@ -30,12 +31,12 @@ enum Form {
 }
 
 impl ResourceVersion {
-    /// The version that any state satisfies: `"0"`.
+    /// Returns the version `"0"`, which any state satisfies.
     pub fn any() -> Self {
         Self(Form::Number(0))
     }
 
-    /// Returns `true` if there is no version.
+    /// Returns `true` if the version is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == Form::Empty
     }
@@ -45,7 +46,7 @@ impl ResourceVersion {
         self.0 == Form::Number(0)
     }
 
-    /// The number, if it is one.
+    /// Returns the version as a number, if it is one.
     pub fn number(&self) -> Option<u64> {
         match self.0 {
             Form::Number(number) => Some(number),
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_written_as_it_was_read() {
+    fn version_round_trips() {
         for text in [
             "",
             "0",

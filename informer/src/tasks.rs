@@ -1,4 +1,4 @@
-//! `TaskGroup`: the one place that starts tasks. A task ends with its group.
+//! `TaskGroup`: the only place that starts tasks. A task ends with its group.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,12 +7,12 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-/// Tasks that are stopped when the last clone of their group is dropped.
+/// Tasks that are aborted when the last clone of their group is dropped.
 ///
 /// A task must not hold a clone of its own group: it would keep itself alive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
-    /// Guards the list of tasks; a lock because tasks of several threads may start more.
+    /// Guards the list of tasks, because tasks on several threads may start further tasks.
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -20,24 +20,24 @@ impl TaskGroup {
     /// Starts a task. Must be called within a tokio runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // A group that lives long must not remember every task it ever had.
+        // Remove completed tasks, so that a long-lived group does not accumulate them.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
-    /// The same on a runtime within which the caller need not be.
+    /// Starts a task on a runtime, from outside of it.
     pub(crate) fn spawn_on(&self, task: impl Future<Output = ()> + Send + 'static, runtime: &Handle) {
         let _entered = runtime.enter();
         self.spawn(task);
     }
 
-    /// Ends every task where it waits, and waits for that.
+    /// Aborts every task at its next await point, and waits for their end.
     pub(crate) async fn abandon(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         self.finished().await;
     }
 
-    /// Waits until every task has ended by itself; a panic of one of them goes on here.
+    /// Waits until every task has ended by itself; resumes the panic of a task.
     pub(crate) async fn joined(&self) {
         let panic = poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

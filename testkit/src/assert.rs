@@ -1,12 +1,12 @@
-//! Checks that print the state on failure.
+//! Assertions that print the state on failure.
 
 use crate::diff::missing;
 use crate::target::{ObjectId, Target, ToObject};
 use crate::test_cluster::TestCluster;
 
 impl TestCluster {
-    /// Sees to it that the cluster has this object with at least these fields. Fields that are not named may be
-    /// anything; a `null` must be absent; lists must be of the same length.
+    /// Asserts that the cluster has this object with at least these fields. Fields that are not listed are ignored; a
+    /// field with the value `null` must be absent; lists must have the same length.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -21,7 +21,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object does not exist, or with each field that is otherwise:
+    /// If the object does not exist, or if a field differs. The message lists each differing field:
     ///
     /// ```text
     /// ConfigMap default/settings is not as expected:
@@ -29,23 +29,23 @@ impl TestCluster {
     ///   metadata.labels.team: expected "edge", found nothing
     /// ```
     #[track_caller]
-    pub fn assert_has(&self, expected: impl ToObject) {
+    pub fn assert_has<Form>(&self, expected: impl ToObject<Form>) {
         let mut expected = expected.to_object();
         let id = ObjectId::of(&expected);
         let Some(found) = self.find(&id) else {
-            self.fail(&format!("there is no {}{}", self.located(&id), self.others_of(&id)));
+            self.fail_about(
+                &id,
+                &format!("there is no {}{}", self.located(&id), self.others_of(&id)),
+            );
         };
-        // Fields that a typed object has although the test did not set them.
+        // Remove fields that a typed object contains but the test did not set.
         if let Some(metadata) = expected["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
         let lines = missing(&expected, &found);
         if !lines.is_empty() {
-            self.fail(&format!(
-                "{} is not as expected:\n  {}",
-                self.located(&id),
-                lines.join("\n  ")
-            ));
+            let what = format!("{} is not as expected:\n  {}", self.located(&id), lines.join("\n  "));
+            self.fail_about(&id, &what);
         }
     }
 
@@ -53,7 +53,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is one; the message tells whether it is terminating and which finalizers keep it.
+    /// If the object exists. The message contains its finalizers if it is terminating.
     #[track_caller]
     pub fn assert_gone<K>(&self, target: impl Target<K>) {
         let id = target.id();
@@ -73,10 +73,10 @@ impl TestCluster {
             }
             (Some(at), _) => format!("; it is terminating until {at}"),
         };
-        self.fail(&format!("{} is still there{why}", self.located(&id)));
+        self.fail_about(&id, &format!("{} still exists{why}", self.located(&id)));
     }
 
-    /// The names of the other objects of a kind, for the message of one that is missing.
+    /// Lists the other objects of a kind, for the message about a missing one.
     pub(crate) fn others_of(&self, id: &ObjectId) -> String {
         let others = self.list_all(&id.api_version, &id.kind);
         let names: Vec<_> = others

@@ -1,6 +1,5 @@
 //! `run`: controllers under test, as tasks that end with the cluster.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,11 +10,13 @@ use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::explore::Gate;
-use crate::test_cluster::{TestCluster, lock};
+use crate::hooks::{Hooks, Restart};
+use crate::lock::lock;
+use crate::panics::message;
+use crate::test_cluster::TestCluster;
 
-/// The back-off of a kubelet before it starts a container again: the first, the longest, and how long a container must
-/// have run for it to begin anew.
+/// Back-off of a kubelet before it restarts a container: the first pause, the longest pause, and the running time after
+/// which the back-off is reset.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
@@ -24,7 +25,8 @@ const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(crate) struct Controllers(Mutex<Vec<Running>>);
 
-/// A controller under test. It runs until it ends, is crashed, or the cluster is dropped; dropping this does nothing.
+/// A controller under test. It runs until it returns or is crashed, or until the cluster is dropped. Dropping this
+/// handle does nothing.
 #[derive(Clone, Debug)]
 pub struct Running {
     shared: Arc<Shared>,
@@ -32,31 +34,31 @@ pub struct Running {
 
 #[derive(Debug)]
 struct Shared {
-    /// Location in the test that started the controller; names it in messages.
+    /// Location in the test that started the controller, for messages.
     place: &'static Location<'static>,
     /// Guards the state of the task.
     state: Mutex<State>,
     task: Mutex<Option<AbortHandle>>,
-    /// Function that starts the controller anew, for those started by `TestCluster::controller`.
+    /// Function that starts the controller. Only for controllers that can be restarted.
     starting: Option<Starting>,
-    /// Guards the state of its ends.
+    /// Guards the restart state.
     restarts: Mutex<Restarts>,
-    /// Its name, and the gate of the exploration it is part of.
-    explored: Option<(String, Weak<Gate>)>,
+    /// The controller's name and its exploration.
+    explored: Option<(String, Weak<dyn Hooks>)>,
 }
 
-/// Number of times a controller ended by itself and was started again.
+/// Restart state of a controller that is restarted when it ends by itself.
 #[derive(Debug, Default)]
 struct Restarts {
-    /// The test asked for it.
+    /// Set if the test has enabled restarts.
     is_on: bool,
     count: u32,
     back_off: Duration,
-    /// Instant of the next start, while one is pending.
+    /// Instant of the next start, if one is pending.
     next: Option<Instant>,
 }
 
-/// Starts a controller with its own client.
+/// Function that starts a controller with its own client.
 struct Starting(Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
 
 impl fmt::Debug for Starting {
@@ -68,25 +70,25 @@ impl fmt::Debug for Starting {
 #[derive(Debug)]
 enum State {
     Running,
-    /// By itself.
+    /// The controller returned.
     Ended,
-    /// By the test.
+    /// The test crashed it.
     Crashed,
-    /// With this message; not yet reported.
+    /// The controller panicked with this message, which has not been reported yet.
     Panicked(String),
 }
 
 impl TestCluster {
-    /// Runs a controller, or any other future, beside the test. It begins when the test next waits.
+    /// Runs a controller, or any other future, concurrently with the test. It starts when the test next waits.
     ///
-    /// [`controller`](Self::controller) is the same for controllers that can be started again. Inside of
-    /// [`explore`](crate::explore) take that one: what `run` has started is never crashed.
+    /// [`controller`](Self::controller) is the variant for controllers that can be restarted. Use it in
+    /// [`explore`](crate::explore): a controller started by `run` is never crashed.
     ///
-    /// What it returns is dropped: a controller that is to run for ever and does not should say so, by `expect` for
-    /// instance. A failing test names those that have returned.
+    /// The future's output is dropped, so a controller that should run forever should report an early end itself, for
+    /// example by `expect`. The message of a failing test lists controllers that have returned.
     ///
-    /// If it panics, the next [`settle`](Self::settle), [`eventually`](Self::eventually),
-    /// [`consistently`](Self::consistently) or [`advance`](Self::advance) fails and tells the message.
+    /// If the controller panics, the next call of [`settle`](Self::settle), [`eventually`](Self::eventually),
+    /// [`consistently`](Self::consistently) or [`advance`](Self::advance) fails with its message.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -115,9 +117,9 @@ impl TestCluster {
         running
     }
 
-    /// Runs a controller that can be started again: `controller` makes it from a client, whose name is `name`.
-    /// [`Running::restart`] calls it once more, with a new client; so does [`explore`](crate::explore), which kills
-    /// controllers where it hurts.
+    /// Runs a controller that can be restarted. `controller` creates it from a client with the name `name`.
+    /// [`Running::restart`] calls the function again with a new client; so does [`explore`](crate::explore), which
+    /// crashes controllers at every write and event.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -143,7 +145,7 @@ impl TestCluster {
         self.start_controller(name, move || controller(clients.client(&owned)))
     }
 
-    /// Runs what `start` makes each time the controller begins.
+    /// Runs the future that `start` returns, at each start of the controller.
     #[track_caller]
     pub(crate) fn start_controller<C, F>(&self, name: &str, start: C) -> Running
     where
@@ -151,10 +153,23 @@ impl TestCluster {
         F: Future<Output: Send> + Send + 'static,
     {
         let starting = Starting(Box::new(move || start().map(drop).boxed()));
-        let explored = self.gate.as_ref().map(|gate| (name.to_owned(), Arc::downgrade(gate)));
+        let explored = self
+            .hooks
+            .as_ref()
+            .map(|hooks| (name.to_owned(), Arc::downgrade(hooks)));
         let running = Running::new(Location::caller(), Some(starting), explored);
-        self.entered(name, &running);
-        running.restart();
+        let hooks = self.hooks.as_ref();
+        match hooks.and_then(|hooks| hooks.controller_starts(name, Arc::new(running.clone()))) {
+            None => running.restart(),
+            Some(late) => {
+                let running = running.clone();
+                // The task ends with the runtime of the run.
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    running.restart();
+                });
+            }
+        }
         lock(&self.controllers.0).push(running.clone());
         running
     }
@@ -164,7 +179,7 @@ impl Running {
     fn new(
         place: &'static Location<'static>,
         starting: Option<Starting>,
-        explored: Option<(String, Weak<Gate>)>,
+        explored: Option<(String, Weak<dyn Hooks>)>,
     ) -> Self {
         let shared = Arc::new(Shared {
             place,
@@ -201,10 +216,11 @@ impl Running {
         *lock(&self.shared.task) = Some(task.abort_handle());
     }
 
-    /// From now on, starts it again when it returns or panics, as a kubelet does with a container: 10 s later, then
-    /// 20 s, up to five minutes; the pause is 10 s again after it has run for ten minutes. A controller that exits in
-    /// order to be started again is right then, and a panic fails no test. [`TestCluster::settle`] waits for the start;
-    /// [`restart_count`](Self::restart_count) and the report of [`explore`](crate::explore) say how often.
+    /// From now on, restarts the controller when it returns or panics, with the back-off of a kubelet: 10 s, then 20 s,
+    /// up to five minutes; the pause is reset to 10 s after the controller has run for ten minutes. Exiting in order to
+    /// be restarted is permitted then, and a panic does not fail the test. [`TestCluster::settle`] waits for the
+    /// restart. [`restart_count`](Self::restart_count) and the report of [`explore`](crate::explore) contain the number
+    /// of restarts.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -228,37 +244,37 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If it was started by [`TestCluster::run`], which does not say how to start it again.
+    /// If the controller was started by [`TestCluster::run`] and cannot be restarted.
     #[track_caller]
     #[expect(
         clippy::return_self_not_must_use,
-        reason = "a call that changes the controller is a use"
+        reason = "a call that changes the controller counts as a use"
     )]
     pub fn restarts(self) -> Self {
         assert!(
             self.shared.starting.is_some(),
-            "the controller started at {self} cannot be started again: use `cluster.controller`"
+            "the controller started at {self} cannot be restarted: use `cluster.controller`"
         );
         lock(&self.shared.restarts).is_on = true;
         self
     }
 
-    /// Returns how often it ended by itself and was started again.
+    /// Returns the number of times the controller ended by itself and was restarted.
     pub fn restart_count(&self) -> u32 {
         lock(&self.shared.restarts).count
     }
 
-    /// Crashes it, if it runs, and starts it anew with empty caches and a new client.
+    /// Crashes the controller if it runs, and restarts it with empty caches and a new client.
     ///
     /// # Panics
     ///
-    /// If it was started by [`TestCluster::run`], which does not say how to start it again.
+    /// If the controller was started by [`TestCluster::run`] and cannot be restarted.
     #[track_caller]
     pub fn restart(&self) {
         self.crash();
         match &self.shared.starting {
             Some(starting) => self.spawn((starting.0)()),
-            None => panic!("the controller started at {self} cannot be started again: use `cluster.controller`"),
+            None => panic!("the controller started at {self} cannot be restarted: use `cluster.controller`"),
         }
     }
 }
@@ -269,8 +285,8 @@ impl Running {
         matches!(*lock(&self.shared.state), State::Running)
     }
 
-    /// Ends it where it waits, as when the process is killed: nothing is finished, and requests in progress are lost to
-    /// it. What it holds is dropped when the test next waits.
+    /// Ends the controller at its current await point, as if the process were killed: pending work is not completed,
+    /// and answers to open requests are lost. Its values are dropped when the test next waits.
     pub fn crash(&self) {
         let mut state = lock(&self.shared.state);
         if let Some(task) = lock(&self.shared.task).take() {
@@ -282,19 +298,30 @@ impl Running {
     }
 }
 
+impl Restart for Running {
+    fn crash(&self) {
+        Self::crash(self);
+    }
+
+    fn restart(&self) {
+        Self::restart(self);
+    }
+}
+
 impl Shared {
-    /// Returns how long to wait until it is started again, if it is; `ran` is how long it did run.
+    /// Handles the end of the controller. Returns the pause before its restart, if there is one; `ran` is its running
+    /// time.
     fn ends(&self, how: &State, ran: Duration) -> Option<Duration> {
         let mut restarts = lock(&self.restarts);
         let back_off = restarts.is_on.then(|| restarts.after(ran));
-        if let Some((name, gate)) = &self.explored
-            && let Some(gate) = gate.upgrade()
+        if let Some((name, hooks)) = &self.explored
+            && let Some(hooks) = hooks.upgrade()
         {
             let how = match how {
                 State::Panicked(message) => format!("panicked: {message}"),
                 State::Running | State::Ended | State::Crashed => "returned".to_owned(),
             };
-            gate.ended(name, &how, back_off);
+            hooks.controller_ended(name, &how, back_off);
         }
         back_off
     }
@@ -315,13 +342,13 @@ impl Restarts {
 }
 
 impl Controllers {
-    /// Returns the instant at which the last of the controllers that ended by themselves is started again.
+    /// Returns the instant of the last pending restart.
     pub(crate) fn next_start(&self) -> Option<Instant> {
         let controllers = lock(&self.0);
         controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()
     }
 
-    /// The message of a controller that panicked since this was last asked.
+    /// Returns the message of a controller that has panicked since the last call.
     pub(crate) fn panicked(&self) -> Option<String> {
         lock(&self.0).iter().find_map(|running| {
             let mut state = lock(&running.shared.state);
@@ -342,7 +369,7 @@ impl Controllers {
         fixed.map(ToString::to_string).collect()
     }
 
-    /// Controllers that returned, one per line: their work is missing, and no request says why.
+    /// Lists the controllers that returned, one per line. Their work is missing, and no request explains that.
     pub(crate) fn ended(&self) -> String {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);
@@ -352,7 +379,7 @@ impl Controllers {
         lines.collect()
     }
 
-    /// Ends all of them.
+    /// Ends all controllers.
     pub(crate) fn abort(&self) {
         for running in lock(&self.0).drain(..) {
             running.crash();
@@ -365,11 +392,4 @@ impl fmt::Display for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.shared.place.file(), self.shared.place.line())
     }
-}
-
-/// The text of a panic.
-pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Changes that a test makes to the cluster itself: create, update, edit, patch, delete.
+//! Writes by the test: create, update, edit, patch, delete.
 
 use std::panic::Location;
 
@@ -9,20 +9,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::report::fail_at;
+use crate::report::{Checked, Failed, at_the_test};
 use crate::target::{ObjectId, Target, ToObject};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
+use crate::text::not_served;
 
-/// The namespace of objects that name none.
+/// Namespace of objects without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Acting on the cluster, as a user with kubectl would. Every method sends requests, which the server checks and the
-/// journal shows; faults do not strike them. They fail the test where the server refuses.
+/// Writes to the cluster, as by a user with kubectl. Every method sends requests, which the server validates and the
+/// journal contains; injected faults do not affect them. The test fails if the server refuses a request.
 impl TestCluster {
-    /// Creates an object and returns it as the server stored it.
+    /// Creates an object and returns it as the server stored it. Takes the object or a reference to it.
     ///
-    /// A namespace that does not exist is created first. A status is written as well, through the `status`
-    /// subresource, where the kind has one.
+    /// A missing namespace is created first. The status is written as well, through the `status` subresource if the
+    /// kind has one.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -43,39 +44,34 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
+    /// If the server refuses the object.
     #[track_caller]
-    pub fn create<T: ToObject>(&self, object: T) -> impl Future<Output = T::Stored> {
+    pub fn create<T: ToObject<Form>, Form>(&self, object: T) -> impl Future<Output = T::Stored> {
         let place = Location::caller();
         let object = object.to_object();
-        async move {
+        at_the_test(async move {
             self.goes_on(place);
-            let created = self
-                .put_new(object)
-                .await
-                .unwrap_or_else(|reason| fail_at(place, &reason));
-            typed(place, &created)
-        }
+            typed(place, self.put_new(object).await)
+        })
     }
 
-    /// Replaces an object. The resourceVersion it carries, if any, must be the newest.
+    /// Replaces an object. Takes the object or a reference to it. Its resourceVersion, if set, must be the newest.
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
+    /// If the server refuses the object.
     #[track_caller]
-    pub fn update<T: ToObject>(&self, object: T) -> impl Future<Output = T::Stored> {
+    pub fn update<T: ToObject<Form>, Form>(&self, object: T) -> impl Future<Output = T::Stored> {
         let place = Location::caller();
         let object = object.to_object();
-        async move {
+        at_the_test(async move {
             self.goes_on(place);
             let id = ObjectId::of(&object);
-            let answer = self.send(Method::PUT, &id, "", Some(&object)).await;
-            typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
-        }
+            typed(place, self.send(Method::PUT, &id, "", Some(&object)).await)
+        })
     }
 
-    /// Reads an object, changes it and writes it back.
+    /// Reads an object, applies `change`, and writes it back.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -102,7 +98,8 @@ impl TestCluster {
         self.update(object)
     }
 
-    /// Changes an object with a JSON merge patch: fields that are given replace, `null` removes.
+    /// Changes an object with a JSON merge patch, `json!({…})` or a typed object: a field replaces the stored one, and
+    /// `null` removes it. In your own types, an `Option` that is `None` and not skipped by serde becomes `null`.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -119,11 +116,11 @@ impl TestCluster {
     ///
     /// If the object does not exist or the server refuses the change.
     #[track_caller]
-    pub fn patch<K: DeserializeOwned>(&self, target: impl Target<K>, patch: Value) -> impl Future<Output = K> {
-        self.patched(target, "", patch)
+    pub fn patch<K: DeserializeOwned>(&self, target: impl Target<K>, patch: impl Serialize) -> impl Future<Output = K> {
+        self.patched(target, "", json!(patch))
     }
 
-    /// Changes the status of an object, in place of a kubelet or another controller.
+    /// Changes the status of an object, as a kubelet or another controller would.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -138,9 +135,13 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object does not exist, or its kind has no `status` subresource.
+    /// If the object does not exist, or its kind does not have a `status` subresource.
     #[track_caller]
-    pub fn patch_status<K: DeserializeOwned>(&self, target: impl Target<K>, status: Value) -> impl Future<Output = K> {
+    pub fn patch_status<K: DeserializeOwned>(
+        &self,
+        target: impl Target<K>,
+        status: impl Serialize,
+    ) -> impl Future<Output = K> {
         self.patched(target, "/status", json!({"status": status}))
     }
 
@@ -153,14 +154,13 @@ impl TestCluster {
     ) -> impl Future<Output = K> {
         let place = Location::caller();
         let id = target.id();
-        async move {
+        at_the_test(async move {
             self.goes_on(place);
-            let answer = self.send(Method::PATCH, &id, subresource, Some(&patch)).await;
-            typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
-        }
+            typed(place, self.send(Method::PATCH, &id, subresource, Some(&patch)).await)
+        })
     }
 
-    /// Deletes an object. It is gone afterwards, or terminating if a finalizer or a grace period keeps it.
+    /// Deletes an object. Afterwards it does not exist, or it is terminating if it has a finalizer or a grace period.
     ///
     /// # Panics
     ///
@@ -169,27 +169,44 @@ impl TestCluster {
     pub fn delete<K>(&self, target: impl Target<K>) -> impl Future<Output = ()> {
         let place = Location::caller();
         let id = target.id();
-        async move {
+        at_the_test(async move {
             self.goes_on(place);
-            if let Err(reason) = self.send(Method::DELETE, &id, "", None).await {
-                fail_at(place, &reason);
-            }
+            let answer = self.send(Method::DELETE, &id, "", None).await;
+            answer.map(drop).map_err(|reason| Failed::at(place, &reason))
+        })
+    }
+
+    /// Runs a step of the workload. [`explore`](crate::explore) may skip it in order to shorten a failure; outside of
+    /// an exploration, the step is simply awaited.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::pod};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.step("make web-0", async { cluster.create(pod("web-0")).await; }).await;
+    /// assert!(cluster.exists(pod("web-0")));
+    /// # }
+    /// ```
+    pub async fn step(&self, name: &str, step: impl Future<Output = ()>) {
+        if self.hooks.as_ref().is_none_or(|hooks| hooks.step_begins(name, "")) {
+            step.await;
         }
     }
 
-    /// A step of the test begins.
+    /// Registers the start of a step of the test.
     fn goes_on(&self, place: &Location<'_>) {
-        if let Some(gate) = &self.gate {
-            gate.goes_on(place);
+        if let Some(hooks) = &self.hooks {
+            hooks.test_goes_on(&format!("{}:{}", place.file(), place.line()));
         }
     }
 
-    /// Deletes an object; the error is for people.
+    /// Deletes an object. Errors are texts for messages.
     pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Bytes, String> {
         self.send(Method::DELETE, id, "", None).await
     }
 
-    /// Creates an object in its namespace, which is created as well if it is missing, and then its status.
+    /// Creates an object and its missing namespace, and then writes its status.
     pub(crate) async fn put_new(&self, object: Value) -> Result<Bytes, String> {
         let id = ObjectId::of(&object);
         let (_, namespace) = self.path(&id)?;
@@ -200,7 +217,7 @@ impl TestCluster {
             self.note_created(&ObjectId::of(&missing));
         }
         let created = self.send(Method::POST, &id, "", Some(&object)).await?;
-        // The name may have been generated.
+        // The name may be generated.
         let created_id = || ObjectId::of(&serde_json::from_slice(&created).unwrap_or_default());
         if self.is_real() {
             self.note_created(&created_id());
@@ -217,7 +234,7 @@ impl TestCluster {
         self.send(Method::PATCH, &created_id(), "/status", Some(&status)).await
     }
 
-    /// The path of a kind's collection and the namespace in it, empty for kinds of the cluster.
+    /// Returns the path of a kind's collection and its namespace, which is empty for cluster-scoped kinds.
     fn path(&self, id: &ObjectId) -> Result<(String, String), String> {
         let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
             return Err(not_served(&id.api_version, &id.kind));
@@ -234,7 +251,7 @@ impl TestCluster {
         ))
     }
 
-    /// Sends one request as the test's own client, and returns the body of the answer; the error is for people.
+    /// Sends one request as the test's own client and returns the body of the answer. Errors are texts for messages.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -266,8 +283,8 @@ impl TestCluster {
             return Ok(answer.to_string().into());
         }
         let answer = self.server.call(request).await;
-        if let Some(gate) = &self.gate {
-            gate.check();
+        if let Some(hooks) = &self.hooks {
+            hooks.test_sent();
         }
         let (parts, body) = answer.into_parts();
         if parts.status.is_success() {
@@ -284,12 +301,6 @@ impl TestCluster {
     }
 }
 
-/// Returns the error text for a kind that the server does not know.
-pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
-    let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");
-    format!("no kind {kind} is served in {api_version}; {hint}")
-}
-
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::POST => "create",
@@ -299,10 +310,11 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// The object of an answer.
-fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: &[u8]) -> K {
-    serde_json::from_slice(answer).unwrap_or_else(|err| {
-        let id = ObjectId::of(&serde_json::from_slice(answer).unwrap_or_default());
-        fail_at(place, &format!("{id} does not decode as the requested type: {err}"))
+/// Decodes the object in an answer.
+fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: Result<Bytes, String>) -> Checked<K> {
+    let answer = answer.map_err(|reason| Failed::at(place, &reason))?;
+    serde_json::from_slice(&answer).map_err(|err| {
+        let id = ObjectId::of(&serde_json::from_slice(&answer).unwrap_or_default());
+        Failed::at(place, &format!("{id} does not decode as the requested type: {err}"))
     })
 }

@@ -1,15 +1,15 @@
-//! The difference between an object as a test expects it and as it is, field by field.
+//! Differences between an expected and an actual object, by field.
 
 use serde_json::Value;
 
-/// The longest value shown.
+/// Maximum number of characters shown of a value.
 const VALUE_CHARS: usize = 200;
 
-/// Every field of `expected` that `found` has not, one a line: `data.a: expected "1", found nothing`. Fields that only
-/// `found` has do not count; lists must have the same length.
+/// Lists the fields of `expected` that are missing from or different in `found`, one per line: `data.a: expected "1",
+/// found nothing`. Additional fields of `found` are ignored; lists must have the same length.
 pub(crate) fn missing(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    // In the same order in every build: serde_json's `preserve_order` may be on.
+    // Sort the fields, because serde_json's `preserve_order` may be enabled.
     let mut expected = expected.clone();
     expected.sort_all_objects();
     compare("", &expected, Some(found), &mut lines);
@@ -29,7 +29,7 @@ fn compare(path: &str, expected: &Value, found: Option<&Value>, lines: &mut Vec<
             }
         }
         (Value::Null, None) => {}
-        // An empty object in an expectation asks for nothing.
+        // An empty object in an expectation matches a missing field.
         (Value::Object(expected), None) if expected.is_empty() => {}
         (expected, Some(found)) if expected == found => {}
         (expected, found) => {
@@ -39,7 +39,7 @@ fn compare(path: &str, expected: &Value, found: Option<&Value>, lines: &mut Vec<
     }
 }
 
-/// Keys with dots, such as labels, stand in brackets.
+/// Keys with dots, such as labels, are written in brackets.
 fn step(path: &str, key: &str) -> String {
     match (path.is_empty(), key.contains('.')) {
         (_, true) => format!("{path}[{key}]"),
@@ -49,7 +49,7 @@ fn step(path: &str, key: &str) -> String {
 }
 
 fn show(value: &Value) -> String {
-    crate::report::shortened(&value.to_string(), VALUE_CHARS)
+    crate::text::shortened(&value.to_string(), VALUE_CHARS)
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     #[case::length(json!({"l": [1]}), json!({"l": [1, 2]}), &["l: expected [1], found [1,2]"])]
     #[case::null(json!({"a": null}), json!({}), &[])]
     #[case::not_null(json!({"a": null}), json!({"a": 1}), &["a: expected null, found 1"])]
-    fn a_missing_field_is_named_by_its_path(#[case] expected: Value, #[case] found: Value, #[case] lines: &[&str]) {
+    fn missing_field_is_reported_with_its_path(#[case] expected: Value, #[case] found: Value, #[case] lines: &[&str]) {
         assert_eq!(missing(&expected, &found), lines);
     }
 }

@@ -1,4 +1,4 @@
-//! Checks of the results of controllers (conditions, Events, owners) and of their requests.
+//! Assertions on the results of controllers (conditions, Events, owners) and on their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,23 +9,24 @@ use fake_apiserver::{Entry, RecordedRequest};
 use serde_json::Value;
 
 use crate::filter::Requests;
-use crate::report::fail_at;
+use crate::report::{Failed, at_the_test, fail};
 use crate::target::{ObjectId, Target};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// An object and all that it owns, from [`TestCluster::owner_tree`]. Its text has an object a line, indented by two
-/// spaces for each owner above it.
+/// An object and all objects that it owns, from [`TestCluster::owner_tree`]. Its `Display` text has one object per
+/// line, indented by two spaces for each level of ownership.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OwnerTree {
     /// `Pod shop/web-0`
     pub object: String,
-    /// Objects that name this one as an owner, by kind and name.
+    /// Objects with an owner reference to this one, by kind and name.
     pub owned: Vec<OwnerTree>,
 }
 
-/// Checks on conditions, Events and owners, which controllers leave behind.
+/// Assertions on conditions, Events and owners.
 impl TestCluster {
-    /// Sees to it that an object has a condition with this status in `status.conditions`.
+    /// Asserts that an object has a condition with this status in `status.conditions`.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -40,12 +41,13 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object does not exist, if it has no such condition, or another status; with all conditions it has.
+    /// If the object does not exist, lacks the condition, or has the condition with another status. The message lists
+    /// all conditions of the object.
     #[track_caller]
     pub fn assert_condition<K>(&self, target: impl Target<K>, condition: &str, status: &str) {
         let id = self.located(&target.id());
         let Some(found) = self.find(&id) else {
-            self.fail(&format!("there is no {id}"));
+            self.fail_about(&id, &format!("there is no {id}"));
         };
         let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let named = conditions.iter().find(|it| it["type"] == condition);
@@ -57,14 +59,17 @@ impl TestCluster {
             true => "it has no conditions".to_owned(),
             false => format!("it has\n  {}", lines.join("\n  ")),
         };
-        self.fail(&format!("{id} does not have the condition {condition}={status}; {has}"));
+        self.fail_about(
+            &id,
+            &format!("{id} does not have the condition {condition}={status}; {has}"),
+        );
     }
 
-    /// Sees to it that an Event tells this reason of an object, in the core group or in `events.k8s.io`.
+    /// Asserts that an Event with this reason exists for an object, in the core group or in `events.k8s.io`.
     ///
     /// # Panics
     ///
-    /// If there is none; with the Events there are about the object.
+    /// If there is no such Event. The message lists the Events of the object.
     #[track_caller]
     pub fn assert_event<K>(&self, target: impl Target<K>, reason: &str) {
         let id = self.located(&target.id());
@@ -84,13 +89,15 @@ impl TestCluster {
             }
         }
         let others = match told.is_empty() {
-            true => "there are none about it".to_owned(),
+            true => "it has no Events".to_owned(),
             false => format!("there are\n  {}", told.join("\n  ")),
         };
-        self.fail(&format!("no Event tells {reason} of {id}; {others}"));
+        self.fail(&format!(
+            "there is no Event about {id} with the reason {reason}; {others}"
+        ));
     }
 
-    /// An object and all that it owns, by `metadata.ownerReferences`.
+    /// Returns an object and all objects that it owns, by `metadata.ownerReferences`.
     ///
     /// # Panics
     ///
@@ -110,8 +117,8 @@ impl TestCluster {
         tree(&root, &owned, &mut BTreeSet::new())
     }
 
-    /// Sees to it that an object owns exactly this, written as [`OwnerTree`] is; indentation before the first line does
-    /// not count.
+    /// Asserts that the tree of an object's owned objects equals `expected`, in the text form of [`OwnerTree`]. Common
+    /// indentation is ignored.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::{config_map, pod}};
@@ -131,7 +138,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// With both trees, if they differ.
+    /// If the trees differ. The message contains both.
     #[track_caller]
     pub fn assert_owner_tree<K>(&self, target: impl Target<K>, expected: &str) {
         let found = self.owner_tree(target).to_string();
@@ -146,11 +153,12 @@ impl TestCluster {
         }
     }
 
-    /// Checks that every named owner exists: nothing is left that garbage collection would remove.
+    /// Asserts that every object with owners has at least one that exists, so that garbage collection would not delete
+    /// anything.
     ///
     /// # Panics
     ///
-    /// With each object whose owners are all gone.
+    /// If all owners of an object are missing. The message lists all such objects.
     #[track_caller]
     pub fn assert_no_orphans(&self) {
         let objects = self.server.objects(&self.server.snapshot());
@@ -165,37 +173,44 @@ impl TestCluster {
             .map(|it| ObjectId::of(it).to_string())
             .collect();
         if !orphans.is_empty() {
-            self.fail(&format!("objects whose owners are gone: {}", orphans.join(", ")));
+            self.fail(&format!(
+                "all owners of these objects are missing: {}",
+                orphans.join(", ")
+            ));
         }
     }
 
-    /// Settles, and then checks that for this much virtual time no controller changes anything, and none of its
-    /// writes fails: it has converged. Leases and writes that change nothing do not count.
+    /// Settles, and then asserts that no controller changes anything and no write of a controller fails for this much
+    /// virtual time. Leases, and writes that change nothing, are ignored.
     ///
     /// # Panics
     ///
-    /// With the writes that come.
+    /// If a controller writes. The message lists the writes.
     #[track_caller]
     pub fn assert_idle(&self, time: Duration) -> impl Future<Output = ()> {
-        let (place, settled) = (Location::caller(), self.settle());
-        async move {
-            settled.await;
+        let place = Location::caller();
+        at_the_test(async move {
+            self.settled(place).await?;
             let (total, revision) = (self.journal().total(), self.server.resource_version());
-            self.pass(place, tokio::time::Instant::now() + time).await;
+            self.pass(place, tokio::time::Instant::now() + time).await?;
             let entries = self.journal().since(total);
             let writes = entries.iter().filter_map(|entry| match entry {
                 Entry::Request(request) if counts(request, revision) => Some(format!("\n  {request}")),
                 Entry::Request(_) | Entry::Event(_) => None,
             });
             let lines: String = writes.collect();
-            if !lines.is_empty() {
-                fail_at(place, &format!("writes after the cluster had settled:{lines}"));
+            match lines.is_empty() {
+                true => Ok(()),
+                false => Err(Failed::at(
+                    place,
+                    &format!("writes after the cluster had settled:{lines}"),
+                )),
             }
-        }
+        })
     }
 }
 
-/// Returns `true` if a request of a controller changed something, or tried to, once the state had reached `revision`.
+/// Returns `true` if a request of a controller changed something, or attempted to, after the revision `revision`.
 fn counts(request: &RecordedRequest, revision: u64) -> bool {
     if !request.is_write() || *request.client == *TEST_CLIENT || request.is_for("leases") {
         return false;
@@ -204,13 +219,13 @@ fn counts(request: &RecordedRequest, revision: u64) -> bool {
     let version = answer["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|it| it.parse::<u64>().ok());
-    // A delete is answered with a Status, which has none.
+    // A delete is answered by a Status, which does not contain a version.
     version.is_none_or(|it| it > revision)
 }
 
-/// Checks on the requests that controllers send.
+/// Assertions on the requests of controllers.
 impl Requests {
-    /// Checks the number of requests.
+    /// Asserts the number of requests.
     ///
     /// ```
     /// # use testkit::{TestCluster, Verb};
@@ -223,17 +238,17 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If there are more or fewer; with what they are.
+    /// If the number differs. The message lists the requests.
     #[track_caller]
     pub fn assert_count(&self, expected: usize) {
         if self.count() != expected {
             let what = format!("expected {expected} requests, found {}", self.count());
-            fail_at(Location::caller(), &format!("{what}{}", self.listed()));
+            fail(&format!("{what}{}", self.listed()));
         }
     }
 
-    /// Sees to it that these writes were done, in this order, and no others: each as verb, resource and object, such as
-    /// `patch pods/status shop/web-0`. Those that failed do not count.
+    /// Asserts that exactly these writes succeeded, in this order: each as verb, resource and object, such as `patch
+    /// pods/status shop/web-0`. Failed writes are ignored.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -254,7 +269,7 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If they differ; with both, and the requests as they were.
+    /// If they differ. The message contains both lists and the requests.
     #[track_caller]
     pub fn assert_writes(&self, expected: &[&str]) {
         let found: Vec<_> = self
@@ -264,14 +279,11 @@ impl Requests {
             .collect();
         if found != expected {
             let both = format!("expected\n  {}\nfound\n  {}", expected.join("\n  "), found.join("\n  "));
-            fail_at(
-                Location::caller(),
-                &format!("the writes are not as expected: {both}{}", self.listed()),
-            );
+            fail(&format!("the writes are not as expected: {both}{}", self.listed()));
         }
     }
 
-    /// The requests, for a message.
+    /// Lists the requests for a message.
     fn listed(&self) -> String {
         const SHOWN: usize = 20;
         let skipped = self.count().saturating_sub(SHOWN);
@@ -319,7 +331,7 @@ fn owners(object: &Value) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// Builds the tree below an object. An object that owns itself, directly or through others, is shown once.
+/// Builds the tree below an object. An object that owns itself, directly or through others, occurs once.
 fn tree(object: &Value, owned: &BTreeMap<String, Vec<Value>>, above: &mut BTreeSet<String>) -> OwnerTree {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut children = Vec::new();

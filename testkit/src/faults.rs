@@ -1,4 +1,4 @@
-//! Requests that fail: which, how, and how often.
+//! Faults: which requests fail, how, and how often.
 //!
 //! ```
 //! use testkit::{TestCluster, Verb, faults};
@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! The test's own doings ([`TestCluster::create`] and its kin) are spared. A failing test prints which faults were
-//! injected and how often each of them struck.
+//! Requests of the test itself ([`TestCluster::create`] and similar methods) are not affected. A failing test prints
+//! the injected faults and their numbers of hits.
 
 use std::fmt;
 use std::panic::Location;
@@ -28,35 +28,36 @@ use std::time::Duration;
 use fake_apiserver::faults::{Effect, Failure, FaultRule, RequestFilter, Unserved};
 use fake_apiserver::{ApiServer, FaultGuard, Verb, When};
 
-use crate::report::fail_at;
-use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+use crate::lock::lock;
+use crate::report::fail;
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// A fault as a test says it: what happens, narrowed by which requests it happens to. Without narrowing it strikes
-/// every request of every controller. See the [module](self).
+/// Builder of a fault: an effect, restricted to some requests. Without restrictions it strikes every request of every
+/// controller. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault is only described until it is injected"]
 pub struct FaultBuilder(FaultRule);
 
-/// 409 Conflict: another client has changed the object meanwhile. A real server answers it whenever the resourceVersion
+/// 409 Conflict: another client has changed the object in the meantime. A real server returns it if the resourceVersion
 /// of an update is not the newest.
 pub fn conflict() -> FaultBuilder {
     FaultBuilder::new(Effect::Conflict)
 }
 
-/// 410 Gone, reason Expired: the requested version is no longer kept. On a watch or a list, the client must list
-/// anew. A real server says so after etcd was compacted, every five minutes. To end open watches use
+/// 410 Gone with the reason Expired: the requested version is no longer available, and the client of a watch or list
+/// must list again. A real server returns it after a compaction of etcd, every five minutes. To end open watches, use
 /// [`TestCluster::expire_watches`].
 pub fn gone() -> FaultBuilder {
     failure(410, "The resourceVersion for the provided watch is too old.")
 }
 
-/// 404 Not Found: the object was deleted, or the cache of the server does not have it yet.
+/// 404 Not Found: the object was deleted, or the server's cache does not contain it yet.
 pub fn not_found() -> FaultBuilder {
     FaultBuilder::new(Effect::NotFound)
 }
 
-/// 429 Too Many Requests, to be tried again after this many seconds: API priority and fairness at work, or an eviction
-/// that a PodDisruptionBudget forbids for now.
+/// 429 Too Many Requests, with a `Retry-After` of this many seconds: caused by API priority and fairness, or by a
+/// PodDisruptionBudget that currently forbids an eviction.
 pub fn too_many_requests(retry_after_seconds: u32) -> FaultBuilder {
     let message = "the server has received too many requests and has asked us to try again later";
     let FaultBuilder(mut rule) = failure(429, message);
@@ -66,18 +67,18 @@ pub fn too_many_requests(retry_after_seconds: u32) -> FaultBuilder {
     FaultBuilder(rule)
 }
 
-/// 500 Internal Server Error: an admission webhook that cannot be reached, an etcd without a leader.
+/// 500 Internal Server Error: for example an unreachable admission webhook, or an etcd without a leader.
 pub fn server_error() -> FaultBuilder {
     failure(500, "Internal error occurred: injected by the test")
 }
 
-/// 503 Service Unavailable: a server that shuts down, or an aggregated one that is not there.
+/// 503 Service Unavailable: a server that is shutting down, or an aggregated server that is missing.
 pub fn unavailable() -> FaultBuilder {
     failure(503, "the server is currently unable to handle the request")
 }
 
-/// 504 Gateway Timeout: the server gave up before it did anything. With [`but_applied`](FaultBuilder::but_applied) it
-/// gave up waiting for etcd, which did it.
+/// 504 Gateway Timeout: the server gave up without executing the request. With
+/// [`but_applied`](FaultBuilder::but_applied) it gave up waiting for etcd, which executed the request.
 pub fn timeout() -> FaultBuilder {
     failure(
         504,
@@ -85,7 +86,7 @@ pub fn timeout() -> FaultBuilder {
     )
 }
 
-/// Any other failure, by its HTTP status and the reason of its Status, which must be one of Kubernetes' own.
+/// Another failure, by its HTTP status and the reason of its Status, which must be one of Kubernetes' reasons.
 ///
 /// ```
 /// # use testkit::{Verb, faults};
@@ -99,37 +100,37 @@ pub fn status(code: u16, reason: &str) -> FaultBuilder {
     }))
 }
 
-/// No failure: the request is handled after this much virtual time. So slow networks and busy servers are.
+/// Handles the request after this much virtual time, as with a slow network or a busy server. The request does not
+/// fail.
 pub fn delay(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayMs(millis(duration)))
 }
 
-/// No failure: the request is handled at once, and its answer comes after this much virtual time, when it may be true
-/// no more. So a list of many objects is.
+/// Handles the request at once and delivers its answer after this much virtual time, when it may be outdated, as with a
+/// list of many objects. The request does not fail.
 pub fn slow_answer(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayAnswerMs(millis(duration)))
 }
 
-/// Connection refused: no server is listening, as during a restart. The request is not done.
+/// Connection refused: no server is listening, as during a restart. The request is not executed.
 pub fn refused() -> FaultBuilder {
     FaultBuilder::new(Effect::Refuse)
 }
 
-/// Connection reset: a server, a load balancer or a node on the way died. Nothing is done; with
-/// [`but_applied`](FaultBuilder::but_applied) it is, and the client cannot know.
+/// Connection reset: a server, a load balancer or a node in between died. The request is not executed. With
+/// [`but_applied`](FaultBuilder::but_applied) it is executed, and the client cannot distinguish the cases.
 pub fn reset() -> FaultBuilder {
     FaultBuilder::new(Effect::Reset(When::Before))
 }
 
-/// There is no answer, and the connection stays: packets are dropped on the way. The client waits until its own
-/// patience ends, which by default kube's does not. With [`but_applied`](FaultBuilder::but_applied) the request is
-/// done.
+/// No answer, while the connection stays open: packets are dropped. The client waits until its own timeout; kube does
+/// not set one by default. With [`but_applied`](FaultBuilder::but_applied) the request is executed.
 pub fn no_answer() -> FaultBuilder {
     FaultBuilder::new(Effect::Hang(When::Before))
 }
 
-/// The request is done, and of its answer so many bytes come before the connection breaks. Of a watch they are counted
-/// over all its events.
+/// The request is executed, and the connection breaks after this many bytes of the answer. For a watch, the bytes of
+/// all its events are counted.
 pub fn truncated(bytes: usize) -> FaultBuilder {
     FaultBuilder::new(Effect::Truncate(bytes))
 }
@@ -148,15 +149,16 @@ impl FaultBuilder {
         Self(FaultRule::new(effect))
     }
 
-    /// Only requests with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`)
-    /// and a subresource (`pods/status`). Without the latter all its subresources match, too.
+    /// Restricts the fault to this verb and resource: the plural (`pods`), optionally with a group (`deployments.apps`)
+    /// and a subresource (`pods/status`). Without a subresource, requests for all of the resource's subresources match,
+    /// too.
     pub fn on(mut self, verb: Verb, resource: &str) -> Self {
         self.0.on.verbs = vec![verb];
         self.0.on.resource = Some(resource.to_owned());
         self
     }
 
-    /// Only requests that would change something, for this resource.
+    /// Restricts the fault to writes of this resource.
     pub fn on_writes(mut self, resource: &str) -> Self {
         self.0.on.verbs = vec![
             Verb::Create,
@@ -169,42 +171,44 @@ impl FaultBuilder {
         self
     }
 
-    /// Only requests in this namespace.
+    /// Restricts the fault to requests in this namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.0.on.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only requests for the object of this name. A create names none.
+    /// Restricts the fault to requests for the object of this name. Creates do not match, because their path does not
+    /// contain a name.
     pub fn name(mut self, name: &str) -> Self {
         self.0.on.name = Some(name.to_owned());
         self
     }
 
-    /// Only requests of the client of this name; see [`TestCluster::client_named`].
+    /// Restricts the fault to the client of this name; see [`TestCluster::client_named`].
     pub fn client(mut self, client: &str) -> Self {
         self.0.on.client = Some(client.to_owned());
         self
     }
 
-    /// Only the first of them.
+    /// Limits the fault to the first matching request.
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// Only the first so many of them.
+    /// Limits the fault to this number of matching requests.
     pub fn times(mut self, times: u64) -> Self {
         self.0.times = Some(times);
         self
     }
 
-    /// Only the `n`-th of them, counted from 1 when the fault is injected.
+    /// Restricts the fault to the `n`-th matching request, counted from 1 when the fault is injected.
     pub fn nth(mut self, n: u64) -> Self {
         self.0.skip = n.saturating_sub(1);
         self.times(1)
     }
 
-    /// Each of them with this probability, from 0 to 1. What is struck is a function of the cluster's seed.
+    /// Strikes each matching request with this probability, from 0 to 1. The choice is a function of the cluster's
+    /// seed.
     ///
     /// ```
     /// # use testkit::faults;
@@ -215,8 +219,8 @@ impl FaultBuilder {
         self
     }
 
-    /// The request is done, and only its answer is replaced: the client does not learn that it wrote. This is what a
-    /// controller meets when a connection breaks, or a server is restarted, at the wrong moment.
+    /// Executes the request and replaces only its answer, so that the client does not learn about its write.
+    /// Controllers meet this if a connection breaks, or a server restarts, at the wrong moment.
     ///
     /// ```
     /// # use testkit::{Verb, faults};
@@ -228,13 +232,13 @@ impl FaultBuilder {
             Effect::Reset(when) | Effect::Hang(when) => *when = When::After,
             Effect::Conflict => self.0.effect = applied(409),
             Effect::NotFound => self.0.effect = applied(404),
-            // They are done, or say nothing of it.
-            Effect::DelayMs(_) | Effect::DelayAnswerMs(_) | Effect::Refuse | Effect::Truncate(_) => {}
+            // Delays and truncated answers are executed anyway, and a refused connection never is.
+            _ => {}
         }
         self
     }
 
-    /// Sets the message of the Status, where the fault does not fix it.
+    /// Sets the message of the Status, unless the fault has a fixed message.
     pub fn message(mut self, message: &str) -> Self {
         if let Effect::Status(failure) = &mut self.0.effect {
             failure.message = message.to_owned();
@@ -242,7 +246,7 @@ impl FaultBuilder {
         self
     }
 
-    /// The fault as data, as the control API of the command `fake-apiserver` takes it.
+    /// Returns the fault as data, in the form that the control API of the command `fake-apiserver` accepts.
     pub fn rule(&self) -> &FaultRule {
         &self.0
     }
@@ -263,7 +267,7 @@ impl fmt::Display for FaultBuilder {
     }
 }
 
-/// A fault in force. It ends when this is dropped.
+/// An active fault. It ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the fault ends when this is dropped; call `forget` to keep it"]
 pub struct Injected {
@@ -272,20 +276,20 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Returns the number of requests struck. A fault that strikes nothing and whose `hits` is never read is named when
-    /// the test ends.
+    /// Returns the number of requests struck. If a fault matches no request and its `hits` are never read, it is listed
+    /// at the end of the test.
     pub fn hits(&self) -> u64 {
         self.is_asked.store(true, Ordering::Relaxed);
         self.guard.hits()
     }
 
-    /// Keeps the fault for the rest of the test.
+    /// Keeps the fault active for the rest of the test.
     pub fn forget(self) {
         self.guard.forget();
     }
 }
 
-/// Faults that were injected, for the end of the test.
+/// Faults that were injected, for the report at the end of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Injections(Mutex<Vec<Injection>>);
 
@@ -296,22 +300,22 @@ struct Injection {
     hits: Arc<AtomicU64>,
     /// Set once the test has read the number of hits.
     is_asked: Arc<AtomicBool>,
-    /// It is for something that was not served then.
+    /// Filter for a resource that was not served when the fault was injected.
     waits_for: Option<RequestFilter>,
 }
 
 impl Injections {
-    /// Lists the faults that struck nothing and whose `hits` was never called, a line each.
+    /// Lists the faults that matched no request and for which `hits` was never called, one per line.
     pub(crate) fn idle(&self) -> Vec<String> {
         let is_idle = |it: &&Injection| it.hits.load(Ordering::Relaxed) == 0 && !it.is_asked.load(Ordering::Relaxed);
         let said = |it: &Injection| {
             let (file, line) = (it.place.file(), it.place.line());
-            format!("the fault injected at {file}:{line} struck nothing: {}", it.what)
+            format!("the fault injected at {file}:{line} matched no request: {}", it.what)
         };
         lock(&self.0).iter().filter(is_idle).map(said).collect()
     }
 
-    /// Returns the reason why a fault could strike nothing: its resource was never served.
+    /// Returns the reason why a fault could not strike: its resource was never served.
     pub(crate) fn unserved(&self, server: &ApiServer) -> Option<String> {
         let injections = lock(&self.0);
         let mut waiting = injections.iter().filter(|it| it.waits_for.is_some()).peekable();
@@ -340,14 +344,15 @@ impl fmt::Display for Injections {
 }
 
 impl TestCluster {
-    /// Lets requests fail from now on; see [`faults`](self). Of several faults that strike the same request the first
-    /// one injected counts.
+    /// Makes requests fail from now on; see [`faults`](self). If several faults match a request, the one injected first
+    /// strikes.
     ///
     /// # Panics
     ///
-    /// If the fault cannot be: a failure with a code below 400, a reason that Kubernetes does not know, a probability
-    /// above 1; a resource that is not served, or not with this verb. A name that is like no other may be that of a
-    /// custom resource whose definition the controller brings: then the test fails at its end, if none came.
+    /// If the fault is impossible: a failure with a code below 400, a reason that does not exist in Kubernetes, a
+    /// probability above 1, a resource that is not served, or not with this verb. A name that is not similar to a
+    /// served resource may belong to a custom resource that the controller will define; in this case the test fails at
+    /// its end if the resource was never served.
     #[track_caller]
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
         let FaultBuilder(mut rule) = fault;
@@ -359,14 +364,14 @@ impl TestCluster {
         let waits_for = match rule.on.check_served(&self.server.resources()) {
             Ok(()) => None,
             Err(Unserved::NotYet(_)) => Some(rule.on.clone()),
-            Err(why @ Unserved::Never(_)) => fail_at(place, &format!("{name}: {why}")),
+            Err(why @ Unserved::Never(_)) => fail(&format!("{name}: {why}")),
         };
-        let guard = self
-            .server
-            .inject_rule(rule)
-            .unwrap_or_else(|err| fail_at(place, &format!("{name}: {err}")));
-        if let Some(gate) = &self.gate {
-            gate.slow_workers();
+        let guard = match self.server.inject_rule(rule) {
+            Ok(guard) => guard,
+            Err(err) => fail(&format!("{name}: {err}")),
+        };
+        if let Some(hooks) = &self.hooks {
+            Arc::clone(hooks).test_injected();
         }
         let is_asked = Arc::<AtomicBool>::default();
         lock(&self.injections.0).push(Injection {

@@ -1,15 +1,14 @@
-//! `Requests`: the requests that came.
+//! `Requests`: the recorded requests of controllers.
 
 use std::fmt;
-use std::panic::Location;
 
 use fake_apiserver::faults::{RequestFilter, is_for};
 use fake_apiserver::{ApiServer, Entry, RecordedRequest, Verb};
 
-use crate::report::fail_at;
+use crate::report::fail;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Requests of the controllers, from [`TestCluster::requests`], to be narrowed and counted.
+/// Requests of the controllers, from [`TestCluster::requests`], to filter and count.
 #[derive(Clone, Debug)]
 pub struct Requests {
     kept: Vec<RecordedRequest>,
@@ -17,7 +16,7 @@ pub struct Requests {
 }
 
 impl TestCluster {
-    /// The requests that were answered so far, without those of the test itself and of the server's
+    /// Returns the requests that were answered so far, except for requests of the test itself and of the server's
     /// [workers](crate::TestClusterBuilder::workers).
     ///
     /// ```
@@ -56,12 +55,12 @@ impl TestCluster {
 }
 
 impl Requests {
-    /// Those with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`) and a
-    /// subresource (`pods/status`).
+    /// Keeps requests with this verb for this resource: the plural (`pods`), optionally with a group
+    /// (`deployments.apps`) and a subresource (`pods/status`).
     ///
     /// # Panics
     ///
-    /// If there are none and there can be none, because no such resource is served, or not with this verb.
+    /// If no request matches and none ever can, because the resource is not served, or not with this verb.
     #[must_use]
     #[track_caller]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
@@ -76,31 +75,31 @@ impl Requests {
         })
     }
 
-    /// Those that would change something.
+    /// Keeps requests that may change something.
     #[must_use]
     pub fn writes(self) -> Self {
         self.filtered(RecordedRequest::is_write)
     }
 
-    /// Those in this namespace.
+    /// Keeps requests in this namespace.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.namespace == namespace))
     }
 
-    /// Those for the object of this name.
+    /// Keeps requests for the object of this name.
     #[must_use]
     pub fn name(self, name: &str) -> Self {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.name == name))
     }
 
-    /// Those of the client of this name.
+    /// Keeps requests of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(|it| *it.client == *client)
     }
 
-    /// Those that were answered with this HTTP status.
+    /// Keeps requests that were answered with this HTTP status.
     #[must_use]
     pub fn answered(self, code: u16) -> Self {
         self.filtered(|it| it.code == code)
@@ -111,7 +110,7 @@ impl Requests {
         self.kept.len()
     }
 
-    /// The requests, oldest first.
+    /// Iterates over the requests, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &RecordedRequest> {
         self.kept.iter()
     }
@@ -122,7 +121,7 @@ impl Requests {
     }
 }
 
-/// Fails the test if a filter can never match: what it counts would be 0 for want of a letter.
+/// Fails the test if a filter can never match, because a typing error would otherwise result in a count of 0.
 #[track_caller]
 pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
     let filter = RequestFilter {
@@ -131,12 +130,12 @@ pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
         ..RequestFilter::default()
     };
     if let Err(why) = filter.check_served(&server.resources()) {
-        fail_at(Location::caller(), &why.to_string());
+        fail(&why.to_string());
     }
 }
 
 impl fmt::Display for Requests {
-    /// One a line.
+    /// Writes one request per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kept.iter().try_for_each(|request| writeln!(f, "{request}"))
     }

@@ -1,7 +1,8 @@
 //! Test Kubernetes controllers without a cluster.
 //!
-//! A [`TestCluster`] is an API server inside the test ([`fake_apiserver`]) and a clock that jumps: an hour of waiting
-//! costs a millisecond. Any controller that takes a [`kube::Client`] runs on it unchanged, those of kube-runtime too.
+//! A [`TestCluster`] is an API server inside the test ([`fake_apiserver`]) with a virtual clock: an hour of waiting
+//! takes a millisecond. Any controller that takes a [`kube::Client`] runs on it unchanged, including controllers of
+//! kube-runtime.
 //!
 //! ```
 //! use testkit::{TestCluster, objects::{config_map, pod}};
@@ -42,12 +43,16 @@
 //!
 //! # Overview
 //!
+//! `use testkit::prelude::*;` imports the usual names. Methods that write or let time pass are async (`create`,
+//! `update`, `edit`, `patch`, `delete`, `webhooks`, `settle`, `eventually`, `consistently`, `advance`, `assert_idle`);
+//! all other methods are not (`get`, `list`, `assert_has`, `requests`, `inject`, `watches`, `controller`).
+//!
 //! | for | use |
 //! |---|---|
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
-//! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
+//! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and similar methods; any type of kube |
 //! | the controller | [`TestCluster::controller`], or [`TestCluster::client`] and [`TestCluster::run`] |
-//! | one of another version of kube | [`TestCluster::controller_over`]; see [`service`] |
+//! | a controller with another version of kube | [`TestCluster::controller_over`]; see [`service`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | checks | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
@@ -55,6 +60,7 @@
 //! | faults | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
 //! | exhaustive: single faults, pairs, orderings | [`explore`](mod@explore) |
 //! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
+//! | a trace of a failing test | [`traces`]: a page with every step, by `DRYDOCK_TRACE=1` |
 //! | a real API server | [`TestCluster::connect`] |
 //!
 //! [1]: TestCluster::eventually
@@ -65,32 +71,51 @@
 //! [6]: TestCluster::assert_idle
 //! [7]: TestCluster::replica
 //!
-//! The [`guide`] covers all of it, with the real-world cause of every fault; [`operators`] tells of operators that were
-//! not written for it, and [`migration`] helps with moving from mocks or from envtest.
+//! The [`guide`] covers all of it, with the real-world cause of every fault. [`operators`] explains how to test
+//! existing operators, and [`migration`] helps with moving from mocks or from envtest.
 //!
 //! # Virtual time
 //!
-//! The cluster lives on tokio's paused clock: time passes only when every task waits for it, and then it jumps to the
-//! next timer. It must therefore run in a `current_thread` runtime, the default of `#[tokio::test]`; the cluster pauses
-//! the clock if necessary. A test is then a function of its seed, which a failing test prints together with the last
-//! requests. Sockets live in real time: do not use them beside a cluster.
+//! The cluster uses tokio's paused clock: time passes only when every task waits for it, and then it jumps to the next
+//! timer. It must therefore run in a `current_thread` runtime, the default of `#[tokio::test]`; the cluster pauses the
+//! clock if necessary. As a result, a test is a function of its seed, which a failing test prints together with the
+//! last requests. Sockets use real time: do not use them together with a cluster.
 //!
 //! # Limitations
 //!
-//! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run on request:
-//!   `TestCluster::builder().workers(Worker::ALL)`; RBAC by [`TestClusterBuilder::rbac`].
-//! - Controllers on another runtime, on their own threads or behind sockets are not in virtual time.
-//! - The time of day that a controller reads from the system is the real one. That of the cluster begins with it and
-//!   goes on by virtual time: `cluster.server().now()`; give it to a controller that lets its clock be chosen.
-//! - Exploration crashes only what [`TestCluster::controller`] started; it skews the clocks of Leases and no others.
+//! - The server has the limitations that [`fake_apiserver`] lists. Other parts of a cluster run on request: workers
+//!   with `TestCluster::builder().workers(Worker::ALL)`, RBAC with [`TestClusterBuilder::rbac`].
+//! - Controllers on another runtime, on their own threads or behind sockets do not use virtual time.
+//! - The time of day that a controller reads from the system is the real one. The cluster's time of day starts at the
+//!   same time and then follows virtual time: `cluster.server().now()`. Pass it to a controller with a configurable
+//!   clock.
+//! - Exploration only crashes controllers started by [`TestCluster::controller`], and only skews the clocks of clients
+//!   that write Leases.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `cel`, on by default | the rules of CRDs (`x-kubernetes-validations`) and of admission policies |
+//! | `serve` | ports, the control API, `exec`, `attach` and `port-forward`, Tables, OpenAPI, webhooks at addresses |
+//! | `tracing-subscriber` | the virtual time as the time of `tracing-subscriber`'s lines |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod lock;
+mod bounds;
+mod hooks;
 mod test_cluster;
+mod clients;
+mod seeded_hash;
+mod virtual_clock;
 mod controller;
 pub mod service;
 mod object;
 mod target;
 mod create;
 mod read;
+mod mask;
 mod work;
 mod settle;
 mod eventually;
@@ -99,25 +124,39 @@ mod expect;
 mod diff;
 mod filter;
 mod report;
+mod history;
+mod output;
+mod panics;
+mod text;
+mod virtual_time;
+mod page;
 mod watches;
 mod webhooks;
+mod externals;
+mod external;
 mod world;
 mod recording;
 mod real;
 pub mod rbac;
 pub mod explore;
+#[cfg(all(feature = "processes", unix))]
+pub mod processes;
 pub mod faults;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
+#[doc = include_str!("../docs/trace.md")]
+pub mod traces {}
 #[doc = include_str!("../docs/operators.md")]
 pub mod operators {}
 #[doc = include_str!("../docs/migration.md")]
 pub mod migration {}
 pub mod objects;
+pub mod prelude;
 
 pub use controller::Running;
 pub use eventually::Condition;
 pub use expect::OwnerTree;
+pub use fake_apiserver::trace::Trace;
 pub use fake_apiserver::{
     ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, RecordedRequest, Replica, RestartLog,
     Snapshot, Stdin, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
@@ -129,8 +168,9 @@ pub use objects::ObjectBuilder;
 pub use rbac::ObservedRbac;
 pub use recording::{Pace, RecordedChange, Recording, RecordingError};
 pub use service::ClientService;
-pub use target::{ObjectId, Target, ToObject};
+pub use target::{ByReference, ObjectId, Target, ToObject};
 pub use test_cluster::{TestCluster, TestClusterBuilder, cluster};
+pub use virtual_time::VirtualTime;
 pub use watches::Watches;
 
 #[cfg(doctest)]

@@ -1,9 +1,9 @@
-//! `Object`: an object of any kind as the cluster has it, for tests to look into.
+//! `Object`: a stored object of any kind, with accessors for tests.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object of any kind as the cluster has it.
+/// A stored object of any kind.
 ///
 /// ```
 /// # use testkit::{TestCluster, objects::pod};
@@ -28,7 +28,7 @@ impl Object {
         self.text("metadata.name")
     }
 
-    /// `metadata.namespace`; empty for objects of the cluster.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.text("metadata.namespace")
     }
@@ -43,17 +43,17 @@ impl Object {
         self.text("metadata.resourceVersion")
     }
 
-    /// The label of this key.
+    /// Returns the label with this key.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.0["metadata"]["labels"][key].as_str()
     }
 
-    /// The annotation of this key.
+    /// Returns the annotation with this key.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][key].as_str()
     }
 
-    /// The entry of `data`, as it is stored: base64 in a Secret.
+    /// Returns the entry of `data` as it is stored: base64 in a Secret.
     pub fn data(&self, key: &str) -> Option<&str> {
         self.0["data"][key].as_str()
     }
@@ -64,18 +64,19 @@ impl Object {
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Returns `true` if the object has a deletionTimestamp: it is deleted, but a finalizer or a grace period keeps it.
+    /// Returns `true` if the object has a deletionTimestamp: it was deleted, but a finalizer or a grace period keeps
+    /// it.
     pub fn is_terminating(&self) -> bool {
         self.0["metadata"]["deletionTimestamp"].is_string()
     }
 
-    /// The `status` of the condition of this type: `True`, `False` or `Unknown`.
+    /// Returns the `status` of the condition of this type: `True`, `False` or `Unknown`.
     pub fn condition(&self, kind: &str) -> Option<&str> {
         let conditions = self.0["status"]["conditions"].as_array()?;
         conditions.iter().find(|it| it["type"] == kind)?["status"].as_str()
     }
 
-    /// A field by its path: names between dots, numbers for the items of lists.
+    /// Returns a field by its path: names separated by dots, numbers for list items.
     pub fn get(&self, path: &str) -> Option<&Value> {
         path.split('.').try_fold(&self.0, |value, step| match value {
             Value::Array(items) => items.get(step.parse::<usize>().ok()?),
@@ -83,17 +84,17 @@ impl Object {
         })
     }
 
-    /// Reads the object as a type, such as one that is built with another version of kube.
+    /// Decodes the object as a type, such as one that is built with another version of kube.
     ///
     /// # Panics
     ///
-    /// If it is none of that type.
+    /// If the object does not have this type.
     #[track_caller]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> T {
         serde_json::from_value(self.0.clone()).unwrap_or_else(|err| panic!("{err} in {}", self.0))
     }
 
-    /// The object as JSON.
+    /// Returns the object as JSON.
     pub fn value(&self) -> &Value {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! The shortest object a test can say: `pod("web-0").namespace("shop").label("app", "web")`.
+//! Builders of test objects: `pod("web-0").namespace("shop").label("app", "web")`.
 //!
-//! Each function returns an [`ObjectBuilder`] with what the server demands of such an object and no more; the rest is
-//! set by name. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes
-//! them as they are.
+//! Each function returns an [`ObjectBuilder`] with only the fields that the server requires. Other fields are set by
+//! methods. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes them
+//! directly.
 //!
 //! ```
 //! use testkit::objects::{deployment, object, pod};
@@ -20,7 +20,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// An object as a test says it. It is made by [`pod`], [`object`] and the others here; see the [module](self).
+/// Builder of an object, from [`pod`], [`object`] and the other functions here; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an object is only described until it is created"]
 pub struct ObjectBuilder(Value);
@@ -31,7 +31,7 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
 }
 
 /// Builds an object from its serialized form: a type of k8s-openapi, or one built with another version of kube.
-/// [`Object::decode`](crate::Object::decode) is the way back.
+/// [`Object::decode`](crate::Object::decode) is the inverse.
 ///
 /// ```
 /// use testkit::objects::serialized;
@@ -42,10 +42,10 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
 ///
 /// # Panics
 ///
-/// If it cannot be written as JSON, or names no `apiVersion` and `kind`.
+/// If it cannot be serialized as JSON, or lacks `apiVersion` or `kind`.
 #[track_caller]
 pub fn serialized(object: &impl Serialize) -> ObjectBuilder {
-    let object = serde_json::to_value(object).unwrap_or_else(|err| panic!("the object cannot be written: {err}"));
+    let object = serde_json::to_value(object).unwrap_or_else(|err| panic!("the object cannot be serialized: {err}"));
     for field in ["apiVersion", "kind"] {
         assert!(object[field].is_string(), "the object has no {field}: {object}");
     }
@@ -77,12 +77,12 @@ pub fn node(name: &str) -> ObjectBuilder {
     object("v1", "Node", name)
 }
 
-/// A Service on port 80 for Pods with the label `app` of the same name.
+/// A Service on port 80 for Pods with the label `app` set to its own name.
 pub fn service(name: &str) -> ObjectBuilder {
     object("v1", "Service", name).set("spec", json!({"selector": {"app": name}, "ports": [{"port": 80}]}))
 }
 
-/// A Deployment of one Pod with the label `app` of the same name.
+/// A Deployment of one Pod, with the label `app` set to its own name.
 pub fn deployment(name: &str) -> ObjectBuilder {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}});
     object("apps/v1", "Deployment", name).set(
@@ -91,7 +91,7 @@ pub fn deployment(name: &str) -> ObjectBuilder {
     )
 }
 
-/// A Job of one Pod, whose container runs `true`.
+/// A Job of one Pod with a container that runs `true`.
 pub fn job(name: &str) -> ObjectBuilder {
     let mut container = container();
     container["command"] = json!(["true"]);
@@ -104,7 +104,7 @@ fn container() -> Value {
 }
 
 impl ObjectBuilder {
-    /// Puts it into a namespace; without, it is in `default`.
+    /// Sets the namespace. The default is `default`.
     pub fn namespace(self, namespace: &str) -> Self {
         self.set("metadata.namespace", namespace)
     }
@@ -125,7 +125,7 @@ impl ObjectBuilder {
         self
     }
 
-    /// Adds an entry to `data`; of a Secret to `stringData`, as plain text.
+    /// Adds an entry to `data`, or to `stringData` of a Secret, as plain text.
     pub fn data(mut self, key: &str, value: &str) -> Self {
         let field = if self.0["kind"] == "Secret" {
             "stringData"
@@ -136,16 +136,19 @@ impl ObjectBuilder {
         self
     }
 
-    /// Adds an owner, which is a controller of this object. The owner must have been created: its uid is needed.
+    /// Adds an owner reference with `controller: true`. The owner must have been created, because its uid is required.
     ///
     /// # Panics
     ///
-    /// If the owner has no uid.
+    /// If the owner does not have a uid.
     #[track_caller]
     pub fn owned_by(mut self, owner: &impl Serialize) -> Self {
-        let owner = serde_json::to_value(owner).expect("Kubernetes objects can be written as JSON");
+        let owner = serde_json::to_value(owner).expect("Kubernetes objects can be serialized as JSON");
         let uid = &owner["metadata"]["uid"];
-        assert!(uid.is_string(), "the owner has no uid: pass what `create` returned");
+        assert!(
+            uid.is_string(),
+            "the owner has no uid: pass the object that `create` returned"
+        );
         let reference = json!({
             "apiVersion": owner["apiVersion"], "kind": owner["kind"],
             "name": owner["metadata"]["name"], "uid": uid, "controller": true,
@@ -154,22 +157,21 @@ impl ObjectBuilder {
         self
     }
 
-    /// Sets the status. [`TestCluster::create`](crate::TestCluster::create) writes it through the `status`
-    /// subresource, where the kind has one.
+    /// Sets the status. [`TestCluster::create`](crate::TestCluster::create) writes it through the `status` subresource
+    /// if the kind has one.
     pub fn status(mut self, status: impl Serialize) -> Self {
-        self.0["status"] = serde_json::to_value(status).expect("a status can be written as JSON");
+        self.0["status"] = serde_json::to_value(status).expect("a status can be serialized as JSON");
         self
     }
 
-    /// Sets any field by its path: names between dots, numbers for the items of lists. What is missing on the way is
-    /// made.
+    /// Sets any field by its path: names separated by dots, numbers for list items. Missing parents are created.
     ///
     /// # Panics
     ///
-    /// If the path leads through something that is neither an object nor a list, or if the value cannot be JSON.
+    /// If an existing field on the path is neither an object nor a list, or if the value cannot be serialized as JSON.
     #[track_caller]
     pub fn set(mut self, path: &str, value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value).expect("the value can be written as JSON");
+        let value = serde_json::to_value(value).expect("the value can be serialized as JSON");
         let mut place = &mut self.0;
         for step in path.split('.') {
             if place.is_null() {
@@ -185,12 +187,12 @@ impl ObjectBuilder {
         self
     }
 
-    /// The object as JSON.
+    /// Returns the object as JSON.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// Takes it as JSON.
+    /// Converts the builder to JSON.
     pub fn into_value(self) -> Value {
         self.0
     }
@@ -208,7 +210,7 @@ impl From<Value> for ObjectBuilder {
     }
 }
 
-/// An item of a list, or a new one behind the last.
+/// Returns an item of a list, or appends a new one.
 fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
     let length = items.len();
     let index: usize = step.parse().map_err(|_| format!("{step:?} is not an index"))?;
@@ -225,12 +227,12 @@ fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("it was made one")
+    value.as_object_mut().expect("the value is of this type now")
 }
 
 fn push(list: &mut Value, item: Value) {
     if !list.is_array() {
         *list = Value::Array(Vec::new());
     }
-    list.as_array_mut().expect("it was made one").push(item);
+    list.as_array_mut().expect("the value is of this type now").push(item);
 }

@@ -1,6 +1,7 @@
-//! RBAC: clients of certain users, and the role that a controller needs, derived from its requests.
+//! RBAC: clients with the rights of a user, and the role that a controller requires, derived from its requests.
 //!
-//! A test runs the controller as the user it is shipped for, and then compares the shipped role with what was done:
+//! A test runs the controller as the user of its deployment, and then compares the shipped role with the rights that
+//! were used:
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -60,44 +61,44 @@ const VERBS: [&str; 8] = [
 ];
 
 impl TestCluster {
-    /// A client of a user, such as the ServiceAccount the controller is shipped with. `name` is as for
-    /// [`client_named`](Self::client_named). The user is kept from things only where
-    /// [`rbac`](crate::TestClusterBuilder::rbac) is on.
+    /// Returns a client of a user, such as the ServiceAccount of the controller's deployment. For `name`, see
+    /// [`client_named`](Self::client_named). The user's rights are only enforced if
+    /// [`rbac`](crate::TestClusterBuilder::rbac) is enabled.
     #[must_use]
     pub fn client_as(&self, name: &str, user: UserInfo) -> kube::Client {
         self.server.client_as(name, user)
     }
 
-    /// Returns the rights that the controllers have used: all requests but the test's own. For one of them, see
-    /// [`Requests::observed_rbac`].
+    /// Returns the rights that the controllers have used: by all requests except for the test's own. For one
+    /// controller, see [`Requests::observed_rbac`].
     pub fn observed_rbac(&self) -> ObservedRbac {
         self.requests().observed_rbac()
     }
 }
 
 impl Requests {
-    /// Those of the user of this name, such as `system:serviceaccount:shop:operator`.
+    /// Keeps requests of the user of this name, such as `system:serviceaccount:shop:operator`.
     #[must_use]
     pub fn user(self, name: &str) -> Self {
         self.filtered(|it| it.user.name == name)
     }
 
-    /// The rights that these requests needed, those that were refused included. What every user may do anyway, such as
-    /// discovery, is left out.
+    /// Returns the rights that these requests require, including refused requests. Rights that every user has, such as
+    /// discovery, are excluded.
     pub fn observed_rbac(&self) -> ObservedRbac {
         let needs = self.iter().filter_map(Need::of).flat_map(Need::with_create).collect();
         ObservedRbac { needs }
     }
 }
 
-/// The rights that requests needed, from [`TestCluster::observed_rbac`]. As text it is the smallest ClusterRole, in
-/// YAML.
+/// The rights that requests require, from [`TestCluster::observed_rbac`]. Its `Display` text is the smallest
+/// ClusterRole, in YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedRbac {
     needs: BTreeSet<Need>,
 }
 
-/// One right that was needed.
+/// A required right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Need {
     namespace: String,
@@ -106,7 +107,7 @@ struct Need {
     subresource: String,
     verb: &'static str,
     name: String,
-    /// Set if a PATCH or PUT created the object, which also needs the right to create.
+    /// Set if a PATCH or PUT created the object, which also requires the right to create.
     creates: bool,
 }
 
@@ -172,7 +173,7 @@ impl ObservedRbac {
         smallest(self.needs.iter())
     }
 
-    /// The smallest ClusterRole.
+    /// Returns the smallest ClusterRole.
     pub fn cluster_role(&self, name: &str) -> Value {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
@@ -180,8 +181,8 @@ impl ObservedRbac {
         })
     }
 
-    /// The smallest Role in a namespace: what was needed there, and nothing of what was needed elsewhere or in the
-    /// cluster.
+    /// Returns the smallest Role for a namespace. It excludes rights that were used in other namespaces or
+    /// cluster-wide.
     pub fn role(&self, namespace: &str, name: &str) -> Value {
         let here = self.needs.iter().filter(|need| need.namespace == namespace);
         json!({
@@ -190,13 +191,13 @@ impl ObservedRbac {
         })
     }
 
-    /// Compares it with the roles of a manifest. A binding in the manifest says where its role counts; a ClusterRole
-    /// without one counts everywhere, a Role in its namespace, or in every namespace if it names none. Other objects
-    /// are left aside.
+    /// Compares the rights with the roles of a manifest. The scope of a role follows from its bindings in the manifest.
+    /// Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace if it
+    /// does not name one. Other objects are ignored.
     ///
     /// # Panics
     ///
-    /// If the text cannot be read, or has no role.
+    /// If the text cannot be parsed, or does not contain a role.
     #[track_caller]
     pub fn compare(&self, manifest: &str) -> RbacComparison {
         let grants = Grant::read(manifest);
@@ -227,11 +228,11 @@ impl ObservedRbac {
         }
     }
 
-    /// Sees to it that the roles of a manifest suffice: nothing was needed that they do not allow.
+    /// Asserts that the roles of a manifest grant all rights that were used.
     ///
     /// # Panics
     ///
-    /// With the rules that are missing, and as [`compare`](Self::compare).
+    /// If rights are missing; the message lists the missing rules. Also panics like [`compare`](Self::compare).
     #[track_caller]
     pub fn assert_granted_by(&self, manifest: &str) {
         let mut comparison = self.compare(manifest);
@@ -239,12 +240,12 @@ impl ObservedRbac {
         assert!(comparison.is_exact(), "{comparison}");
     }
 
-    /// Sees to it that the roles of a manifest suffice and allow nothing that was not needed; a `*` is more than any
-    /// controller does.
+    /// Asserts that the roles of a manifest grant exactly the rights that were used. A `*` always grants too much.
     ///
     /// # Panics
     ///
-    /// With the rules that are missing and those that are too many, and as [`compare`](Self::compare):
+    /// If the rights differ; the message lists missing and superfluous rules. Also panics like
+    /// [`compare`](Self::compare):
     ///
     /// ```text
     /// the shipped roles differ from the rights that were used
@@ -279,27 +280,27 @@ impl fmt::Display for ObservedRbac {
     }
 }
 
-/// Result of [`ObservedRbac::compare`]. Its text is the message of a failing test.
+/// Result of [`ObservedRbac::compare`]. Its `Display` text is the message of a failing test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
     unused: Vec<PolicyRule>,
-    /// Rules with a `*`, and their used part.
+    /// Rules with a `*`, and the rights that were used of each.
     too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
 }
 
 impl RbacComparison {
-    /// Returns the rights that were used and are not granted.
+    /// Returns the rights that were used but not granted.
     pub fn missing(&self) -> &[PolicyRule] {
         &self.missing
     }
 
-    /// Returns the rights that are granted and were not used.
+    /// Returns the rights that were granted but not used.
     pub fn unused(&self) -> &[PolicyRule] {
         &self.unused
     }
 
-    /// Returns `true` if the roles grant exactly what was used.
+    /// Returns `true` if the roles grant exactly the rights that were used.
     pub fn is_exact(&self) -> bool {
         self.missing.is_empty() && self.unused.is_empty() && self.too_wide.is_empty()
     }
@@ -326,14 +327,14 @@ impl fmt::Display for RbacComparison {
             write!(f, "\n- {}", line(rule))?;
             let used: Vec<String> = used.iter().map(line).collect();
             if !used.is_empty() {
-                write!(f, "\n  of which used: {}", used.join(", "))?;
+                write!(f, "\n  used by the controller: {}", used.join(", "))?;
             }
         }
         Ok(())
     }
 }
 
-/// A role of a manifest, and where it counts.
+/// A role of a manifest, and its scope.
 struct Grant {
     rules: Vec<PolicyRule>,
     place: Place,
@@ -343,7 +344,7 @@ struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
-    /// In all namespaces, but not for objects of the cluster.
+    /// In all namespaces, but not for cluster-scoped objects.
     Namespaces,
     Namespace(String),
 }
@@ -411,7 +412,7 @@ fn is_wide(rule: &PolicyRule) -> bool {
     lists.iter().any(|list| list.iter().any(|it| it.contains('*')))
 }
 
-/// The smallest rules for these needs.
+/// Returns the smallest rules for these rights.
 fn smallest<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<PolicyRule> {
     let rules = needs.map(Need::rule).collect::<BTreeSet<_>>().into_iter().collect();
     let mut together: BTreeMap<(Vec<String>, Vec<String>), Vec<String>> = BTreeMap::new();
@@ -438,13 +439,13 @@ fn values(rules: &[PolicyRule]) -> Vec<Value> {
     rules.iter().map(PolicyRule::to_value).collect()
 }
 
-/// `["a", "b"]`, which is YAML, too.
+/// Formats a list as `["a", "b"]`, which is valid YAML.
 fn list(items: &[String]) -> String {
     let items: Vec<String> = items.iter().map(|it| format!("{it:?}")).collect();
     format!("[{}]", items.join(", "))
 }
 
-/// A rule in one line of YAML.
+/// Formats a rule as one line of YAML.
 fn line(rule: &PolicyRule) -> String {
     let fields = [
         ("apiGroups", &rule.api_groups),

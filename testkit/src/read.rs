@@ -1,4 +1,4 @@
-//! Reads of the cluster's state, without a request.
+//! Reads of the cluster's state without requests.
 
 use std::sync::Mutex;
 
@@ -7,38 +7,40 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::create::not_served;
+use crate::lock::lock;
 use crate::object::Object;
 use crate::target::{ObjectId, Target};
-use crate::test_cluster::{TestCluster, lock};
+use crate::test_cluster::TestCluster;
+use crate::text::not_served;
 
-/// Number of reads that a failing condition shows.
+/// Number of reads that the message of a failing condition shows.
 const REMEMBERED: usize = 4;
 
-/// The last reads, for the message of a condition that does not hold.
+/// The latest objects read, for the message of a condition that does not hold. Their contents are not stored, because a
+/// condition is evaluated many times, and fails at the instant of its last evaluation.
 #[derive(Debug, Default)]
-pub(crate) struct Reads(Mutex<Vec<(ObjectId, Option<Value>)>>);
+pub(crate) struct Reads(Mutex<Vec<ObjectId>>);
 
 impl Reads {
-    fn remember(&self, id: &ObjectId, object: Option<&Value>) {
+    fn remember(&self, id: &ObjectId) {
         let mut reads = lock(&self.0);
-        reads.retain(|(known, _)| known != id);
+        reads.retain(|known| known != id);
         if reads.len() == REMEMBERED {
             reads.remove(0);
         }
-        reads.push((id.clone(), object.cloned()));
+        reads.push(id.clone());
     }
 
-    /// Forgets and returns them, oldest first.
-    pub(crate) fn take(&self) -> Vec<(ObjectId, Option<Value>)> {
+    /// Removes and returns the recorded reads, oldest first.
+    pub(crate) fn take(&self) -> Vec<ObjectId> {
         std::mem::take(&mut *lock(&self.0))
     }
 }
 
-/// Reading the cluster. These are no requests: they take no time, faults do not strike them, and the journal does not
-/// show them.
+/// Reads of the cluster. They are not requests: they take no time, faults do not affect them, and the journal does not
+/// contain them.
 impl TestCluster {
-    /// The object, as it is now. See [`Target`] for the ways to name it.
+    /// Returns the current state of the object. See [`Target`] for the ways to identify it.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -56,31 +58,37 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If there is none, or if it is not a `K`.
+    /// If the object does not exist, or is not a `K`.
     #[track_caller]
     pub fn get<K: DeserializeOwned>(&self, target: impl Target<K>) -> K {
         let id = target.id();
         match self.find(&id) {
             Some(value) => self.typed(&id, value),
-            None => self.fail(&format!("there is no {}{}", self.located(&id), self.others_of(&id))),
+            None => self.fail_about(
+                &id,
+                &format!("there is no {}{}", self.located(&id), self.others_of(&id)),
+            ),
         }
     }
 
-    /// The object, if there is one.
+    /// Returns the object, if it exists.
     ///
     /// # Panics
     ///
-    /// If it is not a `K`.
+    /// If the object is not a `K`.
     #[track_caller]
     pub fn try_get<K: DeserializeOwned>(&self, target: impl Target<K>) -> Option<K> {
         let id = target.id();
-        self.find(&id).map(|value| self.typed(&id, value))
+        Some(self.typed(&id, self.find(&id)?))
     }
 
-    /// Returns `true` if the object exists; a terminating one exists.
+    /// Returns `true` if the object exists; this includes terminating objects.
     #[track_caller]
     pub fn exists<K>(&self, target: impl Target<K>) -> bool {
-        self.find(&target.id()).is_some()
+        let id = self.sought(&target.id());
+        let namespace = id.namespace.as_deref().unwrap_or_default();
+        let uid = self.server.uid_of(&id.api_version, &id.kind, namespace, &id.name);
+        uid.is_some()
     }
 
     /// Returns `true` if the object does not exist.
@@ -89,7 +97,7 @@ impl TestCluster {
         !self.exists(target)
     }
 
-    /// All objects of a type in all namespaces, by namespace and name.
+    /// Lists all objects of a type in all namespaces, by namespace and name.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -105,17 +113,18 @@ impl TestCluster {
         self.list_in("")
     }
 
-    /// All objects of a type in one namespace, by name.
+    /// Lists all objects of a type in one namespace, by name.
     #[track_caller]
     pub fn list_in<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, namespace: &str) -> Vec<K> {
-        let objects = self.values(&K::api_version(&()), &K::kind(&()), namespace);
+        let mut objects = Vec::new();
+        // A loop and not a closure, because a failure must have the caller's location.
+        for value in self.values(&K::api_version(&()), &K::kind(&()), namespace) {
+            objects.push(self.typed(&ObjectId::of(&value), value));
+        }
         objects
-            .into_iter()
-            .map(|value| self.typed(&ObjectId::of(&value), value))
-            .collect()
     }
 
-    /// All objects of any kind in all namespaces, by namespace and name.
+    /// Lists all objects of any kind in all namespaces, by namespace and name.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -140,24 +149,25 @@ impl TestCluster {
         }
     }
 
-    /// The object as it is stored; fails the test if the kind is not served.
+    /// Returns the stored object. Fails the test if the kind is not served.
     #[track_caller]
     pub(crate) fn find(&self, id: &ObjectId) -> Option<Value> {
+        self.read(&self.sought(id))
+    }
+
+    /// Returns the identity of an object with its namespace, and records it as read. Fails the test if the kind is not
+    /// served.
+    #[track_caller]
+    fn sought(&self, id: &ObjectId) -> ObjectId {
         if self.server.resource(&id.api_version, &id.kind).is_none() {
             self.fail(&not_served(&id.api_version, &id.kind));
         }
         let id = self.located(id);
-        let found = self.read(
-            &id.api_version,
-            &id.kind,
-            id.namespace.as_deref().unwrap_or_default(),
-            &id.name,
-        );
-        self.reads.remember(&id, found.as_ref());
-        found
+        self.reads.remember(&id);
+        id
     }
 
-    /// The same with the namespace the object must be in.
+    /// Returns the identity with the namespace that the object must have.
     pub(crate) fn located(&self, id: &ObjectId) -> ObjectId {
         let mut id = id.clone();
         let info = self.server.resource(&id.api_version, &id.kind);
@@ -168,9 +178,11 @@ impl TestCluster {
         id
     }
 
-    pub(crate) fn read(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+    /// Returns the object with this name and namespace, if it exists.
+    pub(crate) fn read(&self, id: &ObjectId) -> Option<Value> {
+        let namespace = id.namespace.as_deref().unwrap_or_default();
         self.server
-            .get(api_version, kind, namespace, name)
+            .get(&id.api_version, &id.kind, namespace, &id.name)
             .now_or_never()
             .and_then(Result::ok)
             .map(|it| self.with_real_version(it))
@@ -178,7 +190,9 @@ impl TestCluster {
 
     #[track_caller]
     fn typed<K: DeserializeOwned>(&self, id: &ObjectId, value: Value) -> K {
-        serde_json::from_value(value)
-            .unwrap_or_else(|err| self.fail(&format!("{id} does not decode as the requested type: {err}")))
+        match serde_json::from_value(value) {
+            Ok(object) => object,
+            Err(err) => self.fail(&format!("{id} does not decode as the requested type: {err}")),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A real API server behind a [`TestCluster`], for tests that need nothing a real server lacks.
+//! A real API server as a [`TestCluster`], for tests that only use features of real servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -9,25 +9,26 @@ use http::Request;
 use kube::Client;
 use serde_json::Value;
 
-use crate::settle::Bounds;
+use crate::bounds::Bounds;
+use crate::lock::lock;
 use crate::target::ObjectId;
-use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
 /// Quiet time of a real server after which `settle` returns.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Ignored resources: they change all the time, or repeat others.
+/// Ignored resources: they change all the time, or duplicate other resources.
 const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
 
-/// The connection to a real server, and its known state.
+/// The connection to a real server, and a copy of its state.
 #[derive(Debug)]
 pub(crate) struct Real {
     pub(crate) client: DebugClient,
-    /// Guards what is known.
+    /// Guards the copy of the state.
     known: Mutex<Known>,
 }
 
-/// A client, which does not show itself.
+/// A client without output in `Debug`.
 pub(crate) struct DebugClient(Client);
 
 impl std::fmt::Debug for DebugClient {
@@ -38,25 +39,25 @@ impl std::fmt::Debug for DebugClient {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The objects by uid: the resourceVersion, and which they are.
+    /// The objects by uid: resourceVersion and identity.
     objects: BTreeMap<String, (String, Value)>,
-    /// Operations that a test called and the real server does not offer.
+    /// Operations that the test called but the real server does not support.
     skipped: BTreeSet<&'static str>,
-    /// The paths of all that can be listed; asked for anew when definitions change.
+    /// The paths of all resources that can be listed. Fetched again when definitions change.
     paths: Option<Vec<String>>,
     /// Objects that the test created, oldest first.
     created: Vec<ObjectId>,
 }
 
 impl TestCluster {
-    /// The cluster behind a client of a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a
-    /// cluster for tests alone: they create and delete objects freely.
+    /// Connects to a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a cluster that is
+    /// only for tests, because they create and delete objects.
     ///
-    /// Time is real time there, and `settle` waits for one second without a change. The state is read by listing every
-    /// resource that the server and this crate know, Leases aside, after each step of the test, so the cluster should
-    /// be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults strike them on their
-    /// way. What a real server cannot do is skipped, and named: see [`TestCluster::skipped`]. Leave the test's runtime
-    /// as `#[tokio::test]` makes it; a clock that is paused is set going.
+    /// Time is real time, and `settle` waits for one second without a change. The state is read after each step of the
+    /// test by listing every resource that both the server and this crate support, except for Leases, so the cluster
+    /// should be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults affect them.
+    /// Operations that a real server does not support are skipped and listed by [`TestCluster::skipped`]. Use the
+    /// runtime of `#[tokio::test]` without options; a paused clock is resumed.
     ///
     /// ```no_run
     /// # async fn my_controller(_: kube::Client) {}
@@ -73,7 +74,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the server does not answer, and outside of a `current_thread` tokio runtime.
+    /// If the server does not answer, or outside of a `current_thread` tokio runtime.
     pub async fn connect(client: Client) -> Self {
         let bounds = Bounds {
             quiet: QUIET,
@@ -84,7 +85,7 @@ impl TestCluster {
             client: DebugClient(client),
             known: Mutex::default(),
         });
-        // The first objects of this crate's own server are removed.
+        // Remove the initial objects of this crate's own server.
         let empty = cluster.server.objects(&cluster.server.snapshot());
         for object in empty {
             let _ = cluster.server.apply_event(WatchEventKind::Deleted, object);
@@ -93,31 +94,36 @@ impl TestCluster {
         cluster
     }
 
-    /// Returns `true` if a real API server answers.
+    /// Returns `true` if the cluster is a real API server.
     pub fn is_real(&self) -> bool {
         self.real.is_some()
     }
 
-    /// Returns the operations that the test called and the real server does not offer, by name, such as `restart`.
-    /// Empty where the server is this crate's own.
+    /// Returns the operations that the test called but the real server does not support, by name, such as `restart`.
+    /// Empty for this crate's own server.
     pub fn skipped(&self) -> Vec<&'static str> {
         let known = self.real.as_ref().map(|real| lock(&real.known));
         known.map(|it| it.skipped.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Deletes what the test created on a real server, the newest first. Of this crate's own nothing needs to be.
+    /// Deletes the objects that the test created on a real server, newest first. Does nothing on this crate's own
+    /// server.
     pub async fn clean_up(&self) {
         let Some(real) = &self.real else { return };
         let created = std::mem::take(&mut lock(&real.known).created);
         for id in created.iter().rev() {
-            // It may be gone already.
+            // The object may have been deleted.
             let _ = self.remove(id).await;
         }
         self.refresh().await;
     }
 
-    /// Returns `true` if a power is skipped because a real server lacks it. Each is reported once. It is said once.
-    #[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
+    /// Returns `true` if an operation must be skipped because a real server does not support it. Each operation is
+    /// reported once.
+    #[expect(
+        clippy::print_stderr,
+        reason = "a test that tests less than it appears to must be visible"
+    )]
     pub(crate) fn skips(&self, power: &'static str) -> bool {
         let Some(real) = &self.real else { return false };
         if lock(&real.known).skipped.insert(power) {
@@ -126,14 +132,14 @@ impl TestCluster {
         true
     }
 
-    /// Notes what `clean_up` has to delete.
+    /// Records an object that `clean_up` must delete.
     pub(crate) fn note_created(&self, id: &ObjectId) {
         if let Some(real) = &self.real {
             lock(&real.known).created.push(id.clone());
         }
     }
 
-    /// The resourceVersion an object has on the real server; the mirror counts its own.
+    /// Replaces the resourceVersion of an object by its version on the real server; the copy has its own versions.
     pub(crate) fn with_real_version(&self, mut object: Value) -> Value {
         if let (Some(real), Some(uid)) = (&self.real, object["metadata"]["uid"].as_str())
             && let Some((version, _)) = lock(&real.known).objects.get(uid)
@@ -143,7 +149,7 @@ impl TestCluster {
         object
     }
 
-    /// Brings what is known of a real server up to date.
+    /// Updates the copy of a real server's state.
     pub(crate) async fn refresh(&self) {
         let Some(real) = &self.real else { return };
         let paths = real.paths().await;
@@ -185,7 +191,7 @@ impl TestCluster {
             known.paths = None;
         }
         for (uid, (version, item)) in changed {
-            // A kind that this crate does not know cannot be asked for either.
+            // Tests cannot read a kind that this crate does not support.
             if self.server.load([item.clone()]).is_ok() {
                 known.objects.insert(uid, (version, item));
             }
@@ -212,7 +218,7 @@ impl Real {
         self.send(request.ok()?).await.ok()
     }
 
-    /// The same, as they were when definitions last changed.
+    /// Returns the paths of all resources that can be listed, as of the last change of definitions.
     async fn paths(&self) -> Vec<String> {
         let known = lock(&self.known).paths.clone();
         match known {
@@ -225,7 +231,7 @@ impl Real {
         }
     }
 
-    /// The paths of all that can be listed, in the order of discovery.
+    /// Fetches the paths of all resources that can be listed, in the order of discovery.
     async fn collections(&self) -> Vec<String> {
         let mut versions = vec!["/api/v1".to_owned()];
         let groups = self.read("/apis").await.unwrap_or_default();

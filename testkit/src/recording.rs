@@ -1,4 +1,4 @@
-//! Recorded streams of events of a real cluster, replayed into a cluster or into watches.
+//! Recorded event streams of a real cluster, for replay into a cluster or into watches.
 //!
 //! ```
 //! use testkit::{Pace, Recording, TestCluster};
@@ -25,11 +25,11 @@ use std::time::Duration;
 use fake_apiserver::{Journal, WatchEventKind};
 use serde_json::{Value, json};
 
-use crate::report::fail_at;
+use crate::report::{Failed, at_the_test};
 use crate::test_cluster::TestCluster;
 use crate::watches::Watches;
 
-/// A stream of events that was recorded.
+/// A recorded event stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     events: Vec<RecordedChange>,
@@ -37,9 +37,10 @@ pub struct Recording {
 
 /// One event of a [`Recording`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RecordedChange {
-    /// Time since the first event. If the stream has no times, it is the time of the object's last change, to the
-    /// second.
+    /// Time since the first event. If the stream contains no times, the time of the object's last change is used, in
+    /// whole seconds.
     pub at: Duration,
     /// Its type.
     pub kind: WatchEventKind,
@@ -47,18 +48,19 @@ pub struct RecordedChange {
     pub object: Value,
 }
 
-/// Pace of a replay, in the cluster's time.
+/// Pace of a replay, in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pace {
-    /// As it came.
+    /// With the recorded intervals.
     Original,
-    /// All at one instant, in order.
+    /// All events at one instant, in order.
     AtOnce,
-    /// An event after each such time.
+    /// One event after each interval of this length.
     Every(Duration),
 }
 
-/// A stream that cannot be read; the text says where and why.
+/// The error for a stream that cannot be parsed. Its text contains the position and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingError(String);
 
@@ -71,8 +73,9 @@ impl std::fmt::Display for RecordingError {
 impl std::error::Error for RecordingError {}
 
 impl Recording {
-    /// Reads what `kubectl get -w -o json` writes, best with `--output-watch-events`. Without it kubectl does not tell
-    /// deletions from changes: an object is ADDED when it is first seen and MODIFIED from there on.
+    /// Parses the output of `kubectl get -w -o json`, preferably with `--output-watch-events`. Without this option,
+    /// kubectl does not distinguish deletions from changes: the first occurrence of an object becomes ADDED, and later
+    /// ones become MODIFIED.
     pub fn from_kubectl(text: &str) -> Result<Self, RecordingError> {
         let mut seen = BTreeSet::new();
         let mut timed = Vec::new();
@@ -113,8 +116,8 @@ impl Recording {
         Ok(Self::timed(timed))
     }
 
-    /// Reads an audit log of an API server, an event a line, of level `RequestResponse`: the writes that succeeded,
-    /// with the object they were answered with.
+    /// Parses an audit log of an API server with one event per line and the level `RequestResponse`. The recording
+    /// contains the successful writes, with the objects in their answers.
     pub fn from_audit_log(text: &str) -> Result<Self, RecordingError> {
         let mut timed = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -133,7 +136,7 @@ impl Recording {
             let (kind, object) = match event["verb"].as_str() {
                 Some("create") if is_object => (WatchEventKind::Added, answer.clone()),
                 Some("update" | "patch") if is_object => (WatchEventKind::Modified, answer.clone()),
-                // With finalizers or a grace period the object stays for a while.
+                // With finalizers or a grace period, the object remains for a while.
                 Some("delete") if is_object && answer["metadata"]["finalizers"].is_array() => {
                     (WatchEventKind::Modified, answer.clone())
                 }
@@ -145,8 +148,8 @@ impl Recording {
         Ok(Self::timed(timed))
     }
 
-    /// Collects the changes that watchers of a cluster received, once each, to be replayed elsewhere. Bookmarks, errors
-    /// and injected events are left out.
+    /// Collects the changes that watchers of a cluster received, once each, for a replay in another cluster. Bookmarks,
+    /// errors and injected events are omitted.
     pub fn from_journal(journal: &Journal) -> Self {
         let (mut seen, mut events) = (BTreeSet::new(), Vec::new());
         let mut first = None;
@@ -165,7 +168,7 @@ impl Recording {
         Self { events }
     }
 
-    /// The events, by the times they tell.
+    /// Builds the recording from events with optional times.
     fn timed(events: Vec<(Option<String>, WatchEventKind, Value)>) -> Self {
         let seconds = |time: &str| time.parse::<jiff::Timestamp>().ok();
         let mut first = None;
@@ -173,7 +176,7 @@ impl Recording {
         let events = events.into_iter().map(|(time, kind, object)| {
             if let Some(time) = time.as_deref().and_then(seconds) {
                 let since = time.duration_since(*first.get_or_insert(time));
-                // Order counts more than clocks, which differ between writers.
+                // The order has precedence over the times, because the clocks of writers differ.
                 last = last.max(Duration::try_from(since).unwrap_or_default());
             }
             RecordedChange { at: last, kind, object }
@@ -188,18 +191,18 @@ impl Recording {
         self.events.len()
     }
 
-    /// Returns `true` if there are no events.
+    /// Returns `true` if the recording is empty.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The events, in order.
+    /// Returns the events in order.
     pub fn events(&self) -> &[RecordedChange] {
         &self.events
     }
 }
 
-/// Returns the time of an object's last change: its creation, its deletion or the newest of its field owners.
+/// Returns the time of an object's last change: its deletion, its creation, or the newest time of its field owners.
 fn changed_at(object: &Value) -> Option<String> {
     let metadata = &object["metadata"];
     let owners = metadata["managedFields"].as_array();
@@ -211,7 +214,7 @@ fn changed_at(object: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Builds the object that an audit event refers to without showing it; its kind is found when it is replayed.
+/// Builds the object that an audit event refers to but does not contain. Its kind is looked up during the replay.
 fn referred(reference: &Value) -> Value {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let api_version = match text("apiGroup") {
@@ -225,58 +228,61 @@ fn referred(reference: &Value) -> Value {
 }
 
 impl TestCluster {
-    /// Changes the state as the recording says, event by event, bypassing validation; controllers see it through their
-    /// watches. Bookmarks and errors in it are skipped.
+    /// Applies the recorded changes to the state, event by event, without validation. Controllers receive them through
+    /// their watches. Bookmarks and errors are skipped.
     ///
     /// # Panics
     ///
-    /// If a kind is not served; serve custom resources first.
+    /// If a kind is not served. Define custom resources first.
     #[track_caller]
     pub fn replay(&self, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {
         let place = Location::caller();
-        async move {
+        at_the_test(async move {
             if self.skips("replay") {
-                return;
+                return Ok(());
             }
             let began = tokio::time::Instant::now();
             for (index, event) in recording.events.iter().enumerate() {
-                self.pass(place, began + due(event, index, pace)).await;
+                self.pass(place, began + due(event, index, pace)).await?;
                 if matches!(event.kind, WatchEventKind::Bookmark | WatchEventKind::Error) {
                     continue;
                 }
                 let object = self.with_kind(&event.object);
                 match self.server.apply_event(event.kind, object) {
                     Err(err) if event.kind != WatchEventKind::Deleted => {
-                        fail_at(place, &format!("event {} of the recording: {err}", index + 1))
+                        let what = format!("event {} of the recording: {err}", index + 1);
+                        return Err(Failed::at(place, &what));
                     }
-                    // An object that is deleted already stays deleted.
+                    // The object may already be deleted.
                     Ok(()) | Err(_) => {}
                 }
             }
-        }
+            Ok(())
+        })
     }
 
-    /// Sends the events of a recording to these watches, one by one. The state does not change; each event carries the
-    /// cluster's newest resourceVersion, from which clients can go on.
+    /// Sends the events of a recording to these watches, one by one. The state does not change. Each event contains the
+    /// cluster's newest resourceVersion, from which clients can resume.
     #[track_caller]
     pub fn replay_to(&self, watches: &Watches, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {
         let place = Location::caller();
-        async move {
+        at_the_test(async move {
             let began = tokio::time::Instant::now();
             for (index, event) in recording.events.iter().enumerate() {
-                self.pass(place, began + due(event, index, pace)).await;
+                self.pass(place, began + due(event, index, pace)).await?;
                 let mut object = self.with_kind(&event.object);
-                // A version of another cluster would be one that this one has not come to, or forgotten.
+                // A version of another cluster might be in the future of this one, or compacted.
                 object["metadata"]["resourceVersion"] = self.server.resource_version().to_string().into();
                 watches
                     .handles()
                     .iter()
                     .for_each(|it| it.send(event.kind, object.clone()));
             }
-        }
+            Ok(())
+        })
     }
 
-    /// The object with its kind, where a recording names the resource alone.
+    /// Adds the kind to an object, if the recording only contains its resource.
     fn with_kind(&self, object: &Value) -> Value {
         let mut object = object.clone();
         let (version, resource) = (object["apiVersion"].as_str(), object["resource"].as_str());

@@ -1,37 +1,96 @@
-//! Message of a failing test: the place, the failure and the last requests.
+//! Message of a failing test: the location, the failure and the last requests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
+use fake_apiserver::trace::{Step, steps};
 use fake_apiserver::{Entry, RecordedRequest};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
-use crate::test_cluster::TestCluster;
+use crate::target::ObjectId;
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
+use crate::text::{fields, shortened};
 
 /// Number of journal entries that a failing test prints.
 const JOURNAL_LINES: usize = 40;
 
-/// The longest line of it.
-const LINE_CHARS: usize = 200;
+/// Number of journal entries that are searched for them.
+const JOURNAL_ENTRIES: usize = 4_000;
 
-/// Most different requests that are named when there were too many.
+/// Environment variable for printing messages of every kind: `all`.
+pub(crate) const JOURNAL: &str = "DRYDOCK_JOURNAL";
+
+/// Maximum number of lines in a round of repeated lines that is folded.
+const ROUND_LINES: usize = 8;
+
+/// Maximum number of characters of a line.
+const LINE_CHARS: usize = 240;
+
+/// Maximum number of different requests that are listed when there were too many.
 const CULPRITS: usize = 8;
 
 impl TestCluster {
     /// Fails the test. The requests are printed when the cluster is dropped.
     #[track_caller]
     pub(crate) fn fail(&self, what: &str) -> ! {
-        fail_at(Location::caller(), what)
+        fail(what)
     }
 }
 
-/// Fails the test at a place in it: an async function is not where its caller stands.
-pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
-    panic!("{}", message_at(place, what))
+impl TestCluster {
+    /// Fails the test because of an object, and adds the object's history to the message.
+    #[track_caller]
+    pub(crate) fn fail_about(&self, id: &ObjectId, what: &str) -> ! {
+        fail(&format!("{what}{}", self.history_of(id)))
+    }
 }
 
-/// The message of a failure at a place in the test.
+/// Fails the test at the line that called the testkit's function.
+#[track_caller]
+pub(crate) fn fail(what: &str) -> ! {
+    panic!("{}", message_at(Location::caller(), what))
+}
+
+/// Failure of an async function, which is raised at the line of the test that awaits it.
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) String);
+
+impl Failed {
+    /// Returns a failure at a location in the test, which an async function gets from its caller.
+    pub(crate) fn at(place: &Location<'_>, what: &str) -> Self {
+        Self(message_at(place, what))
+    }
+}
+
+/// Result of the body of an async function of the testkit.
+pub(crate) type Checked<T> = Result<T, Failed>;
+
+/// A future that raises failures at the line that awaits it. A panic within an async function would have a line of the
+/// testkit as its location, because `#[track_caller]` only applies to the function that creates the future.
+struct AtTheTest<F>(Pin<Box<F>>);
+
+/// Raises the failure of an async function at the line that awaits it.
+pub(crate) fn at_the_test<T>(body: impl Future<Output = Checked<T>>) -> impl Future<Output = T> {
+    AtTheTest(Box::pin(body))
+}
+
+impl<T, F: Future<Output = Checked<T>>> Future for AtTheTest<F> {
+    type Output = T;
+
+    #[track_caller]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match ready!(self.0.as_mut().poll(cx)) {
+            Ok(done) => Poll::Ready(done),
+            Err(Failed(message)) => panic!("{message}"),
+        }
+    }
+}
+
+/// Formats a failure at a location in the test.
 pub(crate) fn message_at(place: &Location<'_>, what: &str) -> String {
     format!("{}:{}: {what}", place.file(), place.line())
 }
@@ -44,45 +103,130 @@ pub(crate) fn message_at(place: &Location<'_>, what: &str) -> String {
 )]
 pub(crate) fn print_after_failure(cluster: &TestCluster, ended: &str) {
     let seed = cluster.seed();
-    eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} makes the same run");
+    eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} repeats the run");
     eprint!("{ended}{}", cluster.injections);
     eprintln!("{}", last_requests(cluster));
+    eprintln!("{}", cluster.traced(ended));
 }
 
-/// Prints the faults that struck nothing, for a test that passes.
-#[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
+/// Prints the faults that matched no request, for a passing test.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that tests less than it appears to must be visible"
+)]
 pub(crate) fn print_idle_faults(cluster: &TestCluster) {
     for line in cluster.injections.idle() {
         eprintln!("test cluster: {line}");
     }
 }
 
-/// The end of the journal, bounded. A line that repeats the one before it, but for the time, is counted instead.
+/// Formats the end of the journal with a limit: one line per request and event, with its client and the fields that a
+/// write changed. Repeated lines, and repeated rounds of several lines, are counted. Messages of workers, bookmarks and
+/// messages about Events and Leases are omitted unless the environment enables them.
 fn last_requests(cluster: &TestCluster) -> String {
-    let mut lines: Vec<(String, String, usize)> = Vec::new();
-    for entry in cluster.server.journal().entries() {
-        let line = entry.to_string();
-        let (time, what) = line.trim_start().split_once(' ').unwrap_or(("", &line));
-        match lines.last_mut() {
-            Some((last, known, count)) if known == what => (*last, *count) = (time.to_owned(), *count + 1),
-            _ => lines.push((time.to_owned(), what.to_owned(), 1)),
+    let journal = cluster.server.journal();
+    let (first, steps) = steps(&cluster.server, cluster.base, TEST_CLIENT, JOURNAL_ENTRIES);
+    let entries = journal.since(first as u64);
+    let shows_all = std::env::var_os(JOURNAL).is_some_and(|it| it == "all");
+    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut lines: Vec<Line> = Vec::new();
+    for (entry, step) in entries.iter().zip(&steps) {
+        match beside(entry, step).filter(|_| !shows_all) {
+            Some(what) => *left_out.entry(what).or_default() += 1,
+            None => lines.push(Line::of(entry, step)),
         }
     }
-    let mut text = match lines.len().checked_sub(JOURNAL_LINES) {
-        None if lines.is_empty() => return "there were no requests".to_owned(),
-        None | Some(0) => "the requests and events:".to_owned(),
-        Some(more) => format!("the last requests and events, {more} earlier ones left out:"),
+    if entries.is_empty() {
+        return "there were no requests".to_owned();
+    }
+    let lines = folded(lines);
+    let skipped = lines.len().saturating_sub(JOURNAL_LINES);
+    let mut text = match skipped {
+        0 => "the requests and events:".to_owned(),
+        more => format!("the last requests and events, {more} earlier ones omitted:"),
     };
-    for (time, what, count) in lines.iter().skip(lines.len().saturating_sub(JOURNAL_LINES)) {
+    for (time, what) in lines.iter().skip(skipped) {
         let _ = write!(text, "\n{time:>11} {}", shortened(what, LINE_CHARS));
-        if *count > 1 {
-            let _ = write!(text, " (the last of {count})");
-        }
+    }
+    if !left_out.is_empty() {
+        let parts: Vec<String> = left_out.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let _ = write!(text, "\nomitted: {}; {JOURNAL}=all shows them", parts.join(", "));
     }
     text
 }
 
-/// The requests that came most often, each with its number, one a line; first those that fail again and again.
+/// Returns the kind of a message with little information about a failure.
+fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
+    let resource = match entry {
+        Entry::Request(it) if it.worker.is_some() => return Some("of workers"),
+        Entry::Event(it) if it.kind == "BOOKMARK" => return Some("bookmarks"),
+        Entry::Request(it) => it.info.as_ref().map_or("", |it| &it.resource),
+        Entry::Event(it) => &it.resource,
+    };
+    // The lists and watches of reflectors are shown.
+    let is_object = !step.object.is_empty();
+    match resource {
+        "events" if is_object => Some("about Events"),
+        "leases" if is_object => Some("about Leases"),
+        _ => None,
+    }
+}
+
+/// A line for a message.
+struct Line {
+    time: String,
+    /// The text without changes, by which repetitions are found.
+    what: String,
+    /// The fields that a write changed, which differ between rounds.
+    changes: String,
+}
+
+impl Line {
+    fn of(entry: &Entry, step: &Step) -> Self {
+        let line = entry.to_string();
+        let (time, what) = line.trim_start().split_once(' ').unwrap_or(("", &line));
+        // Names in paths are escaped, such as `system%3Anode`.
+        let what = percent_decode_str(what).decode_utf8_lossy();
+        Self {
+            time: time.to_owned(),
+            what: format!(" {:<10} {}", step.client, what.trim_start()),
+            changes: fields(step),
+        }
+    }
+}
+
+/// Folds repeated lines and rounds: the first round is shown, and the others are counted.
+fn folded(lines: Vec<Line>) -> Vec<(String, String)> {
+    let mut shown = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        // Number of repetitions of the following lines.
+        let repeats = |round: usize| {
+            let pairs = lines[at..].iter().zip(lines[at..].iter().skip(round));
+            pairs.take_while(|(one, next)| one.what == next.what).count() / round
+        };
+        let mut rounds = 1..=ROUND_LINES.min(lines.len() - at);
+        let found = rounds.find(|round| repeats(*round) * round >= 2);
+        let round = found.unwrap_or(1);
+        let times = found.map_or(0, repeats);
+        for line in &lines[at..at + round] {
+            shown.push((line.time.clone(), format!("{}{}", line.what, line.changes)));
+        }
+        at += round * (times + 1);
+        let last = &lines[at - 1];
+        let these = match round {
+            1 => "this line".to_owned(),
+            _ => format!("these {round} lines"),
+        };
+        if times > 0 {
+            let what = format!(" {these} {times} times more{}", last.changes);
+            shown.push((last.time.clone(), what));
+        }
+    }
+    shown
+}
+
+/// Lists the most frequent requests with their counts, one per line. Requests that fail repeatedly are first.
 pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     let mut counts = BTreeMap::new();
     for entry in entries {
@@ -96,7 +240,7 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
                 request.code,
                 shortened(&why, LINE_CHARS)
             );
-            // A read that finds nothing is no failure.
+            // A read of a missing object is not a failure.
             let is_failing = request.code >= 400 && !(request.code == 404 && request.method == "GET");
             counts.entry(what).or_insert((is_failing, 0_usize)).1 += 1;
         }
@@ -119,7 +263,7 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     text
 }
 
-/// The message of an answer that refuses a request.
+/// Returns the message of an answer that refuses a request.
 fn refusal(request: &RecordedRequest) -> Option<String> {
     #[derive(Deserialize)]
     struct Refused {
@@ -128,12 +272,4 @@ fn refusal(request: &RecordedRequest) -> Option<String> {
     let answer = request.answer.as_ref().filter(|_| request.code >= 400)?;
     let Refused { message } = serde_json::from_slice(answer).ok()?;
     Some(message)
-}
-
-/// A text cut after so many characters.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }

@@ -1,9 +1,9 @@
-//! Controllers of any version of kube: the service for `kube::Client::new` of another major.
+//! Controllers with any version of kube: a service for `kube::Client::new` of another major version.
 //!
-//! The testkit is built with kube 5. A controller that is built with another major has another `kube::Client`; what all
-//! of them from 0.90 on have in common is that a client is made of a tower service for requests of the crate `http`
-//! 1.x. [`TestCluster::service`] is such a service, and [`TestCluster::controller_over`] starts a controller over one.
-//! Objects of its types cross over [serialized](crate::objects::serialized).
+//! The testkit is built with kube 5. A controller that is built with another major version has another type
+//! `kube::Client`. From 0.90 on, every version can build a client from a tower service for requests of the crate `http`
+//! 1.x. [`TestCluster::service`] returns such a service, and [`TestCluster::controller_over`] starts a controller with
+//! one. Objects of its types can be used in [serialized](crate::objects::serialized) form.
 //!
 //! ```
 //! use testkit::TestCluster;
@@ -28,12 +28,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
-use tower::{BoxError, Service};
+use http_body_util::{BodyExt, Full};
+use tower::{BoxError, Service, ServiceExt};
 
 use crate::controller::Running;
-use crate::explore::GatedService;
+use crate::hooks::{AnswerBody, Passage};
 use crate::test_cluster::TestCluster;
 
 /// A tower service that answers the requests of one client, from [`TestCluster::service`].
@@ -43,24 +42,24 @@ pub struct ClientService(Kind);
 #[derive(Clone)]
 enum Kind {
     Server(fake_apiserver::ClientService),
-    Gated(GatedService),
+    Explored(Passage),
     Remote(kube::Client),
 }
 
-/// The body of an answer; that of a watch has a frame for each event.
-pub struct ResponseBody(UnsyncBoxBody<Bytes, BoxError>);
+/// Body of an answer. For a watch, each event is a frame.
+pub struct ResponseBody(AnswerBody);
 
 impl TestCluster {
-    /// Returns what a client of this name is made of, for a controller whose version of kube is not the testkit's: hand
-    /// it to its `kube::Client::new`. Any version whose requests are of the crate `http` 1.x takes it, which is kube
-    /// 0.90 and later. Faults, watches and requests tell the client apart by its name, as with
+    /// Returns a service for the client of a controller that uses another version of kube: pass it to
+    /// `kube::Client::new` of that version. This works with every version that uses the crate `http` 1.x, that is, kube
+    /// 0.90 and later. `name` identifies the client in faults, watches and requests, as with
     /// [`client_named`](Self::client_named).
     #[must_use]
     pub fn service(&self, name: &str) -> ClientService {
         self.clients().service(name)
     }
 
-    /// Runs a controller that can be started again and makes its own client from a service; else as
+    /// Runs a controller that can be restarted and builds its own client from a service. Otherwise the same as
     /// [`controller`](Self::controller).
     #[track_caller]
     pub fn controller_over<C, F>(&self, name: &str, controller: C) -> Running
@@ -78,8 +77,9 @@ impl ClientService {
         Self(Kind::Server(service))
     }
 
-    pub(crate) fn gated(service: GatedService) -> Self {
-        Self(Kind::Gated(service))
+    /// A client in an exploration.
+    pub(crate) fn explored(service: Passage) -> Self {
+        Self(Kind::Explored(service))
     }
 
     /// A client of a real server.
@@ -103,7 +103,15 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match &mut self.0 {
             Kind::Server(service) => boxed(service.call(request)),
-            Kind::Gated(service) => boxed(service.call(request)),
+            Kind::Explored(service) => {
+                let service = service.clone();
+                Box::pin(async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                    let answer = service.oneshot(Request::from_parts(parts, Full::new(body))).await?;
+                    Ok(answer.map(ResponseBody))
+                })
+            }
             Kind::Remote(client) => {
                 let client = client.clone();
                 boxed(async move {

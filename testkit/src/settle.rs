@@ -1,8 +1,8 @@
-//! `settle` and `advance`: letting virtual time pass, with an eye on controllers that never rest.
+//! `settle` and `advance`: let virtual time pass, and detect controllers that never settle.
 //!
-//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock
-//! from ever moving.
+//! All waiting of a test uses [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
 
+use std::collections::BTreeSet;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -11,104 +11,204 @@ use fake_apiserver::{Entry, RecordedRequest, Verb};
 use futures::future::{Either, select};
 use tokio::time::{Instant, sleep_until};
 
-use crate::report::most_frequent;
+use crate::bounds::Bounds;
+use crate::report::{Checked, Failed, at_the_test, most_frequent};
 use crate::test_cluster::{Cause, TestCluster};
 use crate::work::Done;
 
-/// Bounds of waiting; all times are virtual.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// `settle` returns when nothing has happened for this long. A little more than five seconds, so that a retry after
-    /// five seconds, which is what many controllers do, counts as something left to do.
-    pub(crate) quiet: Duration,
-    /// `settle` fails after this.
-    pub(crate) settle: Duration,
-    /// `eventually` fails after this.
-    pub(crate) eventually: Duration,
-    /// Requests of one `settle`, and of all clients at one instant.
-    pub(crate) requests: u64,
+/// Number of messages per object at one instant up to which a burst of work is not a hot loop.
+const MESSAGES_EACH: u64 = 10;
+
+/// Number of further messages after which such a burst is checked again.
+const LOOK_AGAIN: u64 = 500;
+
+/// The messages of one instant of virtual time.
+struct Burst {
+    messages: u64,
+    /// Number of different objects and paths.
+    objects: u64,
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            quiet: Duration::from_millis(5_100),
-            settle: Duration::from_secs(600),
-            eventually: Duration::from_secs(60),
-            requests: 10_000,
+impl Burst {
+    /// Returns `true` if a controller repeats itself. A controller with a lot of work sends many messages, but few for
+    /// each object.
+    fn is_hot_loop(&self, bounds: &Bounds) -> bool {
+        let repeats = self.messages >= bounds.at_one_instant && self.messages >= MESSAGES_EACH * self.objects;
+        repeats || self.messages >= bounds.requests
+    }
+
+    fn objects_named(&self) -> String {
+        match self.objects {
+            1 => "1 object".to_owned(),
+            count => format!("{count} objects"),
         }
+    }
+}
+
+/// Returns the object of a request, or its path if it does not concern an object.
+fn object_of(request: &RecordedRequest) -> String {
+    match &request.info {
+        Some(it) => format!("{} {}/{}", it.resource, it.namespace, it.name),
+        None => request.path.clone(),
     }
 }
 
 impl TestCluster {
-    /// Waits until nothing is left to do.
+    /// Waits until all work is done.
     ///
-    /// It returns when for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object has changed,
-    /// no watcher has received anything but bookmarks, and no request has failed, other than reads that found nothing.
-    /// Retries within that time are awaited; long timers, such as a requeue after five minutes or the end of a watch,
-    /// are not. A controller may poll: reads, writes that change nothing, Leases, and Events do not count, nor does
-    /// [what the test leaves out](crate::TestClusterBuilder::ignore). Events do if the test
-    /// [says so](crate::TestClusterBuilder::count_events).
+    /// Returns after 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) in which no object has
+    /// changed, no watcher has received anything except for bookmarks, and no request has failed, except for reads of
+    /// missing objects. It waits for retries within that time, but not for long timers, such as a requeue after five
+    /// minutes or the end of a watch. Polling is permitted: reads, writes that change nothing, Leases, Events and
+    /// [ignored fields](crate::TestClusterBuilder::ignore) do not count as work. Events count if the test [enables
+    /// this](crate::TestClusterBuilder::count_events).
     ///
-    /// A controller that [restarts](crate::Running::restarts) is awaited.
-    /// In an [exploration](crate::explore) held watches, delays and crashed controllers are awaited, too.
+    /// It also waits for a controller that [restarts](crate::Running::restarts), and in an
+    /// [exploration](crate::explore) for held watches, delays and crashed controllers.
     ///
-    /// It takes hardly any real time.
+    /// This takes hardly any real time.
     ///
     /// # Panics
     ///
-    /// If a controller panicked, and if it does not settle: after ten virtual minutes, or 10,000 requests. Then the
-    /// message names the requests that kept coming.
+    /// If a controller panicked, or if the cluster does not settle: after ten virtual minutes, after 10,000 requests,
+    /// or in a hot loop of 2,000 requests and events at one instant, with ten or more for each object. The message
+    /// lists the most frequent requests.
     #[track_caller]
     pub fn settle(&self) -> impl Future<Output = ()> {
+        at_the_test(self.settled(Location::caller()))
+    }
+
+    /// Waits until all work is done, in a cluster that has been quiet since this moment.
+    #[track_caller]
+    pub(crate) fn settle_since(&self, quiet_since: Instant) -> impl Future<Output = ()> {
         let place = Location::caller();
-        async move {
-            let journal = self.server.journal();
-            let (began, first) = (Instant::now(), journal.total());
-            let (mut last, at_first) = (began, self.server.resource_version());
-            let (mut total, mut revision) = (first, at_first);
-            loop {
-                self.pass(place, last + self.bounds.quiet).await;
-                let (moved, done);
-                (done, revision) = (self.work.since(&self.server, revision), self.server.resource_version());
-                (moved, total) = self.last_activity(total, &done);
-                let what = if total - first > self.bounds.requests {
-                    Some(format!("{} requests and events", total - first))
-                } else if began.elapsed() > self.bounds.settle {
-                    Some(format!("{} s of virtual time", began.elapsed().as_secs()))
-                } else {
-                    None
-                };
-                match (moved, what) {
-                    (None, None) if self.goes_on_until() > Some(Instant::now()) => {
-                        // The faults are over then, and reactions to them have begun.
-                        let until = self.goes_on_until().unwrap_or(last);
-                        self.pass(place, until).await;
-                        last = Instant::now();
-                    }
-                    (None, _) => {
-                        if let Some(gate) = &self.gate {
-                            gate.settled(place).await;
-                        }
-                        return;
-                    }
-                    (Some(_), Some(what)) => {
-                        let fields = self.work.restless_fields(&self.server, at_first);
-                        self.fail_restless(Cause::Restless, place, &what, first, &fields)
-                    }
-                    (Some(at), None) => last = at,
+        at_the_test(async move {
+            self.rest_since(place, quiet_since).await?;
+            self.has_settled(place).await;
+            Ok(())
+        })
+    }
+
+    /// Same as [`settle`](Self::settle), for a location in the test.
+    pub(crate) async fn settled(&self, place: &'static Location<'static>) -> Checked<()> {
+        self.rest(place).await?;
+        self.has_settled(place).await;
+        Ok(())
+    }
+
+    async fn has_settled(&self, place: &'static Location<'static>) {
+        if let Some(hooks) = &self.hooks {
+            hooks.settled(&format!("{}:{}", place.file(), place.line())).await;
+        }
+    }
+
+    /// Same as `settle`, for a place given as a text, such as a line of a file.
+    ///
+    /// # Panics
+    ///
+    /// See `settle`.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) async fn settle_at(&self, place: &str) {
+        if let Err(Failed(message)) = self.rest(Location::caller()).await {
+            let what = message.split_once("the cluster does not settle").map(|(_, it)| it);
+            let cause = self.cause_of(&message).unwrap_or(Cause::Restless);
+            let message = match what {
+                // Time is real if places are given as texts.
+                Some(what) => format!(
+                    "{place}: the cluster does not settle{}",
+                    what.replace(" of virtual time", "")
+                ),
+                None => message,
+            };
+            let Failed(message) = self.failed_with(cause, message);
+            std::panic::resume_unwind(Box::new(message));
+        }
+        if let Some(hooks) = &self.hooks {
+            hooks.settled(place).await;
+        }
+    }
+
+    /// Waits until nothing is left to do.
+    async fn rest(&self, place: &'static Location<'static>) -> Checked<()> {
+        self.rest_since(place, Instant::now()).await
+    }
+
+    /// Waits until nothing is left to do, in a cluster that has been quiet since this moment.
+    async fn rest_since(&self, place: &'static Location<'static>, quiet_since: Instant) -> Checked<()> {
+        let journal = self.server.journal();
+        let (began, first) = (Instant::now(), journal.total());
+        // Reactions follow the end of a fault.
+        let faults_end = self.goes_on_until().filter(|it| *it <= began);
+        let (mut last, at_first) = (
+            Some(quiet_since).max(faults_end).unwrap_or(began),
+            self.server.resource_version(),
+        );
+        let (mut total, mut revision) = (first, at_first);
+        loop {
+            if self.pass_or_expect(place, last + self.bounds.quiet).await? {
+                return Ok(());
+            }
+            let (moved, done): (_, Done);
+            (done, revision) = (self.work.since(&self.server, revision), self.server.resource_version());
+            (moved, total) = self.last_activity(total, &done);
+            let moved = moved.max(self.externals.active_after(last));
+            let what = if total - first > self.bounds.requests {
+                Some(format!("{} requests and events", total - first))
+            } else if began.elapsed() > self.bounds.settle {
+                Some(format!("{} s of virtual time", began.elapsed().as_secs()))
+            } else {
+                None
+            };
+            match (moved, what) {
+                (None, None) if self.goes_on_until() > Some(Instant::now()) => {
+                    // At that time the faults have ended, and reactions to them have begun.
+                    let until = self.goes_on_until().unwrap_or(last);
+                    self.pass(place, until).await?;
+                    last = Instant::now();
                 }
+                (None, None) if !self.are_controllers_ready() => last = Instant::now(),
+                (None, _) => return Ok(()),
+                (Some(_), Some(what)) => {
+                    let fields = self.work.restless_fields(&self.server, at_first);
+                    return Err(self.restless(Cause::Restless, place, &what, first, &fields));
+                }
+                (Some(at), None) => last = at,
             }
         }
     }
 
-    /// Returns the time until which changes are known to come: in an exploration, the end of the faults.
+    /// Lets time pass until an instant, or until the exploration expects nothing more. Returns `true` in the latter
+    /// case.
+    async fn pass_or_expect(&self, place: &'static Location<'static>, until: Instant) -> Checked<bool> {
+        let hooks = self.hooks.as_ref();
+        let Some((hooks, [mut pause, every])) = hooks.and_then(|it| Some((it, it.looks_every()?))) else {
+            self.pass(place, until).await?;
+            return Ok(false);
+        };
+        loop {
+            let next = until.min(Instant::now() + pause);
+            self.pass(place, next).await?;
+            if hooks.is_as_expected() {
+                return Ok(true);
+            }
+            if next >= until {
+                return Ok(false);
+            }
+            pause = every;
+        }
+    }
+
+    /// Returns the time until which changes are expected: in an exploration, the end of the faults.
     fn goes_on_until(&self) -> Option<Instant> {
-        let windows_end = self.gate.as_ref().and_then(|gate| gate.settles_at());
+        let windows_end = self.hooks.as_ref().and_then(|hooks| hooks.settles_at());
         windows_end.max(self.controllers.next_start())
     }
 
-    /// Lets this much virtual time pass, with all that happens in it, in order.
+    fn are_controllers_ready(&self) -> bool {
+        self.hooks.as_ref().is_none_or(|hooks| hooks.are_controllers_ready())
+    }
+
+    /// Lets this much virtual time pass. All timers within it fire in order.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -124,36 +224,59 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If a controller panicked, or sends requests without end while the clock stands.
+    /// If a controller panicked, or if it stops the clock by sending requests without end.
     #[track_caller]
     pub fn advance(&self, duration: Duration) -> impl Future<Output = ()> {
-        let place = Location::caller();
-        self.pass(place, Instant::now() + duration)
+        at_the_test(self.pass(Location::caller(), Instant::now() + duration))
     }
 
-    /// Lets virtual time pass up to an instant.
-    pub(crate) async fn pass(&self, place: &'static Location<'static>, until: Instant) {
+    /// Lets virtual time pass until an instant.
+    pub(crate) async fn pass(&self, place: &'static Location<'static>, until: Instant) -> Checked<()> {
         let journal = self.server.journal();
         let first = journal.total();
         let mut timer = std::pin::pin!(sleep_until(until));
-        let (mut checked, mut at) = (first, None);
-        // A task that never waits keeps the clock from moving, and so this timer from firing.
-        while let Either::Right(_) = select(
-            timer.as_mut(),
-            std::pin::pin!(journal.reached(checked + self.bounds.requests)),
-        )
-        .await
-        {
-            let now = Instant::now();
-            if at == Some(now) {
-                let what = format!("{} requests at one instant", self.bounds.requests);
-                self.fail_restless(Cause::AtOneInstant, place, &what, first, "");
+        let least = self.bounds.at_one_instant.min(self.bounds.requests);
+        let mut look_at = first + least;
+        // A task that never waits stops the clock, so this timer would never fire.
+        while let Either::Right(_) = select(timer.as_mut(), std::pin::pin!(journal.reached(look_at))).await {
+            let burst = self.burst(first);
+            if burst.is_hot_loop(&self.bounds) {
+                let what = format!(
+                    "more than {least} requests at one instant of virtual time ({} including events, about {}), while \
+                     the clock did not advance",
+                    burst.messages,
+                    burst.objects_named()
+                );
+                return Err(self.restless(Cause::AtOneInstant, place, &what, journal.total() - burst.messages, ""));
             }
-            (checked, at) = (journal.total(), Some(now));
+            // A loop is detected at most `LOOK_AGAIN` messages late.
+            let missing = least.saturating_sub(burst.messages);
+            look_at = journal.total() + if missing > 0 { missing } else { LOOK_AGAIN };
         }
         self.refresh().await;
-        if let Some(message) = self.controllers.panicked() {
-            self.fail_for(Cause::ControllerPanicked, place, &message);
+        match self.controllers.panicked() {
+            Some(message) => Err(self.failed_for(Cause::ControllerPanicked, place, &message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the messages at this instant among the entries after `first`.
+    fn burst(&self, first: u64) -> Burst {
+        let now = self.started.elapsed();
+        let (mut messages, mut objects) = (0, BTreeSet::new());
+        self.server.journal().visit(first, |entry| {
+            let (at, object) = match entry {
+                Entry::Request(it) => (it.answered, object_of(it)),
+                Entry::Event(it) => (it.at, format!("{} {}/{}", it.resource, it.namespace, it.name)),
+            };
+            if at >= now {
+                messages += 1;
+                objects.insert(object);
+            }
+        });
+        Burst {
+            messages,
+            objects: objects.len() as u64,
         }
     }
 
@@ -176,7 +299,7 @@ impl TestCluster {
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
-        // The server's own controllers write without requests, and there may be no watcher.
+        // The server's own controllers write without requests, possibly without a watcher.
         let unseen = last.is_none() && done.count > 0;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }
@@ -186,14 +309,14 @@ impl TestCluster {
         request.is_write() && !request.info.as_ref().is_some_and(is_beside)
     }
 
-    /// Fails the test because controllers never rest.
-    fn fail_restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> ! {
+    /// Fails the test because controllers do not settle.
+    fn restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> Failed {
         let entries = self.server.journal().since(first);
         let what = format!(
-            "the cluster does not settle: {what}, and these keep coming:{}{fields}",
+            "the cluster does not settle: {what}; the most frequent requests are:{}{fields}",
             most_frequent(&entries)
         );
-        self.fail_for(cause, place, &what)
+        self.failed_for(cause, place, &what)
     }
 }
 
@@ -201,7 +324,10 @@ fn is_lease_write(request: &RecordedRequest) -> bool {
     request.is_write() && request.is_for("leases.coordination.k8s.io")
 }
 
-/// Returns `true` if a client will want to retry. Not finding an object is an answer.
+/// Returns `true` if the client is likely to retry. A read of a missing object is not a failure, and neither is a
+/// feature that the server does not support.
 fn is_failure(request: &RecordedRequest) -> bool {
-    (request.code == 0 || request.code >= 400) && !(request.code == 404 && request.verb() == Some(Verb::Get))
+    request.code != 501
+        && (request.code == 0 || request.code >= 400)
+        && !(request.code == 404 && request.verb() == Some(Verb::Get))
 }

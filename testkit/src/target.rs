@@ -1,4 +1,4 @@
-//! Targets: names of objects in a test, and the objects it may create.
+//! Identification of objects in a test, and the objects that a test can create.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct ObjectId {
     pub api_version: String,
     /// `kind`
     pub kind: String,
-    /// Namespace; `None` if the test did not say: `default`, if the kind is in namespaces at all.
+    /// Namespace. `None` if the test did not set one: then `default`, if the kind is namespaced.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
@@ -50,8 +50,8 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Identifies an object of type `K`: its name (`"web-0"`, or `"shop/web-0"` for another namespace than `default`) where
-/// the type is known, an [`ObjectBuilder`], or the object itself.
+/// Identifies an object of type `K`: by its name (`"web-0"`, or `"shop/web-0"` for a namespace other than `default`) if
+/// the type is known, by an [`ObjectBuilder`], or by the object itself.
 ///
 /// ```
 /// # use testkit::{TestCluster, objects::config_map};
@@ -67,6 +67,12 @@ impl fmt::Display for ObjectId {
 /// assert!(cluster.gone::<ConfigMap>("settings"), "there is none in the namespace `default`");
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name an object of type `{K}`",
+    label = "expected a name, a reference to the object, or a builder",
+    note = "with the type: `get::<Pod>(\"web-0\")`, or `\"shop/web-0\"` in another namespace; `get(&pod)` for an object \
+            you have; `get(pod(\"web-0\").namespace(\"shop\"))` returns an `Object` of any kind"
+)]
 pub trait Target<K> {
     /// Returns the identity of the object.
     fn id(&self) -> ObjectId;
@@ -128,9 +134,21 @@ impl Target<Object> for ObjectId {
     }
 }
 
-/// An object that a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], or any type of kube or
-/// k8s-openapi.
-pub trait ToObject {
+/// Marks the implementation of [`ToObject`] for references. The compiler chooses it; code does not need to name it.
+#[derive(Debug)]
+pub enum ByReference {}
+
+/// An object that a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], any type of kube or
+/// k8s-openapi, or a reference to one of these.
+///
+/// `Form` distinguishes the implementations for values and for references; the compiler chooses it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an object that a test can create or compare",
+    label = "expected a Kubernetes object or a builder",
+    note = "pass `pod(\"web-0\")` or another builder of `testkit::objects`, `object(api_version, kind, name)` for any \
+            kind, or a type with `#[derive(CustomResource, Serialize, Deserialize)]`"
+)]
+pub trait ToObject<Form = ()> {
     /// The type that the cluster returns.
     type Stored: DeserializeOwned;
 
@@ -158,9 +176,17 @@ impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned> ToObject for 
     type Stored = K;
 
     fn to_object(&self) -> Value {
-        let mut object = serde_json::to_value(self).expect("Kubernetes objects can be written as JSON");
+        let mut object = serde_json::to_value(self).expect("Kubernetes objects can be serialized as JSON");
         object["apiVersion"] = K::api_version(&()).into();
         object["kind"] = K::kind(&()).into();
         object
+    }
+}
+
+impl<T: ToObject> ToObject<ByReference> for &T {
+    type Stored = T::Stored;
+
+    fn to_object(&self) -> Value {
+        <T as ToObject>::to_object(self)
     }
 }

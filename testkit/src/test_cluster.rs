@@ -1,9 +1,9 @@
-//! `TestCluster`: an API server, a client and a clock that jumps.
+//! `TestCluster`: an API server, clients and a virtual clock.
 
 use std::borrow::Borrow;
 use std::panic::Location;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, PodScript, PodSelector, Worker, load};
@@ -13,55 +13,69 @@ use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
+use crate::bounds::Bounds;
 use crate::controller::Controllers;
-use crate::explore::Gate;
+use crate::externals::Externals;
 use crate::faults::Injections;
+use crate::hooks::Hooks;
+use crate::lock::lock;
+use crate::output::{self, Output};
+use crate::panics::keep_panics;
 use crate::read::Reads;
 use crate::real::Real;
-use crate::report;
-use crate::settle::Bounds;
+use crate::report::{self, Failed};
 use crate::target::ToObject;
+use crate::virtual_clock;
 use crate::work::Work;
 
-/// The `User-Agent` of what a test does itself. Faults spare it and [`TestCluster::requests`] leaves it out, unless it
-/// is named.
+/// `User-Agent` of the test's own requests. Faults do not affect it unless they name it, and [`TestCluster::requests`]
+/// excludes it.
 pub(crate) const TEST_CLIENT: &str = "testkit";
 
 /// A cluster for one test. See the [crate](crate) for a whole test.
 ///
-/// Reading is a function call ([`get`](Self::get), [`list`](Self::list)); what acts on the cluster or lets time pass is
+/// Reads are function calls ([`get`](Self::get), [`list`](Self::list)); methods that write or let time pass are
 /// `async`. When a test fails, the cluster prints its seed and the last requests.
 #[derive(Debug)]
 pub struct TestCluster {
     pub(crate) server: ApiServer,
-    /// Instant at which the server's clock began.
+    /// Instant at which the server's clock started.
     pub(crate) started: Instant,
     pub(crate) bounds: Bounds,
     pub(crate) work: Work,
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
     pub(crate) reads: Reads,
-    /// A real server, whose state `server` mirrors; `None` if `server` is the server.
+    /// The real server that `server` mirrors; `None` if there is no real server.
     pub(crate) real: Option<Real>,
     /// The revision at which the test began.
     pub(crate) base: u64,
-    /// Stands between clients and the server in an exploration.
-    pub(crate) gate: Option<Arc<Gate>>,
-    /// The last failure of the testkit's own, with its message.
+    /// The external systems of the test.
+    pub(crate) externals: Arc<Externals>,
+    /// The exploration of the cluster.
+    pub(crate) hooks: Option<Arc<dyn Hooks>>,
+    /// Revision of the server before the first object of the test; 0 if it is unknown.
+    pub(crate) boot: u64,
+    /// The tracing output of controllers, if the test is recorded.
+    pub(crate) output: Option<Output>,
+    /// Values that are dropped with the cluster.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) kept: Mutex<Vec<Box<dyn std::any::Any + Send>>>,
+    /// The last failure raised by the testkit, with its message.
     failed: Mutex<Option<(Cause, String)>>,
 }
 
-/// Reason for which the testkit itself fails a test.
+/// Reason of a failure raised by the testkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Controllers go on and on.
+    /// Controllers do not settle.
     Restless,
-    /// They do so while the clock stands.
+    /// Controllers do not settle and stop the clock.
     AtOneInstant,
     ControllerPanicked,
 }
 
-/// Options of a [`TestCluster`]. Everything has a default.
+/// Options of a [`TestCluster`]. All have defaults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,20 +104,22 @@ pub struct TestClusterBuilder {
     server: ApiServerBuilder,
     pub(crate) bounds: Bounds,
     pub(crate) work: Work,
+    /// Set if a page with every step is written when the test fails.
+    pub(crate) is_traced: bool,
     steps: Vec<Step>,
 }
 
-/// Something to be put into the cluster before the test begins.
+/// An initial object of the cluster.
 #[derive(Clone, Debug)]
 enum Step {
-    /// As a client creates it.
+    /// Created like a client's object.
     Create(Value),
-    /// As it is, from a dump.
+    /// Stored unchanged, from a dump.
     Load(Value),
 }
 
 impl Step {
-    /// Wraps an object; one with a uid was stored before.
+    /// Wraps an object. An object with a uid is loaded unchanged.
     fn of(object: Value) -> Self {
         if object["metadata"]["uid"].is_string() {
             Self::Load(object)
@@ -122,40 +138,42 @@ impl Default for TestClusterBuilder {
             has_rbac: false,
             workers: Vec::new(),
             has_pod_scripts: false,
-            // Clients do not follow virtual time. kube's recorder forgets an Event after six minutes of the machine's
-            // clock alone: after an hour of virtual time it would patch an expired Event, again and again.
+            // Clients do not use virtual time: kube's recorder forgets an Event after six minutes of the machine's
+            // clock. With expiring Events, it would patch an expired Event repeatedly after an hour of virtual time.
             server: ApiServer::builder().event_ttl(None),
             bounds: Bounds::default(),
             work: Work::default(),
+            is_traced: output::is_asked(),
             steps: Vec::new(),
         }
     }
 }
 
 impl TestClusterBuilder {
-    /// The seed of uids and generated names. Default: the environment variable `SEED`, else 0.
+    /// Sets the seed of uids and generated names. Default: the environment variable `SEED`, or else 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Changes that the server remembers of each resource; a watch from before them is 410 Gone. Default 16,384.
+    /// Sets the number of changes that the server keeps for each resource. A watch from an older change gets 410 Gone.
+    /// Default: 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
         self
     }
 
-    /// Enables RBAC: Roles decide what a client [of a user](TestCluster::client_as) may do. The test itself and
-    /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
+    /// Enables RBAC: Roles determine the rights of a client [of a user](TestCluster::client_as). The test itself and
+    /// other clients remain administrators. See [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
         self
     }
 
-    /// Runs these parts of a cluster: the garbage collector, the namespace controller and others. Default: none.
+    /// Runs these workers of a cluster: the garbage collector, the namespace controller and others. Default: none.
     ///
-    /// [`TestCluster::settle`] waits for them as for controllers. Faults spare them, unless they name the worker as
-    /// the client, and [`TestCluster::requests`] leaves out what they ask.
+    /// [`TestCluster::settle`] waits for them as for controllers. Faults do not affect them unless they name the worker
+    /// as the client, and [`TestCluster::requests`] excludes their requests.
     ///
     /// ```
     /// use testkit::{TestCluster, Worker, objects::pod};
@@ -174,9 +192,9 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the behaviour of some Pods: how containers start, end, fail and log, and what `exec` answers. It needs
-    /// [`Worker::Kubelet`]; of several scripts for one Pod the last given counts. Without a script containers start and
-    /// keep running. During a test, `cluster.server().kubelet()` changes it.
+    /// Sets the behaviour of some Pods: how containers start, end, fail and log, and the output of `exec` (with the
+    /// feature `serve`). Requires [`Worker::Kubelet`]. If several scripts match a Pod, the last one applies. Without a
+    /// script, containers start and keep running. During a test, `cluster.server().kubelet()` changes it.
     ///
     /// ```
     /// use testkit::{PodScript, PodSelector, TestCluster, Worker, objects::{node, pod}};
@@ -198,7 +216,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Changes what the server has besides, such as admission: closures, webhooks answered in the process, plugins.
+    /// Configures other options of the server, such as admission: closures, webhooks answered in the process, plugins.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::pod};
@@ -223,7 +241,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the quiet time after which [`TestCluster::settle`] returns. Default 5.1 s of virtual time.
+    /// Sets the quiet time after which [`TestCluster::settle`] returns. Default: 5.1 s of virtual time.
     pub fn quiet(mut self, quiet: Duration) -> Self {
         self.bounds.quiet = quiet;
         self
@@ -236,16 +254,17 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the most requests during one `settle`, or at one instant; more is a hot loop, which fails the test. Default
-    /// 10,000.
+    /// Sets the maximum number of requests during one `settle`, or at one instant; more requests are a hot loop, which
+    /// fails the test. Default: 10,000. A controller that repeats itself at one instant, with ten messages for each
+    /// object, fails after 2,000 messages.
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.bounds.requests = requests;
         self
     }
 
-    /// Leaves out a field of every resource, such as `status.conditions.*.lastProbeTime`: [`TestCluster::settle`] does
-    /// not wait while nothing else changes, and [`explore`](crate::explore) does not compare it. For what only tells
-    /// the time or counts.
+    /// Ignores a field of every resource, such as `status.conditions.*.lastProbeTime`: [`TestCluster::settle`] does not
+    /// wait for changes of ignored fields only, and [`explore`](crate::explore) does not compare them. Intended for
+    /// times and counters.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -274,12 +293,12 @@ impl TestClusterBuilder {
     }
 
     /// Counts Events as part of the state: [`TestCluster::settle`] waits while they are written, and
-    /// [`explore`](crate::explore) compares those of the end. Otherwise they are by-products, as they are in a cluster;
+    /// [`explore`](crate::explore) compares them at the end. By default they are by-products;
     /// [`assert_event`](TestCluster::assert_event) finds them in any case.
     ///
-    /// A cluster keeps them for an hour, a test for ever, unless
-    /// [`event_ttl`](fake_apiserver::ApiServerBuilder::event_ttl) is set by [`server`](Self::server): kube's recorder
-    /// goes by the machine's clock, and would not know that its Event is gone.
+    /// A real cluster keeps Events for an hour. A test keeps them forever unless
+    /// [`event_ttl`](fake_apiserver::ApiServerBuilder::event_ttl) is set through [`server`](Self::server), because
+    /// kube's recorder uses the machine's clock and would not notice the expiry.
     pub fn count_events(mut self) -> Self {
         self.work.counts_events = true;
         self
@@ -291,36 +310,47 @@ impl TestClusterBuilder {
     }
 
     /// Creates an object, as [`TestCluster::create`] does.
-    pub fn object(self, object: impl ToObject) -> Self {
+    pub fn object<Form>(self, object: impl ToObject<Form>) -> Self {
         self.step(Step::Create(object.to_object()))
     }
 
-    /// Puts in the objects of a text: YAML or JSON, several documents, lists. What has a uid, as in a dump of
-    /// `kubectl get -o yaml`, is stored as it is, with status and times; the rest is created, as
-    /// [`TestCluster::create`] does.
+    /// Adds the objects of a text: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump of
+    /// `kubectl get -o yaml`, are stored unchanged, with status and times. Other objects are created as by
+    /// [`TestCluster::create`].
     ///
     /// # Panics
     ///
-    /// If the text cannot be read.
+    /// If the text cannot be parsed.
     #[track_caller]
     pub fn yaml(self, text: &str) -> Self {
-        let manifests = load::from_text(text).unwrap_or_else(|err| panic!("the YAML of the cluster: {err}"));
-        manifests
-            .into_iter()
-            .fold(self, |builder, manifest| builder.step(Step::of(manifest.object)))
+        match load::from_text(text) {
+            Ok(manifests) => self.all_of(manifests),
+            Err(err) => report::fail(&format!("the YAML of the cluster: {err}")),
+        }
     }
 
-    /// The same of a file, or of all files below a directory.
+    /// Same as [`yaml`](Self::yaml), for a file or for all files below a directory.
     ///
     /// # Panics
     ///
-    /// If it cannot be read.
+    /// If a file cannot be read or parsed.
     #[track_caller]
     pub fn file(self, path: impl AsRef<Path>) -> Self {
-        let manifests = load::read([path]).unwrap_or_else(|err| panic!("the objects of the cluster: {err}"));
-        manifests
-            .into_iter()
-            .fold(self, |builder, manifest| builder.step(Step::of(manifest.object)))
+        match load::read([path]) {
+            Ok(manifests) => self.all_of(manifests),
+            Err(err) => report::fail(&format!("the objects of the cluster: {err}")),
+        }
+    }
+
+    fn all_of(self, manifests: Vec<load::Manifest>) -> Self {
+        let steps = manifests.into_iter().map(|it| Step::of(it.object));
+        steps.fold(self, Self::step)
+    }
+
+    /// Adds an object. An object with a uid is stored unchanged; any other object is created.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn manifest(self, object: Value) -> Self {
+        self.step(Step::of(object))
     }
 
     fn step(mut self, step: Step) -> Self {
@@ -328,7 +358,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// The server to be.
+    /// Returns the builder of the server.
     pub(crate) fn server_to_be(&self) -> ApiServerBuilder {
         let mut server = self.server.clone().seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
@@ -340,11 +370,12 @@ impl TestClusterBuilder {
         server
     }
 
-    /// Starts the cluster. The journal begins empty; requests that put in the initial objects are not in it.
+    /// Starts the cluster. The journal is initially empty; it does not contain the requests that create the initial
+    /// objects.
     ///
     /// # Panics
     ///
-    /// Outside of a `current_thread` tokio runtime, if an object is refused, and if there are scripts of Pods without
+    /// Outside of a `current_thread` tokio runtime, if an object is refused, or if there are scripts of Pods without
     /// [`Worker::Kubelet`].
     #[track_caller]
     pub fn start(self) -> TestCluster {
@@ -353,8 +384,8 @@ impl TestClusterBuilder {
             "scripts of Pods need `Worker::Kubelet`: add `.workers(Worker::ALL)`"
         );
         pause_the_clock();
-        // Before the first map of the controller's.
-        crate::explore::seed_hashes();
+        // This must precede the controller's first map.
+        crate::seeded_hash::install();
         let mut cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
@@ -362,17 +393,23 @@ impl TestClusterBuilder {
         cluster.work = self.work;
         cluster.base = cluster.server.resource_version();
         cluster.server.journal().clear();
+        if self.is_traced {
+            keep_panics();
+            let journal = cluster.server.journal().clone();
+            let place = move || usize::try_from(journal.total()).unwrap_or(usize::MAX);
+            cluster.output = Some(Output::record(cluster.started, place));
+        }
         cluster
     }
 }
 
 impl TestCluster {
-    /// A cluster with all defaults, which has the namespaces `default` and `kube-*` and nothing else.
+    /// Starts a cluster with all defaults. It contains only the namespaces `default` and `kube-*`.
     ///
     /// # Panics
     ///
-    /// Outside of a `current_thread` tokio runtime. In one whose clock is not paused yet, the cluster pauses it; with
-    /// `#[tokio::test(start_paused = true)]` two runs see the same times to the millisecond.
+    /// Outside of a `current_thread` tokio runtime. The cluster pauses the runtime's clock if it is not paused yet;
+    /// with `#[tokio::test(start_paused = true)]`, two runs have the same times to the millisecond.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -387,28 +424,41 @@ impl TestCluster {
             controllers: Controllers::default(),
             injections: Injections::default(),
             reads: Reads::default(),
-            gate: None,
+            externals: Arc::default(),
+            hooks: None,
+            output: None,
             base: server.resource_version(),
+            boot: server.resource_version(),
             real: None,
+            #[cfg(all(feature = "processes", unix))]
+            kept: Mutex::default(),
             failed: Mutex::default(),
             server,
         }
     }
 
-    /// Fails the test at a place in it, for a cause that exploration tells from assertions of the test.
-    pub(crate) fn fail_for(&self, cause: Cause, place: &Location<'_>, what: &str) -> ! {
-        let message = report::message_at(place, what);
-        *lock(&self.failed) = Some((cause, message.clone()));
-        panic!("{message}")
+    /// Returns a failure at a location in the test, for a cause that exploration distinguishes from assertions of the
+    /// test.
+    pub(crate) fn failed_for(&self, cause: Cause, place: &Location<'_>, what: &str) -> Failed {
+        let failed = Failed::at(place, what);
+        *lock(&self.failed) = Some((cause, failed.0.clone()));
+        failed
     }
 
-    /// The cause of a failure with this message, if it is the testkit's own.
+    /// A failure with this whole message.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn failed_with(&self, cause: Cause, message: String) -> Failed {
+        *lock(&self.failed) = Some((cause, message.clone()));
+        Failed(message)
+    }
+
+    /// Returns the cause of a failure with this message, if the testkit raised it.
     pub(crate) fn cause_of(&self, message: &str) -> Option<Cause> {
         let failed = lock(&self.failed);
         failed.as_ref().filter(|(_, it)| it == message).map(|(cause, _)| *cause)
     }
 
-    /// A cluster whose server is another one's mirror. Time is real, and so the clock must go.
+    /// Returns a cluster with a server that mirrors a real one. Time is real, so the clock is resumed.
     pub(crate) fn over(server: ApiServer, bounds: Bounds) -> Self {
         check_the_runtime();
         if is_paused() {
@@ -417,43 +467,43 @@ impl TestCluster {
         Self::of_server(server, Instant::now(), bounds)
     }
 
-    /// A cluster like this one, of another server with the same clock.
+    /// Returns a cluster like this one, with another server that has the same clock.
     pub(crate) fn with_server(&self, server: ApiServer) -> Self {
         let mut cluster = Self::of_server(server, self.started, self.bounds);
-        (cluster.base, cluster.work) = (self.base, self.work.clone());
+        (cluster.base, cluster.boot, cluster.work) = (self.base, self.boot, self.work.clone());
         cluster
     }
 
-    /// A cluster to be configured.
+    /// Returns a builder for a cluster.
     pub fn builder() -> TestClusterBuilder {
         TestClusterBuilder::default()
     }
 
-    /// A client for the controller under test. Its default namespace is `default`.
+    /// Returns a client for the controller under test. Its default namespace is `default`.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client_named("kube-rs")
     }
 
-    /// The same with its own name, by which [`faults`](crate::faults), [`watches`](Self::watches) and
-    /// [`requests`](Self::requests) tell clients apart.
+    /// Returns a client with its own name, by which [`faults`](crate::faults), [`watches`](Self::watches) and
+    /// [`requests`](Self::requests) distinguish clients.
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
         self.clients().client(name)
     }
 
-    /// Returns the API server itself, for rare needs: snapshots, compaction, and custom faults.
+    /// Returns the API server itself, for rarely used features: snapshots, compaction, and custom faults.
     pub fn server(&self) -> &ApiServer {
         &self.server
     }
 
-    /// Returns the journal of every request, answer and watch event, including those of the test itself; see
-    /// [`requests`](Self::requests) for those of the controllers.
+    /// Returns the journal of every request, answer and watch event, including the test's own; see
+    /// [`requests`](Self::requests) for the requests of controllers.
     pub fn journal(&self) -> &Journal {
         self.server.journal()
     }
 
-    /// The seed of this run.
+    /// Returns the seed of this run.
     pub fn seed(&self) -> u64 {
         self.server.seed()
     }
@@ -502,7 +552,7 @@ impl TestCluster {
     #[track_caller]
     fn take(&self, step: Step) {
         match step {
-            // The server answers at once: there are no faults for the test's own client.
+            // The server answers at once, because faults do not affect the test's own client.
             Step::Create(object) => match self.put_new(object).now_or_never() {
                 Some(Ok(_)) => {}
                 Some(Err(reason)) => self.fail(&reason),
@@ -521,12 +571,15 @@ impl Drop for TestCluster {
     fn drop(&mut self) {
         let ended = self.controllers.ended();
         self.controllers.abort();
-        if let Some(gate) = &self.gate {
-            gate.leave();
+        if let Some(hooks) = &self.hooks {
+            hooks.cluster_ends();
+        }
+        if let Some(output) = &self.output {
+            output.end();
         }
         if std::thread::panicking() {
             report::print_after_failure(self, &ended);
-        } else if self.gate.is_none() {
+        } else if self.hooks.is_none() {
             report::print_idle_faults(self);
             if let Some(why) = self.injections.unserved(&self.server) {
                 panic!("{why}");
@@ -553,8 +606,9 @@ pub fn cluster() -> TestCluster {
     TestCluster::start()
 }
 
-/// The fixture as rstest calls it: a test with an argument `cluster` begins with `cluster::default()`. This is what
-/// `#[rstest::fixture]` writes. By hand it spares a build the macros, their parser and their regular expressions.
+/// The fixture in the form that rstest expects: a test with an argument `cluster` begins with `cluster::default()`. It
+/// equals the expansion of `#[rstest::fixture]`; writing it by hand saves building the macros, their parser and their
+/// regular expressions.
 #[doc(hidden)]
 #[expect(non_camel_case_types, reason = "rstest finds a fixture by the name of its argument")]
 #[derive(Debug)]
@@ -570,13 +624,13 @@ impl cluster {
 }
 
 fn definition<K: CustomResourceExt>() -> Value {
-    let mut definition = serde_json::to_value(K::crd()).expect("definitions can be written as JSON");
+    let mut definition = serde_json::to_value(K::crd()).expect("definitions can be serialized as JSON");
     definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
     definition["kind"] = "CustomResourceDefinition".into();
     definition
 }
 
-/// Pauses tokio's clock if it is not yet.
+/// Pauses tokio's clock if it is not paused yet.
 #[track_caller]
 fn pause_the_clock() {
     check_the_runtime();
@@ -592,26 +646,24 @@ fn check_the_runtime() {
     };
     assert!(
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread,
-        "a TestCluster lives in virtual time, which only a current_thread runtime has: \
+        "a TestCluster needs virtual time, which only a current_thread runtime provides: \
          use `#[tokio::test]` without `flavor = \"multi_thread\"`"
     );
 }
 
-/// Returns `true` if tokio's clock stands while the machine's goes on.
+/// Returns `true` if tokio's clock is paused while the machine's clock runs.
 #[expect(
     clippy::disallowed_methods,
     reason = "the machine's clock is what tokio's is compared with"
 )]
 fn is_paused() -> bool {
-    let before = Instant::now();
-    let machine = std::time::Instant::now();
-    while machine.elapsed().is_zero() {
-        std::hint::spin_loop();
-    }
-    Instant::now() == before
-}
-
-/// Locks a mutex, ignoring poison.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    // In an exploration the machine's clock follows tokio's, so another cluster would wait for it forever.
+    virtual_clock::of_the_machine(|| {
+        let before = Instant::now();
+        let machine = std::time::Instant::now();
+        while machine.elapsed().is_zero() {
+            std::hint::spin_loop();
+        }
+        Instant::now() == before
+    })
 }

@@ -1,4 +1,4 @@
-//! Event injection: putting events into open watches, ending and expiring them.
+//! Event injection: sends events to open watches, and ends or expires them.
 
 use fake_apiserver::faults::RequestFilter;
 use fake_apiserver::{ApiServer, Verb, WatchEventKind, WatchHandle};
@@ -7,7 +7,7 @@ use crate::filter::check_served;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
-/// Open watches, from [`TestCluster::watches`], to narrow and to manipulate.
+/// Open watches, from [`TestCluster::watches`], to filter and manipulate.
 #[derive(Clone, Debug)]
 pub struct Watches {
     handles: Vec<WatchHandle>,
@@ -15,7 +15,7 @@ pub struct Watches {
 }
 
 impl TestCluster {
-    /// The open watches now.
+    /// Returns the watches that are open now.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -47,8 +47,8 @@ impl TestCluster {
         }
     }
 
-    /// Forgets the history of all objects and ends all watches with 410 Gone, as a server does whose log was compacted:
-    /// every client must list again.
+    /// Removes the history of all objects and ends all watches with 410 Gone, as after a compaction: every client must
+    /// list again.
     pub fn expire_watches(&self) {
         if self.skips("expire_watches") {
             return;
@@ -59,11 +59,11 @@ impl TestCluster {
 }
 
 impl Watches {
-    /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
+    /// Keeps watches of this resource: the plural (`pods`), optionally with a group (`deployments.apps`).
     ///
     /// # Panics
     ///
-    /// If no such resource is served that can be watched.
+    /// If the resource is not served or cannot be watched.
     #[must_use]
     #[track_caller]
     pub fn on(self, resource: &str) -> Self {
@@ -74,7 +74,7 @@ impl Watches {
         })
     }
 
-    /// Those of this namespace alone.
+    /// Keeps watches of this namespace only. Watches of all namespaces do not match.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(&RequestFilter {
@@ -83,7 +83,7 @@ impl Watches {
         })
     }
 
-    /// Those of the client of this name.
+    /// Keeps watches of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(&RequestFilter {
@@ -92,71 +92,73 @@ impl Watches {
         })
     }
 
-    /// Sends an event to each watch, true or not. The state does not change.
-    pub fn send(&self, kind: WatchEventKind, object: impl ToObject) {
+    /// Sends an event to each watch, whether or not it is true. The state does not change.
+    pub fn send<Form>(&self, kind: WatchEventKind, object: impl ToObject<Form>) {
         let object = object.to_object();
         for handle in &self.handles {
             handle.send(kind, object.clone());
         }
     }
 
-    /// Ends them as a server does whose log was compacted: with 410 Gone.
+    /// Ends the watches with 410 Gone, as after a compaction.
     pub fn expire(&self) {
         self.handles.iter().for_each(WatchHandle::expire);
     }
 
-    /// Ends them as a server does when their time is over. A client goes on from the last event it saw.
+    /// Ends the watches, as a server does after their timeout. Clients resume from the last event they received.
     pub fn end(&self) {
         self.handles.iter().for_each(WatchHandle::end);
     }
 
-    /// Breaks their connections between two events.
+    /// Breaks the connections between two events.
     pub fn cut(&self) {
         self.handles.iter().for_each(WatchHandle::cut);
     }
 
-    /// Breaks their connections within the next event, after so many bytes of it at the most.
+    /// Breaks the connections within the next event, after at most this many bytes of it.
     pub fn cut_inside(&self, bytes: usize) {
         self.handles.iter().for_each(|it| it.cut_inside(bytes));
     }
 
-    /// Delivers nothing until they are released or resumed: a slow network, or a server that is behind. Held watches
-    /// of several resources, resumed in another order, tell of changes in another order than they happened.
+    /// Holds all events until the watches are released or resumed, as with a slow network or a lagging server. If
+    /// watches of several resources are held and resumed in another order, changes arrive in another order than they
+    /// were made.
     pub fn hold(&self) {
         self.handles.iter().for_each(WatchHandle::hold);
     }
 
-    /// Lets so many more events of each held watch pass.
+    /// Delivers this many events of each held watch.
     pub fn release(&self, events: u64) {
         self.handles.iter().for_each(|it| it.release(events));
     }
 
-    /// Lets everything pass again; what waited comes at once.
+    /// Delivers all held events at once, and further events as usual.
     pub fn resume(&self) {
         self.handles.iter().for_each(WatchHandle::resume);
     }
 
-    /// Delivers nothing more, not even an end: the other side is gone and the client does not notice.
+    /// Delivers nothing more, not even the end of the watch, as if the server had disappeared without the client
+    /// noticing.
     pub fn silence(&self) {
         self.handles.iter().for_each(WatchHandle::silence);
     }
 
-    /// Delivers the next so many events of each twice.
+    /// Delivers the next `events` events of each watch twice.
     pub fn duplicate(&self, events: u64) {
         self.handles.iter().for_each(|it| it.duplicate(events));
     }
 
-    /// Sends each a bookmark now.
+    /// Sends a bookmark to each watch now.
     pub fn bookmark(&self) {
         self.handles.iter().for_each(WatchHandle::bookmark);
     }
 
-    /// Sends them no more bookmarks.
+    /// Stops sending bookmarks to the watches.
     pub fn withhold_bookmarks(&self) {
         self.handles.iter().for_each(WatchHandle::withhold_bookmarks);
     }
 
-    /// Each of them.
+    /// Returns the handle of each watch.
     pub fn handles(&self) -> &[WatchHandle] {
         &self.handles
     }

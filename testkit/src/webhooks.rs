@@ -1,25 +1,25 @@
-//! `webhooks`: admission and conversion that a service in the test answers.
+//! `webhooks`: admission and conversion webhooks that a service in the test answers.
 
 use std::convert::Infallible;
 use std::panic::Location;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use http::{Method, Request, Response};
 use serde_json::Value;
 use tower::Service;
 
-use crate::report::fail_at;
+use crate::report::{Failed, at_the_test};
 use crate::target::ObjectId;
 use crate::test_cluster::TestCluster;
 
 impl TestCluster {
-    /// Installs webhooks: `service`, such as an axum router, answers in this process for every host that one of the
-    /// `configurations` names, and the configurations are written to the server.
+    /// Installs webhooks: writes the `configurations` to the server, and makes `service`, such as an axum router,
+    /// answer in this process for every host in them.
     ///
-    /// They are `ValidatingWebhookConfiguration`s, `MutatingWebhookConfiguration`s, and `CustomResourceDefinition`s, of
-    /// which `spec.conversion` is enough where the definition is there already. What is there is patched, other objects
-    /// are created. A `clientConfig` without a `caBundle` is given one, although no certificate is looked at: no socket
-    /// is opened, and time limits go by the cluster's clock.
+    /// Configurations are `ValidatingWebhookConfiguration`s, `MutatingWebhookConfiguration`s, and
+    /// `CustomResourceDefinition`s; for an existing definition, `spec.conversion` is sufficient. Existing objects are
+    /// patched, and other objects are created. A `clientConfig` without a `caBundle` gets one, although certificates
+    /// are not checked: sockets are not used, and timeouts follow the cluster's clock.
     ///
     /// ```
     /// use axum::{Router, body::Body, routing::post};
@@ -56,7 +56,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If a configuration names no host, or the server refuses it.
+    /// If a configuration does not contain a host, or the server refuses it.
     #[track_caller]
     pub fn webhooks<S, C>(&self, service: S, configurations: C) -> impl Future<Output = ()>
     where
@@ -72,16 +72,13 @@ impl TestCluster {
         for config in objects.iter_mut().flat_map(client_configs) {
             match host_of(config) {
                 Some(host) => self.server.answer_webhooks(&host, service.clone()),
-                None => fail_at(
-                    place,
-                    &format!("a clientConfig names neither a service nor a URL: {config}"),
-                ),
+                None => self.fail(&format!("a clientConfig names neither a service nor a URL: {config}")),
             }
             if config["caBundle"].as_str().is_none_or(str::is_empty) {
                 config["caBundle"] = CA_BUNDLE.into();
             }
         }
-        async move {
+        at_the_test(async move {
             for object in objects {
                 let id = ObjectId::of(&object);
                 let is_there = self.server.uid_of(&id.api_version, &id.kind, "", &id.name).is_some();
@@ -90,19 +87,18 @@ impl TestCluster {
                 } else {
                     self.put_new(object).await
                 };
-                if let Err(reason) = written {
-                    fail_at(place, &reason);
-                }
+                written.map_err(|reason| Failed::at(place, &reason))?;
             }
-        }
+            Ok(())
+        })
     }
 }
 
-/// `-----BEGIN CERTIFICATE-----`, which is as far as anybody looks.
+/// The beginning of a certificate, `-----BEGIN CERTIFICATE-----`. Nothing else of it is checked.
 const CA_BUNDLE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==";
 
-/// Each `clientConfig` of a configuration.
-fn client_configs(object: &mut Value) -> Vec<&mut Value> {
+/// Returns each `clientConfig` of a configuration.
+pub(crate) fn client_configs(object: &mut Value) -> Vec<&mut Value> {
     if object["kind"] == "CustomResourceDefinition" {
         return object
             .pointer_mut("/spec/conversion/webhook/clientConfig")
@@ -113,8 +109,8 @@ fn client_configs(object: &mut Value) -> Vec<&mut Value> {
     webhooks.filter_map(|it| it.get_mut("clientConfig")).collect()
 }
 
-/// The host of a URL, with its port, or that of a service.
-fn host_of(config: &Value) -> Option<String> {
+/// Returns the host of a URL with its port, or the host of a service.
+pub(crate) fn host_of(config: &Value) -> Option<String> {
     if let Some(url) = config["url"].as_str() {
         let (_, rest) = url.split_once("://")?;
         return rest.split(['/', '?']).next().map(str::to_owned);

@@ -1,42 +1,43 @@
-//! `Work`: the changes that are progress towards a state, and those that are only made beside it.
+//! `Work`: distinguishes changes that are progress towards a state from by-products.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fake_apiserver::{ApiServer, StoredChange};
 use serde_json::Value;
 
-use crate::explore::Mask;
+use crate::mask::Mask;
 
-/// Changes that a report of unrest looks at, the newest ones; and the least of them that make a habit.
+/// Number of changes examined for a report of unrest (the newest ones), and the minimum number of them that are a
+/// pattern.
 const LOOKED_AT: usize = 20;
 const HABIT: usize = 5;
 
-/// Most fields that are named as those that keep changing.
+/// Maximum number of fields that are listed as repeatedly changing.
 const NAMED: usize = 4;
 
-/// Fields of `metadata` that change with others.
+/// Fields of `metadata` that change together with others.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
-/// The changes that count.
+/// Defines the changes that count as work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// Fields that do not count, such as the time of a probe.
+    /// Ignored fields, such as the time of a probe.
     pub(crate) ignored: Vec<String>,
-    /// Events count.
+    /// Set if Events count.
     pub(crate) counts_events: bool,
 }
 
 /// The changes since a revision.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// Number of those that count.
+    /// Number of changes that count.
     pub(crate) count: u64,
-    /// Revisions of the others.
+    /// Revisions of the other changes.
     pub(crate) beside: BTreeSet<u64>,
 }
 
 impl Work {
-    /// Returns `true` if objects of a resource report work and are no result of it: Events and Leases.
+    /// Returns `true` for resources that report work instead of being its result: Events and Leases.
     pub(crate) fn is_beside(&self, group: &str, resource: &str) -> bool {
         match (group, resource) {
             ("" | "events.k8s.io", "events") => !self.counts_events,
@@ -45,7 +46,7 @@ impl Work {
         }
     }
 
-    /// Finds the changes after a revision. Those that have left the history count.
+    /// Returns the changes after a revision. Changes that are no longer in the history count.
     pub(crate) fn since(&self, server: &ApiServer, after: u64) -> Done {
         let all = server.resource_version().saturating_sub(after);
         let beside: BTreeSet<u64> = match all {
@@ -66,7 +67,7 @@ impl Work {
         if self.is_beside(object.group(), object.resource()) {
             return false;
         }
-        // Deletions and creations are never a matter of some field.
+        // Deletions and creations do not depend on a field.
         let (Some(before), Some(after)) = (&change.before, &change.after) else {
             return true;
         };
@@ -81,7 +82,8 @@ impl Work {
         }
     }
 
-    /// Says which fields keep changing after a revision, if it is always the same few; else empty.
+    /// Describes the fields that keep changing after a revision, if they are always the same few; otherwise returns an
+    /// empty text.
     pub(crate) fn restless_fields(&self, server: &ApiServer, after: u64) -> String {
         let changes: Vec<StoredChange> = server.changes_after(after);
         let newest: Vec<&StoredChange> = changes
@@ -111,7 +113,7 @@ impl Work {
             .map(|(object, path)| format!("\n        {path} of {object}"))
             .collect();
         let told = format!("\nthe last {} changes were all made to:{lines}", newest.len());
-        // The value of a clock or a counter never returns; that of a field that two writers fight about does.
+        // The values of a clock or a counter never recur; the values of a field with two competing writers do.
         let is_clock = fields
             .values()
             .all(|values| (1..values.len()).all(|at| !values[..at].contains(&values[at])));
@@ -120,7 +122,7 @@ impl Work {
         }
         let paths: BTreeSet<&String> = fields.keys().map(|(_, path)| path).collect();
         let calls: String = paths.iter().map(|path| format!(".ignore({path:?})")).collect();
-        format!("{told}\nif that only tells the time or counts, leave it out: `TestCluster::builder(){calls}`")
+        format!("{told}\nif this is only a time or a counter, ignore it: `TestCluster::builder(){calls}`")
     }
 }
 
@@ -131,7 +133,7 @@ fn bare(mut object: Value) -> Value {
     object
 }
 
-/// Collects the fields in which two values differ, with the later value; `*` stands for the places in lists.
+/// Collects the fields in which two values differ, with the later value; `*` replaces positions in lists.
 fn differing(path: &str, before: &Value, after: &Value, found: &mut Vec<(String, Value)>) {
     let step = |name: &str| match path {
         "" => name.to_owned(),

@@ -1,4 +1,4 @@
-//! Worlds: the state of a cluster kept, put back, compared, written out, and changed without a request.
+//! Worlds: saving, restoring, comparing and exporting the state of a cluster, and changing it without requests.
 //!
 //! ```
 //! use testkit::{TestCluster, objects::config_map};
@@ -21,13 +21,11 @@
 //! # }
 //! ```
 
-use std::panic::Location;
 use std::path::Path;
 use std::time::Duration;
 
 use fake_apiserver::{LoadReport, Replica, RestartLog, Snapshot, WatchEventKind, WorldDiff, load};
 
-use crate::report::fail_at;
 use crate::target::ToObject;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
@@ -38,15 +36,15 @@ impl TestCluster {
         self.server.snapshot()
     }
 
-    /// Puts a state back. Watches end, as when etcd is restored from a backup; the resourceVersion goes back, too.
+    /// Restores a state. Watches end, as when etcd is restored from a backup, and the resourceVersion is reset as well.
     pub fn restore(&self, snapshot: &Snapshot) {
         if !self.skips("restore") {
             self.server.restore(snapshot);
         }
     }
 
-    /// A second cluster with the same state, clock and random numbers to come, and no controllers, faults or watches.
-    /// From here on each goes its own way.
+    /// Returns another cluster with the same state, clock and future random numbers, without controllers, faults or
+    /// watches. From then on, the two clusters are independent.
     #[must_use]
     pub fn fork(&self) -> Self {
         self.with_server(self.server.fork())
@@ -58,11 +56,11 @@ impl TestCluster {
         self.server.diff(since, &self.server.snapshot())
     }
 
-    /// Sees to it that nothing has changed since.
+    /// Asserts that nothing has changed since a snapshot.
     ///
     /// # Panics
     ///
-    /// With each object and field that has.
+    /// If something has changed. The message lists each object and field.
     #[track_caller]
     pub fn assert_unchanged(&self, since: &Snapshot) {
         let diff = self.diff(since);
@@ -71,24 +69,26 @@ impl TestCluster {
         }
     }
 
-    /// All objects as a stream of YAML documents, which [`TestClusterBuilder::yaml`](crate::TestClusterBuilder::yaml)
-    /// and the command `fake-apiserver --load` read again.
+    /// Returns all objects as a stream of YAML documents, which
+    /// [`TestClusterBuilder::yaml`](crate::TestClusterBuilder::yaml) and the command `fake-apiserver --load` accept.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         self.server.to_yaml(&self.server.snapshot())
     }
 
-    /// Loads the dump of a cluster, a directory as `oc adm must-gather` writes it or a file of `kubectl get -A -o
-    /// yaml`, with uids, status and times as they are. What is no object, or of a kind that is not served, is left out,
-    /// and named in what is returned.
+    /// Loads the dump of a cluster: a directory written by `oc adm must-gather`, or a file of `kubectl get -A -o yaml`.
+    /// Uids, status and times are kept. Other documents, and objects of kinds that are not served, are skipped and
+    /// listed in the report.
     ///
     /// # Panics
     ///
     /// If the directory cannot be read.
     #[track_caller]
     pub fn load_dump(&self, path: impl AsRef<Path>) -> LoadReport {
-        let (manifests, mut left_out) =
-            load::read_dump(path).unwrap_or_else(|err| fail_at(Location::caller(), &err.to_string()));
+        let (manifests, mut left_out) = match load::read_dump(path) {
+            Ok(read) => read,
+            Err(err) => self.fail(&err.to_string()),
+        };
         if self.skips("load_dump") {
             return LoadReport::default();
         }
@@ -97,14 +97,14 @@ impl TestCluster {
         report
     }
 
-    /// Changes the state as a watch event says, bypassing validation, as if a controller outside of the test had done
-    /// it. To send a false event to watchers only, use [`Watches::send`](crate::Watches::send).
+    /// Applies a watch event to the state without validation, as if a controller outside of the test had made the
+    /// change. To send a false event only to watchers, use [`Watches::send`](crate::Watches::send).
     ///
     /// # Panics
     ///
-    /// If the kind is not served, and for BOOKMARK and ERROR.
+    /// If the kind is not served, or for BOOKMARK and ERROR.
     #[track_caller]
-    pub fn apply_event(&self, kind: WatchEventKind, object: impl ToObject) {
+    pub fn apply_event<Form>(&self, kind: WatchEventKind, object: impl ToObject<Form>) {
         if self.skips("apply_event") {
             return;
         }
@@ -113,7 +113,7 @@ impl TestCluster {
         }
     }
 
-    /// Returns the replica that serves the client of this name: its API server may lag behind etcd. See [`Replica`].
+    /// Returns the replica that serves the client of this name. Its API server may lag behind etcd. See [`Replica`].
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -132,24 +132,25 @@ impl TestCluster {
         self.server.replica(client)
     }
 
-    /// Lets the clock of the client of this name be ahead by so many milliseconds, or behind, if it is less than 0: the
-    /// times that it writes into Leases and reads from them are moved. So nodes are whose clocks are not kept in step.
+    /// Sets the clock of the client of this name ahead by this many milliseconds, or behind if the number is negative.
+    /// This moves the times that the client writes into Leases and reads from them, as on nodes with unsynchronised
+    /// clocks.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         if !self.skips("skew_clock") {
             self.server.skew_clock(client, ahead_ms);
         }
     }
 
-    /// Restarts the API server: all watches break, and for `down` of virtual time all connections are refused. What is
-    /// stored stays; with [`RestartLog::Lost`] every client must list again.
+    /// Restarts the API server: all watches break, and all connections are refused for `down` of virtual time. Stored
+    /// objects are kept; with [`RestartLog::Lost`] every client must list again.
     pub fn restart(&self, log: RestartLog, down: Duration) {
         if !self.skips("restart") {
             self.server.restart(log, down, &[TEST_CLIENT]);
         }
     }
 
-    /// Forgets the history of all objects up to now, as etcd's compaction does every five minutes: a watch that resumes
-    /// from an older revision gets 410. Open watches go on; see [`expire_watches`](TestCluster::expire_watches).
+    /// Removes the history of all objects up to now, as etcd's compaction does every five minutes: a watch that resumes
+    /// from an older revision gets 410. Open watches continue; see [`expire_watches`](TestCluster::expire_watches).
     pub fn compact(&self) {
         if !self.skips("compact") {
             self.server.compact();

@@ -1,5 +1,4 @@
-//! Exploration beside the server's own workers, the rarer perturbations, and what it says where it can do less than it
-//! seems.
+//! Exploration with the server's own workers, the less common faults, and the notes about limited scenarios.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use testkit::explore::{Explore, Faults, clock_skew, crashes, delays, errors, exp
 use testkit::objects::{config_map, pod};
 use testkit::{PodScript, PodSelector, TestCluster, Verb, Worker, faults};
 
-/// Makes a ConfigMap of the same name for each Pod, owned by it, and makes it anew where it is changed or deleted.
+/// Creates a ConfigMap with the same name for each Pod, owned by it, and recreates it after changes and deletions.
 async fn own_config_maps(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let maps = Api::<ConfigMap>::default_namespaced(Client::clone(&client));
@@ -37,7 +36,7 @@ async fn own_config_maps(client: Client) {
         .await;
 }
 
-/// A Pod comes and goes; its ConfigMap belongs to it.
+/// A Pod is created and deleted together with its ConfigMap.
 async fn owners_come_and_go(cluster: &TestCluster) {
     cluster.controller("operator", own_config_maps);
     cluster.create(pod("web-0")).await;
@@ -52,20 +51,21 @@ fn bounded(explore: Explore, most: u64) -> Explore {
     explore.budget(Duration::from_secs(600)).schedules(runs)
 }
 
-/// While its watch is held it makes anew what the collector deletes, again and again: the fault does that.
+/// While its watch is held, the controller repeatedly recreates the object that the collector deletes; this is an
+/// effect of the fault.
 #[test]
-fn a_correct_controller_beside_the_garbage_collector_raises_no_alarm() {
+fn correct_controller_with_garbage_collector_passes() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
     bounded(explore(owners_come_and_go).cluster(cluster), 120).run();
 }
 
-/// Nobody collects what belonged to an owner that is gone; whether it was made in time does not matter.
+/// Objects of a deleted owner remain without a collector; it does not matter whether they were created in time.
 #[test]
 fn garbage_is_not_part_of_the_end_state() {
     bounded(explore(owners_come_and_go), 120).run();
 }
 
-/// Requests of the garbage collector may come late, as all others.
+/// Requests of the garbage collector may be late, like all others.
 #[test]
 fn workers_are_delayed_too() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
@@ -95,8 +95,8 @@ fn workers_are_delayed_too() {
     );
 }
 
-/// Takes a Lease over when it looks old, by the clock on the wall: client-go's compares with its own clock the times at
-/// which it saw it change.
+/// Takes over a Lease that appears old by the machine's clock. client-go only compares the times at which its own clock
+/// observed changes.
 async fn elect(client: Client, me: &str, clock: impl Fn() -> jiff::Timestamp) {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     let leases = Api::<Lease>::default_namespaced(client);
@@ -121,7 +121,7 @@ async fn elect(client: Client, me: &str, clock: impl Fn() -> jiff::Timestamp) {
 }
 
 #[test]
-fn a_clock_that_is_wrong_makes_two_leaders_of_an_elector_that_trusts_it() {
+fn elector_that_trusts_clocks_has_two_leaders_with_a_skewed_clock() {
     let report = explore(async |cluster: &TestCluster| {
         let server = cluster.server().clone();
         let clock = move || server.now();
@@ -144,7 +144,7 @@ fn a_clock_that_is_wrong_makes_two_leaders_of_an_elector_that_trusts_it() {
     assert!(failure.plan()[0].starts_with("the clock of "), "{report}");
 }
 
-/// Says of each ConfigMap how new it is, in 32 bits.
+/// Records the version of each ConfigMap as a 32-bit number.
 async fn number(client: Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client);
     let events = watcher(maps.clone(), watcher::Config::default());
@@ -177,17 +177,14 @@ async fn numbered(cluster: &TestCluster) {
 }
 
 #[test]
-fn revisions_beyond_32_bits_are_a_server_variant() {
+fn large_revisions_are_a_server_variant() {
     let report = explore(numbered).faults(variants()).report();
     let failure = report.failure().expect("it panics");
     assert_eq!(failure.oracle(), "no panic", "{report}");
-    assert_eq!(
-        failure.plan(),
-        ["the server counts its revisions from 9007199254740993 on"]
-    );
+    assert_eq!(failure.plan(), ["the server's revisions start at 9007199254740993"]);
 }
 
-/// Watches once, and ends where the watch does.
+/// Watches once, and ends with the watch.
 async fn watch_once(client: Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let Ok(events) = maps.watch(&WatchParams::default(), "0").await else {
@@ -209,9 +206,9 @@ async fn watch_once(client: Client) {
 )]
 #[case::missed(
     "drop@operator:event:configmaps:default/a#1",
-    "leave out the event of configmaps default/a of operator"
+    "drop the event of configmaps default/a of operator"
 )]
-fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &str) {
+fn silent_watch_is_replayed(#[case] replay: &str, #[case] words: &str) {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", watch_once);
         cluster.create(config_map("a")).await;
@@ -227,7 +224,7 @@ fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &
     assert!(report.to_string().contains("never told ← here"), "{report}");
 }
 
-/// An event that was held stands in the timeline where the client learned of it.
+/// The timeline lists a held event at the time when the client received it.
 #[test]
 fn a_held_event_is_shown_at_its_delivery() {
     let report = explore(async |cluster: &TestCluster| {
@@ -255,7 +252,7 @@ fn a_held_event_is_shown_at_its_delivery() {
 #[rstest]
 #[case::nothing_else(crashes() | errors(), Some("something to crash"))]
 #[case::not_asked_for(errors(), None)]
-fn controllers_that_cannot_be_crashed_are_named(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
+fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
     let report = explore(async |cluster: &TestCluster| {
         cluster.run(own_config_maps(cluster.client()));
         cluster.create(pod("web-0")).await;
@@ -287,9 +284,9 @@ fn a_scenario_without_requests_is_not_explored() {
 }
 
 #[rstest]
-#[case::never_struck("pods", "struck nothing: 409 Conflict on update pods")]
+#[case::never_struck("pods", "matched no request: 409 Conflict on update pods")]
 #[case::never_served("widgets.example.com", "no resource widgets.example.com is served")]
-fn a_fault_of_the_scenario_that_strikes_nothing_is_named(#[case] resource: &'static str, #[case] said: &str) {
+fn unused_fault_of_the_scenario_is_listed(#[case] resource: &'static str, #[case] said: &str) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.controller("operator", own_config_maps);
         cluster.inject(faults::conflict().on(Verb::Update, resource)).forget();
@@ -303,17 +300,17 @@ fn a_fault_of_the_scenario_that_strikes_nothing_is_named(#[case] resource: &'sta
 }
 
 #[test]
-fn a_replay_that_strikes_nothing_is_named() {
+fn replay_without_a_matching_message_is_noted() {
     let report = explore(numbered)
         .replay("cut@operator:event:secrets:default/a#1")
         .faults(variants())
         .report();
-    let said = "`cut@operator:event:secrets:default/a#1` in the replay string strikes nothing";
+    let said = "`cut@operator:event:secrets:default/a#1` in the replay string has no effect";
     assert!(report.to_string().contains(said), "{report}");
 }
 
 #[rstest]
-fn pod_scripts_hold_in_every_run() {
+fn pod_scripts_apply_to_every_run() {
     let once = || pod("once").set("spec.restartPolicy", "Never");
     let scenario = async move |cluster: &TestCluster| {
         cluster.controller("operator", own_config_maps);

@@ -1,4 +1,4 @@
-//! Oracles of exploration and the times at which they are checked; replays that cannot be played fail.
+//! Oracles of exploration and the times at which they are checked; replays that cannot be run fail.
 
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn applied(maps: &Api<ConfigMap>) -> impl Stream<Item = ConfigMap> + Unpin + use
     events.applied_objects().filter_map(async |it| it.ok()).boxed()
 }
 
-/// Says of each ConfigMap that it was seen.
+/// Marks each ConfigMap as observed.
 async fn mark(client: Client) {
     let maps = maps(client);
     let mut applied = applied(&maps);
@@ -36,7 +36,8 @@ async fn mark(client: Client) {
     }
 }
 
-/// Counts in the ConfigMap that is new; when an answer was lost to it, for each event, its own included, after a pause.
+/// Increments a counter in each new ConfigMap. After a lost answer it does so for each event, including its own, after
+/// a pause.
 async fn count(client: Client, reads: usize, pause: Duration) {
     let maps = maps(client);
     for _ in 0..reads {
@@ -58,7 +59,7 @@ async fn count(client: Client, reads: usize, pause: Duration) {
     }
 }
 
-/// Requests and events take turns, so that the one case has a request and the other an event too many.
+/// Requests and events alternate, so that one case exceeds the limit by a request and the other by an event.
 #[rstest]
 fn a_hot_loop_is_reported_for_any_excess_message(#[values(0, 1)] reads: usize) {
     let report = explore(async move |cluster: &TestCluster| {
@@ -71,11 +72,11 @@ fn a_hot_loop_is_reported_for_any_excess_message(#[values(0, 1)] reads: usize) {
     assert_eq!(report.failure().map(|it| it.oracle()), Some("no hot loop"), "{report}");
 }
 
-/// Once confused, it counts on each second for ever.
+/// Once confused, it increments a counter every second forever.
 #[rstest]
 #[case::in_it(None, Some("no hot loop"))]
 #[case::taken_out(Some(Oracle::HotLoop), None)]
-fn a_hot_loop_can_be_taken_out(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
+fn hot_loop_oracle_can_be_disabled(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
     let explored = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| count(client, 0, Duration::from_secs(1)));
         cluster.create(config_map("a")).await;
@@ -88,9 +89,9 @@ fn a_hot_loop_can_be_taken_out(#[case] without: Option<Oracle>, #[case] oracle: 
     assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
 }
 
-/// A loop that keeps the clock from moving is never right.
+/// A loop that stops the clock is always an error.
 #[test]
-fn a_loop_at_one_instant_cannot_be_taken_out() {
+fn loop_at_one_instant_always_fails() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| count(client, 0, Duration::ZERO));
         cluster.create(config_map("a")).await;
@@ -104,7 +105,7 @@ fn a_loop_at_one_instant_cannot_be_taken_out() {
     assert!(!report.is_success(), "{report}");
 }
 
-/// Deletes after ten seconds what it saw at its start.
+/// After ten seconds, deletes the objects that it listed at its start.
 async fn delete_late(client: Client) {
     let maps = maps(client);
     if let Ok(found) = maps.list(&ListParams::default()).await {
@@ -118,7 +119,7 @@ async fn delete_late(client: Client) {
 #[rstest]
 #[case::in_it(None, Some("no delete by name of another object"))]
 #[case::taken_out(Some(Oracle::DeletesByName), None)]
-fn deletes_by_name_can_be_taken_out(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
+fn deletes_by_name_oracle_can_be_disabled(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
     let explored = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a")).await;
         cluster.controller("operator", delete_late);
@@ -132,7 +133,7 @@ fn deletes_by_name_can_be_taken_out(#[case] without: Option<Oracle>, #[case] ora
     assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
 }
 
-/// A workload in two steps, the second of which needs the first.
+/// A workload of two steps; the second depends on the first.
 async fn stepwise(cluster: &TestCluster) {
     cluster.controller("operator", mark);
     let make = async { drop(cluster.create(config_map("a")).await) };
@@ -143,25 +144,25 @@ async fn stepwise(cluster: &TestCluster) {
 
 /// A replay that passes would make the bug look fixed.
 #[rstest]
-#[case::its_controller_is_unknown("restart@opeartor", "no controller is called \"opeartor\"; there is \"operator\"")]
-#[case::its_client_is_unknown("skew=30000@opeartor", "no client is called \"opeartor\"; there is \"operator\"")]
+#[case::its_controller_is_unknown("restart@opeartor", "there is no controller \"opeartor\"; there is \"operator\"")]
+#[case::its_client_is_unknown("skew=30000@opeartor", "there is no client \"opeartor\"; there is \"operator\"")]
 #[case::its_step_is_unknown(
     "restart@operator;skip=make b",
     "the scenario has no step \"make b\"; there are \"make a\", \"settle\""
 )]
 #[case::its_workload_fails_by_itself("restart@operator;skip=make a", "there is nothing to do")]
-fn a_replay_that_cannot_be_played_fails(#[case] replay: &str, #[case] said: &str) {
+fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
     let report = explore(stepwise).replay(replay).schedules(1).report();
     let failure = report.failure().unwrap_or_else(|| panic!("it passes: {report}"));
     assert_eq!(failure.oracle(), "the replay can be played", "{report}");
     assert!(failure.what().contains(said), "{report}");
 }
 
-/// A name with every sign in it by which a replay string is taken apart.
+/// A name with every separator of a replay string.
 const ODD_NAME: &str = "my: operator; it's 100% @ #1";
 
 #[test]
-fn a_controller_of_any_name_is_crashed() {
+fn controller_with_special_characters_is_crashed() {
     let singles = |name: &'static str| {
         let scenario = async move |cluster: &TestCluster| {
             cluster.controller(name, mark);
@@ -174,7 +175,7 @@ fn a_controller_of_any_name_is_crashed() {
     assert_eq!(singles(ODD_NAME), singles("operator"));
 }
 
-/// Makes a Secret for ConfigMap `a`, and never asks whether there is one.
+/// Creates a Secret for ConfigMap `a`, without checking for an existing one.
 async fn make_secrets(client: Client) {
     let secrets = Api::<Secret>::default_namespaced(client.clone());
     let mut applied = applied(&maps(client));
@@ -201,7 +202,7 @@ fn failures_replay_with_any_controller_and_step_names() {
     let report = explored().report();
     let failure = report.failure().expect("a restart makes a second Secret");
     let restarted = format!("restart {ODD_NAME} when all work is done");
-    let left_out = format!("leave out the step {ODD_NAME:?}");
+    let left_out = format!("skip the step {ODD_NAME:?}");
     assert_eq!(failure.plan(), [restarted, left_out]);
     // A shell has the string in single quotes.
     assert!(!failure.replay().contains('\''), "{report}");
@@ -210,7 +211,7 @@ fn failures_replay_with_any_controller_and_step_names() {
     assert_eq!((found.what(), found.plan()), (failure.what(), failure.plan()));
 }
 
-/// Marks the ConfigMap at last; what fails it tries again after twenty seconds.
+/// Marks the ConfigMap at the end; retries failures after twenty seconds.
 async fn mark_at_last(client: Client) {
     let maps = maps(client);
     let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
@@ -219,10 +220,10 @@ async fn mark_at_last(client: Client) {
     }
 }
 
-/// The first attempt fails at once. It is quiet until the second, which is silent for half a minute; the third, at 70 s,
-/// comes twenty seconds after the last fault.
+/// The first attempt fails at once. Nothing happens until the second, which gets no answer for half a minute; the
+/// third, at 70 s, is twenty seconds after the last fault.
 #[test]
-fn the_time_to_converge_counts_from_the_last_fault() {
+fn within_is_counted_from_the_last_fault() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a")).await;
         cluster.controller("operator", mark_at_last);
@@ -235,7 +236,7 @@ fn the_time_to_converge_counts_from_the_last_fault() {
     assert!(report.is_success(), "{report}");
 }
 
-/// Nobody watches ConfigMaps, and nobody asks for anything between the two writes.
+/// There is no watch of ConfigMaps, and no request between the two writes.
 #[test]
 fn always_checks_run_after_every_write_of_the_test() {
     let report = explore(async |cluster: &TestCluster| {
@@ -255,7 +256,7 @@ fn always_checks_run_after_every_write_of_the_test() {
     assert_eq!(report.failure().map(|it| it.oracle()), Some("always"), "{report}");
 }
 
-/// Nobody watches Pods either: the controller of ReplicaSets makes one after the other.
+/// There is no watch of Pods either: the controller of ReplicaSets creates them one after another.
 #[test]
 fn always_checks_run_after_every_worker_write() {
     let report = explore(async |cluster: &TestCluster| {
@@ -279,7 +280,7 @@ fn always_checks_run_after_every_worker_write() {
     assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
 }
 
-/// Run by the test below; by itself it explores a little.
+/// The test below runs this one; on its own it explores only a little.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
 fn a_requested_run() {
@@ -287,7 +288,7 @@ fn a_requested_run() {
 }
 
 #[test]
-fn a_replay_by_hand_is_not_exhaustive() {
+fn replay_is_never_exhaustive() {
     let test = std::env::current_exe().expect("this is one");
     let ran = Command::new(test)
         .args(["--exact", "a_requested_run", "--nocapture"])
@@ -302,9 +303,9 @@ fn a_replay_by_hand_is_not_exhaustive() {
     );
 }
 
-/// Random runs go on until the budget is spent.
+/// Random runs continue until the budget is spent.
 #[test]
-fn a_search_is_exhaustive_when_only_random_plans_are_left() {
+fn search_is_exhaustive_if_only_random_plans_remain() {
     let report = explore(stepwise).faults(crashes()).schedules(22).run();
     let coverage = report.coverage();
     let are_all_tried = coverage.singles.0 == coverage.singles.1 && coverage.pairs.0 == coverage.pairs.1;
@@ -315,7 +316,7 @@ fn a_search_is_exhaustive_when_only_random_plans_are_left() {
     assert!(coverage.is_whole, "{report}");
 }
 
-/// Copies the result of its own read, which a cache of the server may answer.
+/// Copies the result of its own read, which the server's cache may answer.
 async fn copy(client: Client) {
     let maps = maps(client);
     let mut applied = applied(&maps);
@@ -333,7 +334,7 @@ async fn copy(client: Client) {
 }
 
 #[test]
-fn a_read_of_one_object_that_allows_it_is_answered_by_a_replica_that_lags() {
+fn read_of_one_object_may_be_answered_by_a_lagging_replica() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", copy);
         cluster.create(config_map("a").data("version", "1")).await;
@@ -344,7 +345,7 @@ fn a_read_of_one_object_that_allows_it_is_answered_by_a_replica_that_lags() {
     .faults(stale_watches())
     .report();
     let failure = report.failure().expect("it copies what is old");
-    let said = "answer get configmaps default/a of operator from a replica that lags";
+    let said = "answer get configmaps default/a of operator from a lagging replica";
     assert_eq!(failure.plan(), [said], "{report}");
     assert_eq!(failure.oracle(), "end state");
 }

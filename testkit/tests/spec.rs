@@ -1,10 +1,10 @@
-//! Changes that are derived from the schema of a custom resource: each oracle finds its bug, and is silent on the twin.
+//! Changes derived from the schema of a custom resource: each oracle finds its bug, and reports nothing for the twin.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use testkit::TestCluster;
 use testkit::explore::{Explore, Oracle, explore_spec};
-use testkit::objects::config_map;
+use testkit::objects::{config_map, object};
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -30,7 +30,7 @@ struct PageSpec {
     footer: Option<String>,
     #[serde(default)]
     mode: Mode,
-    /// Into how many parts it is cut.
+    /// Number of parts.
     #[schemars(range(max = 12))]
     parts: u32,
     /// The name of the ConfigMap.
@@ -51,7 +51,7 @@ enum Mode {
 enum Suffix {
     #[default]
     None,
-    /// With it the name is no name of a ConfigMap.
+    /// With this value the name is not a valid name of a ConfigMap.
     Wrong,
 }
 
@@ -65,14 +65,14 @@ struct PageStatus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// A footer that is left out stays.
+    /// A footer that is omitted is kept.
     Merges,
-    /// A page that was switched off once stays so.
+    /// A page that was disabled once stays disabled.
     StaysOff,
     DividesByNothing,
-    /// The status names the first generation for ever.
+    /// The status contains the first generation forever.
     ObservesOnce,
-    /// It says that it is done before it has cleaned up.
+    /// It reports completion before it has cleaned up.
     CleansUpLast,
 }
 
@@ -201,7 +201,7 @@ fn each_oracle_finds_its_bug(#[case] bug: Bug, #[case] oracle: &str, #[case] pla
 }
 
 #[test]
-fn the_twin_raises_no_alarm() {
+fn fixed_twin_passes_explore_spec() {
     let report = explored(None).run();
     let (tried, all) = report.coverage().changes;
     assert!(tried == all && all > 10, "{report}");
@@ -247,7 +247,7 @@ fn copied(retries: bool) -> Explore {
 }
 
 #[test]
-fn what_a_spec_names_may_come_after_the_object() {
+fn referenced_object_may_be_created_after_the_object() {
     let report = copied(false).report();
     let failure = report.failure().expect("there is one");
     let plan = ["change configmaps default/main: before → after the object".to_owned()];
@@ -261,14 +261,14 @@ fn what_a_spec_names_may_come_after_the_object() {
 }
 
 #[test]
-fn a_controller_that_looks_again_raises_no_alarm() {
+fn controller_that_reads_references_again_passes() {
     let report = copied(true).run();
     let (tried, all) = report.coverage().changes;
     assert!(tried == all && all > 10, "{report}");
 }
 
 #[test]
-fn an_oracle_can_be_taken_out() {
+fn oracle_can_be_disabled() {
     let report = explored(Some(Bug::ObservesOnce))
         .without(Oracle::ObservedGeneration)
         .schedules(20)
@@ -277,12 +277,137 @@ fn an_oracle_can_be_taken_out() {
 }
 
 #[test]
-fn a_replay_of_a_change_that_is_none_fails() {
+fn replay_fails_for_an_unknown_change() {
     let report = explored(None).replay("change=spec.colour:%20red").report();
     let what = report.failure().map(|it| it.what().to_owned());
     assert_eq!(
         what.as_deref(),
-        Some(r#"the schema and the object lead to no change "spec.colour: red""#),
+        Some(r#"the schema and the object do not permit the change "spec.colour: red""#),
         "{report}"
     );
+}
+
+/// Each field is changed once before one is changed twice, so that a short search reaches all of them.
+#[test]
+fn each_field_is_changed_once_before_any_is_changed_again() {
+    const FIELDS: [&str; 6] = ["title", "footer", "mode", "parts", "target", "suffix"];
+    let initial = explored(None);
+    let explore = FIELDS.into_iter().fold(initial, |explore, field| {
+        explore.sometimes(field, move |c: &TestCluster| {
+            let page = c.try_get::<testkit::Object>(object("example.com/v1", "Page", "home"));
+            let spec = page.map_or(json!(null), |it| it.value()["spec"].clone());
+            let first = json!({
+                "title": "Home", "footer": "about", "mode": "On", "parts": 3, "target": "main", "suffix": "None",
+            });
+            !spec.is_null() && spec[field] != first[field]
+        })
+    });
+    let report = explore.schedules(FIELDS.len() as u64).report();
+    assert_eq!(report.to_json()["never"], json!([]), "{report}");
+}
+
+#[test]
+fn changes_and_sequences_count_for_the_coverage_and_can_be_required() {
+    let report = explored(None).schedules(6).require_all_singles().report();
+    let (tried, all) = report.coverage().changes;
+    assert!(tried == 6 && all > 6, "{report}");
+    let sequences = report.coverage().all_sequences;
+    assert!(report.failure().is_none() && !report.is_success(), "{report}");
+    let text = report.to_string();
+    assert!(text.contains(&format!("6 of {all} changes, 0 of ")), "{text}");
+    let lacks = format!("error: {} changes and ", all - tried);
+    assert!(text.contains(&lacks) && text.contains("sequences of changes"), "{text}");
+    assert!(
+        sequences > all,
+        "each change is taken back, and followed by another one: {report}"
+    );
+}
+
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Door", namespaced)]
+struct DoorSpec {
+    ports: Vec<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doors {
+    /// Sends any ports to the server.
+    Sends,
+    /// Leaves the Service unchanged if the ports are not unique.
+    Refuses,
+}
+
+/// Applies a Service with the ports of a door; with the bug, in addition to its existing ports.
+async fn open_door(door: Arc<Door>, context: Arc<(Client, Doors, bool)>) -> Result<Action, kube::Error> {
+    let (client, doors, keeps_ports) = &*context;
+    let services = Api::<Service>::default_namespaced(client.clone());
+    let mut ports = door.spec.ports.clone();
+    let is_unique = |ports: &[u16]| ports.iter().collect::<std::collections::BTreeSet<_>>().len() == ports.len();
+    if *doors == Doors::Refuses && (ports.is_empty() || !is_unique(&ports)) {
+        return Ok(Action::await_change());
+    }
+    if *keeps_ports && let Some(service) = services.get_opt(&door.name_any()).await? {
+        let former = service.spec.and_then(|it| it.ports).unwrap_or_default();
+        let former = former.iter().filter_map(|it| u16::try_from(it.port).ok());
+        ports.extend(former.filter(|it| !door.spec.ports.contains(it)));
+    }
+    let ports: Vec<_> = ports
+        .iter()
+        .map(|it| json!({"name": format!("p{it}"), "port": it, "protocol": "TCP"}))
+        .collect();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "spec": {"ports": ports},
+        "metadata": {"name": door.name_any(), "ownerReferences": [door.controller_owner_ref(&())]},
+    });
+    let params = PatchParams::apply("doors").force();
+    services
+        .patch(&door.name_any(), &params, &Patch::Apply(service))
+        .await?;
+    Ok(Action::await_change())
+}
+
+fn doors(doors: Doors, keeps_ports: bool) -> Explore {
+    let door = Door::new("front", DoorSpec { ports: vec![80, 81] });
+    explore_spec::<Door>(door, async move |cluster: &TestCluster| {
+        cluster.controller("doors", move |client| {
+            let on_error =
+                |_: Arc<Door>, _: &kube::Error, _: Arc<(Client, Doors, bool)>| Action::requeue(Duration::from_secs(60));
+            Controller::new(Api::<Door>::all(client.clone()), watcher::Config::default())
+                .run(open_door, on_error, Arc::new((client, doors, keeps_ports)))
+                .for_each(|_| async {})
+        });
+    })
+    .budget(Duration::from_secs(600))
+    .schedules(60)
+}
+
+/// The server answers 500 to duplicate keys of an applied list, and then the earlier Service stays.
+#[rstest]
+#[case::by_the_server(Doors::Sends)]
+#[case::by_the_controller(Doors::Refuses)]
+fn refused_value_may_keep_the_last_valid_state(#[case] who: Doors) {
+    doors(who, false).run();
+}
+
+#[rstest]
+#[case::by_the_server(Doors::Sends)]
+#[case::by_the_controller(Doors::Refuses)]
+fn unchanged_ports_are_found_despite_refused_values(#[case] who: Doors) {
+    let report = doors(who, true).report();
+    let failure = report.failure().expect("a port stays");
+    assert_eq!(failure.oracle(), "path independence", "{report}");
+    assert!(failure.what().contains("spec.ports"), "{report}");
+}
+
+#[test]
+fn a_search_of_changes_names_the_kinds_of_faults_that_it_has_not_tried() {
+    let all = copied(true).schedules(1).report().coverage().changes.1;
+    let report = copied(true).schedules(2 * all).report();
+    let tried = report.coverage().singles;
+    assert!(
+        report.failure().is_none() && tried.0 > 0 && tried.0 < tried.1,
+        "{report}"
+    );
+    let text = report.to_string();
+    assert!(text.contains("single faults were not tried (untried kinds: "), "{text}");
 }

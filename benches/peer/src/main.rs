@@ -76,7 +76,7 @@ fn start(count: usize) -> Duration {
         let start = cpu_time();
         for _ in 0..count {
             let maps: Api<ConfigMap> = Api::default_namespaced(client(Vec::new()).await);
-            // It has no namespaces to ask for: the first answer is a 404.
+            // It does not serve namespaces: the first answer is a 404.
             let _ = maps.get_opt("default").await.expect("an answer");
         }
         cpu_time() - start

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -60,9 +61,9 @@ func Start(t TB, args ...string) *rest.Config {
 // named by FAKE_APISERVER, or is the first fake-apiserver on the path.
 func New(t TB, args ...string) *Server {
 	t.Helper()
-	program := os.Getenv("FAKE_APISERVER")
-	if program == "" {
-		program = "fake-apiserver"
+	program, err := find()
+	if err != nil {
+		t.Fatalf("drydock: %v", err)
 	}
 	folder, err := os.MkdirTemp("", "drydock-")
 	if err != nil {
@@ -99,6 +100,20 @@ func New(t TB, args ...string) *Server {
 		t.Fatalf("drydock: %v", err)
 	}
 	return server
+}
+
+// find returns the path of the program.
+func find() (string, error) {
+	if program := os.Getenv("FAKE_APISERVER"); program != "" {
+		return program, nil
+	}
+	program, err := exec.LookPath("fake-apiserver")
+	if err != nil {
+		return "", fmt.Errorf("no program fake-apiserver for %s/%s: a Go module contains none, and none is on the path; "+
+			"take it from a release, run `cargo install fake-apiserver` or `pip install drydock-fake-apiserver`, "+
+			"or set FAKE_APISERVER", runtime.GOOS, runtime.GOARCH)
+	}
+	return program, nil
 }
 
 // Filter selects requests and watches; fields that are not set match everything.

@@ -59,6 +59,9 @@ export interface PodScript {
 
 export class Refused extends Error { readonly code: number }
 
+/** The path of the program; throws if there is none for this platform. */
+export function program(): string;
+
 /** Starts a server on a free port, with these options of `fake-apiserver`, and waits until it is ready. */
 export function start(...args: string[]): Promise<Server>;
 
@@ -97,3 +100,9 @@ export class Server {
   loadObjects(objects: object | object[] | string): Promise<number>;
   applyEvent(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: object): Promise<number>;
 }
+
+/** An exploration found a failure; the message is its report, and `report` the same as data. */
+export class FailureFound extends Error { report: any }
+
+/** Explores a scenario by the command `drydock`; `args` are options of `drydock explore`. Returns the report as data. */
+export function explore(scenario: string, ...args: string[]): Promise<any>;

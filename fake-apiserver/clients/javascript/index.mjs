@@ -3,11 +3,13 @@
 
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import http from 'node:http';
 import https from 'node:https';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 
 const READY = 'listening on ';
 
@@ -19,16 +21,80 @@ export class Refused extends Error {
   }
 }
 
+/**
+ * The path of the program: that of FAKE_APISERVER, of the package for this platform, or the first on the path.
+ * Throws if there is none.
+ */
+export function program() {
+  if (process.env.FAKE_APISERVER) return process.env.FAKE_APISERVER;
+  const name = process.platform === 'win32' ? 'fake-apiserver.exe' : 'fake-apiserver';
+  const platform = `${process.platform}-${process.arch}`;
+  try {
+    return createRequire(import.meta.url).resolve(`@drydock/fake-apiserver-${platform}/bin/${name}`);
+  } catch {
+    // This platform has no package, or optional dependencies were left out.
+  }
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    if (folder && existsSync(join(folder, name))) return join(folder, name);
+  }
+  throw new Error(
+    `no program ${name} for ${platform}: npm has no package @drydock/fake-apiserver-${platform} installed, ` +
+      'and none is on the path; run `cargo install fake-apiserver`, or set FAKE_APISERVER',
+  );
+}
+
+/** An exploration found a failure; the message is its report, and `report` the same as data. */
+export class FailureFound extends Error {
+  constructor(text, report) {
+    super(text);
+    this.report = report;
+  }
+}
+
+/**
+ * Explores a scenario, a YAML file, by the command `drydock`, and returns the report as data: it runs controllers as
+ * processes and injects faults. `args` are options of `drydock explore`. In the scenario, `${env.DRYDOCK_TEST}` is this
+ * Node.js. The command is named by DRYDOCK, or is the first `drydock` on the path. Rejects with `FailureFound` for a
+ * failure.
+ */
+export async function explore(scenario, ...args) {
+  const folder = await mkdtemp(join(tmpdir(), 'drydock-'));
+  try {
+    const path = join(folder, 'report.json');
+    const child = spawn(process.env.DRYDOCK || 'drydock', ['explore', scenario, '--json', path, ...args], {
+      env: { ...process.env, DRYDOCK_TEST: process.execPath },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const output = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr']) child[name].on('data', (data) => (output[name] += data));
+    const code = await new Promise((resolve, reject) => {
+      child.once('error', (error) => {
+        const why = error.code === 'ENOENT' ? 'no program drydock on the path; set DRYDOCK' : error.message;
+        reject(new Error(why));
+      });
+      child.once('close', resolve);
+    });
+    if (code !== 0 && code !== 1) {
+      throw new Error(`drydock explore ends with ${code}: ${output.stdout}${output.stderr}`);
+    }
+    const report = JSON.parse(await readFile(path, 'utf8'));
+    if (code === 1) throw new FailureFound(output.stdout, report);
+    return report;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
 /** Starts a server on a free port, with these options of `fake-apiserver`, and waits until it is ready. */
 export async function start(...args) {
+  const path = program();
   const folder = await mkdtemp(join(tmpdir(), 'drydock-'));
   const kubeconfig = join(folder, 'kubeconfig');
   const token = randomBytes(16).toString('hex');
   // client-node refuses plain HTTP.
   const own = ['--exit-with-parent', '--control', '--control-token', token, '--kubeconfig', kubeconfig];
   if (!args.includes('--tls')) own.push('--tls');
-  const program = process.env.FAKE_APISERVER || 'fake-apiserver';
-  const child = spawn(program, [...own, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(path, [...own, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
   let line = '';
   child.stderr.on('data', (data) => (log += data));

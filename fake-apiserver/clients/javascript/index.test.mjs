@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 
 import * as k8s from '@kubernetes/client-node';
-import { Refused, Server, start } from './index.mjs';
+import { FailureFound, Refused, Server, explore, start } from './index.mjs';
 
 let server;
 let core;
@@ -46,4 +49,25 @@ test('every operation has a method', async () => {
   for (const { operationId } of operations.filter((it) => it.operationId)) {
     assert.equal(typeof Server.prototype[operationId], 'function', operationId);
   }
+});
+
+const scenario = `
+controllers:
+  - {name: operator, command: ["\${env.DRYDOCK_TEST}", -e, "throw new Error('nothing works')"], startup: 10s}
+cluster: {workers: []}
+steps: [{pause: 1s}]
+`;
+
+test('an exploration reports a controller that ends', { skip: !process.env.DRYDOCK }, async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'drydock-test-'));
+  const path = join(folder, 'scenario.yaml');
+  await writeFile(path, scenario);
+  await assert.rejects(explore(path), (error) => {
+    assert.ok(error instanceof FailureFound, error.message);
+    assert.match(error.message, /nothing works/);
+    assert.equal(error.report.failures.length, 1);
+    return true;
+  });
+  await assert.rejects(explore(join(folder, 'missing.yaml')), /missing.yaml/);
+  await rm(folder, { recursive: true });
 });

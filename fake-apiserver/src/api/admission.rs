@@ -1,20 +1,20 @@
-//! The request of an `AdmissionReview` (`admission.k8s.io/v1`) and the response of a closure. Also [`Operation`], what
-//! a request does to an object.
+//! The request of an `AdmissionReview` (`admission.k8s.io/v1`) and the response of a closure. Also [`Operation`], the
+//! kind of change that a request makes.
 
 use serde_json::{Map, Value, json};
 
 use super::user::UserInfo;
 
-/// Operation of a request, as webhook rules name it.
+/// Operation of a request, with the names of webhook rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// An object is created, or posted to a subresource.
     Create,
     /// An object is changed: PUT, PATCH and apply.
     Update,
-    /// An object is deleted, alone or with its collection.
+    /// An object is deleted, by name or together with its collection.
     Delete,
-    /// A client wants to talk to a Pod, Service or Node: `exec`, `attach`, `portforward`, `proxy`.
+    /// A client connects to a Pod, Service or Node: `exec`, `attach`, `portforward`, `proxy`.
     Connect,
 }
 
@@ -80,32 +80,33 @@ impl GroupVersionResource {
 
 /// Request to admission: `request` of an `AdmissionReview` (rule P2).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AdmissionRequest {
     /// Names this call; an answer repeats it.
     pub uid: String,
     /// Operation of the request.
     pub operation: Operation,
-    /// The kind that [`AdmissionRequest::object`] is shown in.
+    /// The kind of [`AdmissionRequest::object`].
     pub kind: GroupVersionKind,
     /// The resource that matched a webhook's rule.
     pub resource: GroupVersionResource,
-    /// The kind the client sent; another than `kind` where an equivalent version matched.
+    /// The kind in the client's request; it differs from `kind` if an equivalent version matched.
     pub request_kind: GroupVersionKind,
-    /// The resource the client asked for.
+    /// The resource in the client's request.
     pub request_resource: GroupVersionResource,
     /// The subresource; empty for the resource itself.
     pub sub_resource: String,
-    /// The object's name; empty where the server has yet to generate it.
+    /// The object's name; empty if the server has yet to generate it.
     pub name: String,
-    /// The object's namespace; empty for objects of the cluster. Of a Namespace its own name.
+    /// The object's namespace; empty for cluster-scoped objects. For a Namespace, its own name.
     pub namespace: String,
     /// User that sent the request.
     pub user: UserInfo,
     /// The new object; null for DELETE.
     pub object: Value,
-    /// The object as it is; null for CREATE and CONNECT.
+    /// The stored object; null for CREATE and CONNECT.
     pub old_object: Value,
-    /// Set if nothing will be stored.
+    /// Set for a dry run: the object is not stored.
     pub dry_run: bool,
     /// CreateOptions, UpdateOptions or DeleteOptions with their kind; null for CONNECT.
     pub options: Value,
@@ -144,7 +145,7 @@ impl AdmissionRequest {
     }
 }
 
-/// A user as `authentication.k8s.io/v1` UserInfo; empty fields are left out.
+/// A user as `authentication.k8s.io/v1` UserInfo; empty fields are omitted.
 pub(crate) fn user_value(user: &UserInfo) -> Value {
     let mut map = Map::new();
     if !user.name.is_empty() {
@@ -167,7 +168,7 @@ pub(crate) fn user_value(user: &UserInfo) -> Value {
     Value::Object(map)
 }
 
-/// Response of a closure. A denial reads like that of a webhook of the closure's name.
+/// Response of a closure. A denial has the same text as a denial by a webhook with the closure's name.
 ///
 /// ```
 /// use fake_apiserver::api::admission::AdmissionResponse;
@@ -184,7 +185,7 @@ pub struct AdmissionResponse {
     pub(crate) warnings: Vec<String>,
 }
 
-/// `status` of a denial: what a webhook says of it.
+/// `status` of a denial, in the form that webhooks send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Denial {
     pub(crate) code: u16,
@@ -194,12 +195,12 @@ pub(crate) struct Denial {
 }
 
 impl AdmissionResponse {
-    /// The request may go on, with the object as it is.
+    /// Allows the request, without a change to the object.
     pub fn allow() -> Self {
         Self::default()
     }
 
-    /// The request may go on with another object. Only answers of mutating closures may say so.
+    /// Allows the request with a changed object. Only mutating closures may return it.
     pub fn patched(object: impl Into<Value>) -> Self {
         Self {
             object: Some(object.into()),
@@ -207,8 +208,8 @@ impl AdmissionResponse {
         }
     }
 
-    /// The request is refused: 400 without a reason, unless [`AdmissionResponse::code`] and
-    /// [`AdmissionResponse::reason`] say otherwise.
+    /// Refuses the request: 400 without a reason, unless [`AdmissionResponse::code`] and [`AdmissionResponse::reason`]
+    /// set others.
     pub fn deny(message: impl Into<String>) -> Self {
         Self {
             denied: Some(Denial {
@@ -219,7 +220,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// The HTTP status of a denial, at least 400; less counts as 400.
+    /// The HTTP status of a denial, at least 400. A lower status counts as 400.
     pub fn code(mut self, code: u16) -> Self {
         if let Some(denial) = &mut self.denied {
             denial.code = code;
@@ -235,7 +236,7 @@ impl AdmissionResponse {
         self
     }
 
-    /// One more `Warning` header for the client.
+    /// Adds a `Warning` header for the client.
     pub fn warn(mut self, text: impl Into<String>) -> Self {
         self.warnings.push(text.into());
         self
@@ -253,21 +254,21 @@ impl From<()> for AdmissionResponse {
     }
 }
 
-/// The error denies with its text.
+/// An error denies the request with its text.
 impl<E: std::fmt::Display> From<Result<(), E>> for AdmissionResponse {
     fn from(result: Result<(), E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), |()| Self::allow())
     }
 }
 
-/// The object to go on with, or the text of the denial.
+/// The changed object, or the text of a denial.
 impl<E: std::fmt::Display> From<Result<Value, E>> for AdmissionResponse {
     fn from(result: Result<Value, E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), Self::patched)
     }
 }
 
-/// The object to go on with.
+/// The changed object.
 impl From<Value> for AdmissionResponse {
     fn from(object: Value) -> Self {
         Self::patched(object)

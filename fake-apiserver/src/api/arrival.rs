@@ -1,23 +1,23 @@
-//! `Arrival`: what is known of a request because it came over a socket, and the `Hosts` such a request may name.
+//! `Arrival`: facts about a request that arrived over a socket, and `Hosts`, the names that such a request may use.
 //!
-//! A page in a browser on the developer's machine reaches loopback, too. It is kept out by what a browser cannot hide:
-//! the name the page was loaded from (`Host`, which DNS rebinding leaves as it is) and `Origin`.
+//! A page in a browser on the developer's machine can also reach loopback. It is refused by two headers that a page
+//! cannot change: `Host`, the name from which the page was loaded even after DNS rebinding, and `Origin`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// An extension of each request that came over a socket.
+/// An extension of each request that arrived over a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// The address it came from.
+    /// The address of the sender.
     pub(crate) peer: IpAddr,
-    /// The hosts the server answers to.
+    /// The accepted hosts.
     pub(crate) hosts: Arc<Hosts>,
-    /// Set if the request has a body, whose type must be named.
+    /// Set if the request has a body, which requires a Content-Type.
     pub(crate) has_body: bool,
 }
 
-/// Hosts that a server answers to: loopback, the address it listens on, and configured ones.
+/// Accepted values of `Host`: loopback, the address of the server, and configured names.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     address: IpAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// The hosts of a server that listens on `address`, besides `names`.
+    /// Returns the accepted hosts of a server that listens on `address`: loopback, the address, and `names`.
     pub(crate) fn new(address: SocketAddr, names: &[String]) -> Self {
         Self {
             address: address.ip(),
@@ -34,12 +34,12 @@ impl Hosts {
         }
     }
 
-    /// Returns `true` if the server answers to the host of `authority`, which is a host and perhaps a port.
+    /// Returns `true` if the host of `authority` is accepted. `authority` is a host with an optional port.
     pub(crate) fn accept(&self, authority: &str) -> bool {
         let host = host_of(authority).to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         match host.parse::<IpAddr>() {
-            // DNS rebinding needs a name; who listens on all addresses is reached by any of them.
+            // DNS rebinding needs a name, so a server that listens on all addresses accepts every address.
             Ok(address) if self.address.is_unspecified() => !address.is_unspecified() || self.names_host(host),
             Ok(address) => address.is_loopback() || address == self.address || self.names_host(host),
             Err(_) => host == "localhost" || host.ends_with(".localhost") || self.names_host(host),

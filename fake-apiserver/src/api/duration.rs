@@ -60,7 +60,7 @@ pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
             .unwrap_or(after.len());
         let (unit, next) = after.split_at(end);
         let whole = whole.trim_start_matches('0');
-        // Longer numbers are more nanoseconds than 64 bits hold.
+        // Longer numbers exceed 64 bits of nanoseconds.
         if whole.len() > 19 {
             return Err(invalid());
         }
@@ -132,7 +132,7 @@ mod tests {
     #[case("1.s2ns", 1_000_000_002)]
     #[case("0.0000000001s", 0)]
     #[case("2562047h47m16.854775807s", i64::MAX)]
-    fn durations_of_go(#[case] text: &str, #[case] nanos: i64) {
+    fn durations_are_parsed_as_by_go(#[case] text: &str, #[case] nanos: i64) {
         assert_eq!(parse(text), Ok(SignedDuration::from_nanos(nanos)));
     }
 
@@ -146,7 +146,7 @@ mod tests {
     #[case("5", "time: missing unit in duration \"5\"")]
     #[case("1.2.3s", "time: missing unit in duration \"1.2.3s\"")]
     #[case("5x", "time: unknown unit \"x\" in duration \"5x\"")]
-    fn errors_of_go(#[case] text: &str, #[case] error: &str) {
+    fn invalid_durations_have_gos_errors(#[case] text: &str, #[case] error: &str) {
         assert_eq!(parse(text), Err(error.to_owned()));
     }
 }

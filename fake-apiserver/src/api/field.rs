@@ -1,5 +1,6 @@
-//! Field paths and field errors: what validation finds wrong, in the words of Go's `field.Error` (rule A10).
+//! Field paths and validation errors, with the texts of Go's `field.Error` (rule A10).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::api::json::Value;
@@ -24,7 +25,7 @@ impl FieldPath {
         Self("[]".to_owned())
     }
 
-    /// A field of this one; `name` may hold dots to go several steps down.
+    /// Returns the path of a field below this one; `name` may contain dots for several levels.
     #[must_use]
     pub(crate) fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
@@ -62,7 +63,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Type of a field error; the names are those of Go's `field.ErrorType`.
+/// Type of a field error, with the names of Go's `field.ErrorType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldErrorKind {
     /// `Required value`
@@ -94,7 +95,7 @@ pub(crate) struct FieldError {
     pub(crate) path: FieldPath,
     /// Type of the error.
     pub(crate) kind: FieldErrorKind,
-    /// The offending value as it is printed; `None` prints none.
+    /// The offending value as it is printed; `None` if it is not printed.
     pub(crate) value: Option<Value>,
     /// The rest of the text; may be empty.
     pub(crate) detail: String,
@@ -142,7 +143,7 @@ fn print_value(value: &Value) -> String {
     }
 }
 
-/// A string as Go's `%q` writes it.
+/// Formats a string like Go's `%q`.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -167,12 +168,13 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// Returns `true` if Go prints the character as it is (`unicode.IsPrint`): a space, and no other blank.
+/// Returns `true` if Go prints the character unescaped (`unicode.IsPrint`). The only printable white space is the
+/// space.
 pub(crate) fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // A character that begins no string escapes what does not print, and nothing else.
+    // Rust escapes unprintable characters. Other characters are escaped only at the start of a string.
     let text = ['a', c].iter().collect::<String>();
     !text.escape_debug().skip(1).collect::<String>().starts_with('\\')
 }
@@ -187,7 +189,7 @@ impl FieldErrors {
         Self::default()
     }
 
-    /// Returns `true` if there are no errors.
+    /// Returns `true` if the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -197,15 +199,17 @@ impl FieldErrors {
         self.0.iter()
     }
 
-    /// All errors as one text, each once: the error itself, or a list in brackets (`field.ErrorList.ToAggregate`).
+    /// The errors in order, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, FieldError> {
+        self.0.iter_mut()
+    }
+
+    /// All errors as one text, without duplicates: the single error, or a list in brackets
+    /// (`field.ErrorList.ToAggregate`).
     pub(crate) fn aggregate(&self) -> String {
-        let mut texts: Vec<String> = Vec::new();
-        for error in self.iter() {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let texts = self.iter().map(|error| error.to_string());
+        let texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
         match texts.as_slice() {
             [text] => text.clone(),
             _ => format!("[{}]", texts.join(", ")),

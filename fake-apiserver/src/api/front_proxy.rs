@@ -26,6 +26,9 @@ pub struct FrontProxy {
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra fields of the user; the rest of the header's name is the field's key.
     pub extra_headers_prefix: Vec<String>,
+    /// Unused. End literals with `..`, because fields may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 #[cfg(feature = "tls")]

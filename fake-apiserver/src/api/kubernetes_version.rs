@@ -1,12 +1,12 @@
-//! `KubernetesVersion`: the minor versions of Kubernetes that a server can be.
+//! `KubernetesVersion`: the minor versions of Kubernetes that a server can serve.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Minor version of Kubernetes that a server serves: its resources, types, documents and `/version`.
 ///
-/// Rules that differ from 1.36 are held in part: `docs/kubernetes-versions.md` of this crate lists those that follow
-/// the version, and those that still follow 1.36.
+/// Rules that differ from 1.36 are implemented in part: `docs/kubernetes-versions.md` of this crate lists the rules
+/// that follow the version, and the rules that still follow 1.36.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KubernetesVersion {
@@ -42,17 +42,17 @@ impl KubernetesVersion {
         }
     }
 
-    /// `WatchList`, the gate of streaming lists, which 1.33 turned off again for one version.
+    /// Returns the default of the gate `WatchList` (streaming lists), which was disabled again only in 1.33.
     pub(crate) fn has_watch_list(self) -> bool {
         self >= Self::V1_34
     }
 
-    /// `RelaxedServiceNameValidation`: names of Services may begin with a digit.
+    /// `RelaxedServiceNameValidation`: names of Services may start with a digit.
     pub(crate) fn has_relaxed_service_names(self) -> bool {
         self >= Self::V1_36
     }
 
-    /// Returns the release whose answers are served, as `/version` names it.
+    /// Returns the served release in the form of `/version`.
     pub(crate) fn release(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",

@@ -1,4 +1,4 @@
-//! The vocabulary: data only, no clock, no lock, no HTTP. It knows no other layer.
+//! The vocabulary: data only, without clock, lock or HTTP. It names no other layer.
 
 pub mod kubernetes_version;
 pub mod resource;
@@ -17,6 +17,7 @@ pub mod json;
 pub(crate) mod nesting;
 pub(crate) mod print;
 pub(crate) mod read;
+pub(crate) mod yaml;
 pub(crate) mod protobuf;
 pub(crate) mod duration;
 pub mod selector;

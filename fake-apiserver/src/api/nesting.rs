@@ -2,14 +2,14 @@
 
 use crate::api::json::{Map, SmolStr, Value};
 
-/// The most levels of lists and maps of an object. Owned fields nest up to five levels deeper in
-/// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
+/// Maximum nesting depth of lists and maps in an object. Owned fields nest up to five levels deeper in `managedFields`
+/// than in the object, and serde_json, which most Rust clients use, accepts at most 127 levels.
 pub(crate) const MAX: usize = 122;
 
-/// The most levels that serde_json reads.
+/// Maximum depth that serde_json accepts.
 const READABLE_MAX: usize = 127;
 
-/// Go's error for text that nests too deeply, which is at 10,000 levels there.
+/// Go's error for text that nests too deeply; Go's own limit is 10,000 levels.
 pub(crate) const EXCEEDED: &str = "exceeded max depth";
 
 /// The levels of lists and maps in a value.
@@ -24,7 +24,7 @@ pub(crate) fn levels(value: &Value) -> usize {
     }
 }
 
-/// The same of an object without what the server itself says of the owners of its fields.
+/// The same for an object without its `managedFields`.
 pub(crate) fn levels_of_object(object: &Value) -> usize {
     match object {
         Value::Object(map) => levels_of_map(map),
@@ -43,8 +43,8 @@ fn levels_of_map(object: &Map) -> usize {
     1 + object.iter().map(below).max().unwrap_or_default()
 }
 
-/// Returns `true` if an object can be read back once it is written, by this server and by those clients; the owners of
-/// its fields count, too.
+/// Returns `true` if this server and serde_json can decode the object after it was encoded, including its managed
+/// fields.
 pub(crate) fn is_readable(object: &Map) -> bool {
     let whole = 1 + object.values().map(levels).max().unwrap_or_default();
     whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)

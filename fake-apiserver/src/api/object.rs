@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use crate::api::json::{Iter, Map, Value};
 
-/// A Kubernetes object as JSON. `kind`, `apiVersion` and `metadata` lie beside the rest, as in a request body.
+/// A Kubernetes object as JSON, with `kind`, `apiVersion` and `metadata` as ordinary fields, as in a request body.
 ///
-/// Nothing about the types of its fields is promised: a field of the wrong type reads as absent.
+/// The types of its fields are not guaranteed: a field of the wrong type counts as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Object(pub Map);
 
@@ -24,7 +24,7 @@ impl DerefMut for Object {
     }
 }
 
-/// The fields of a map beside a walk through another one, as whose fields they are asked for in order.
+/// Reads the fields of a map in ascending order, while another map with the same order is traversed.
 #[derive(Debug)]
 pub(crate) struct Beside<'a>(Peekable<Iter<'a>>);
 
@@ -33,7 +33,7 @@ impl<'a> Beside<'a> {
         Self(map.iter().peekable())
     }
 
-    /// The value of a field. Names are asked for in their order.
+    /// The value of a field. Names must be requested in ascending order.
     pub(crate) fn get(&mut self, name: &str) -> Option<&'a Value> {
         while self.0.next_if(|(it, _)| it.as_str() < name).is_some() {}
         self.0.next_if(|(it, _)| *it == name).map(|(_, value)| value)
@@ -54,13 +54,13 @@ impl Object {
         self.0.get("metadata").and_then(Value::as_object)
     }
 
-    /// `metadata`, made an empty object where it is none.
+    /// `metadata`, which is set to an empty object if it is not an object.
     pub(crate) fn metadata_mut(&mut self) -> &mut Map {
         let meta = self.0.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if !meta.is_object() {
             *meta = Value::Object(Map::new());
         }
-        meta.as_object_mut().expect("made an object on the line above")
+        meta.as_object_mut().expect("it was set to an object above")
     }
 
     /// `metadata.name`

@@ -1,4 +1,4 @@
-//! The options of a request, as its query string and the body of a delete spell them.
+//! The options of a request, parsed from its query string and, for a delete, from its body.
 
 use super::field::{FieldErrors, FieldPath, is_print};
 use super::kubernetes_version::KubernetesVersion;
@@ -11,7 +11,8 @@ use crate::api::json::Value;
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
-/// Returns `true` if a parameter has no semicolon, which once separated them, and no escape that is none.
+/// Returns `true` if a parameter contains neither a semicolon, which was a separator in the past, nor an invalid
+/// escape.
 fn is_readable(pair: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let mut escapes = pair.split('%').skip(1).map(str::as_bytes);
@@ -19,7 +20,7 @@ fn is_readable(pair: &str) -> bool {
 }
 
 impl Query {
-    /// Reads a query string. A `+` is a space; a broken escape stands for itself.
+    /// Parses a query string. A `+` is a space; invalid escapes are kept unchanged.
     pub fn parse(query: Option<&str>) -> Self {
         let Some(query) = query.filter(|it| !it.is_empty()) else {
             return Self::default();
@@ -30,7 +31,7 @@ impl Query {
                 .decode_utf8_lossy()
                 .into_owned()
         };
-        // Go's `url.ParseQuery` leaves out what it cannot read, and the API server does not ask for its error.
+        // Go's `url.ParseQuery` drops malformed parameters, and kube-apiserver ignores its error.
         let pairs = query
             .split('&')
             .filter(|it| !it.is_empty() && is_readable(it))
@@ -57,7 +58,7 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A truth value as Kubernetes reads one: absent, `false` and `0` are false, anything else is true (rule A34).
+    /// A boolean in Kubernetes' syntax: absent, `false` and `0` are false, all other values are true (rule A34).
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| !matches!(value, "false" | "0"))
     }
@@ -103,6 +104,7 @@ pub enum VersionMatch {
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ListOptions {
     /// `labelSelector`
     pub labels: LabelSelector,
@@ -112,7 +114,7 @@ pub struct ListOptions {
     pub resource_version: String,
     /// `resourceVersionMatch`
     pub version_match: Option<VersionMatch>,
-    /// `limit`; 0 for none.
+    /// `limit`; 0 if there is no limit.
     pub limit: usize,
     /// `continue`; empty if absent.
     pub continue_token: String,
@@ -122,19 +124,19 @@ pub struct ListOptions {
     pub allow_watch_bookmarks: bool,
     /// `sendInitialEvents`
     pub send_initial_events: Option<bool>,
-    /// `timeoutSeconds`; 0 for none.
+    /// `timeoutSeconds`; 0 if unset.
     pub timeout_seconds: u64,
 }
 
 impl ListOptions {
-    /// Reads and checks the options (rules A34, D3, E5), as a version of Kubernetes does. `watch` says whether the path
-    /// or method already decides.
+    /// Parses and checks the options (rules A34, D3, E5), with the rules of a version of Kubernetes. `watch` is set if
+    /// the path or the method already makes the request a watch.
     pub(crate) fn parse(query: &Query, watch: bool, version: KubernetesVersion) -> Result<Self, Status> {
-        // A path of the old form `/watch/` watches, but its options are checked as those of a list.
+        // A path of the old form `/watch/` starts a watch, but its options are validated like the options of a list.
         let asks_watch = query.flag("watch").unwrap_or(false);
         let watch = watch || asks_watch;
         let text = |name| query.get(name).unwrap_or_default().to_owned();
-        // The order is that of Go's fields: the first that is no number is reported.
+        // Parsed in the order of Go's fields, so that the first malformed integer is reported.
         let timeout_seconds = query.integer("timeoutSeconds")?.unwrap_or(0);
         let limit = query.integer("limit")?.unwrap_or(0);
         let labels =
@@ -154,7 +156,7 @@ impl ListOptions {
             send_initial_events: query.flag("sendInitialEvents"),
             timeout_seconds: u64::try_from(timeout_seconds).unwrap_or(0),
         };
-        // Since watch-list is on, a watch from nothing or "0" means: the initial state, then what follows (rule E4).
+        // With watch-list, a watch without a version or from "0" starts with the initial state (rule E4).
         let mut version_match = version_match;
         if asks_watch
             && version.has_watch_list()
@@ -174,7 +176,7 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// Returns `true` if a watch sends the state first that it begins with.
+    /// Returns `true` if a watch starts with the current state.
     pub(crate) fn sends_state(&self) -> bool {
         let is_new = || matches!(self.resource_version.as_str(), "" | "0");
         self.send_initial_events.unwrap_or_else(is_new)
@@ -242,10 +244,10 @@ impl ListOptions {
     }
 }
 
-/// The longest name of a manager.
+/// Maximum length of the name of a manager, in bytes.
 const MANAGER_BYTES_MAX: usize = 128;
 
-/// `fieldValidation`: what happens to fields the type does not know (rules L1 to L5).
+/// `fieldValidation`: the treatment of unknown and duplicate fields (rules L1 to L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// They are dropped silently.
@@ -259,6 +261,7 @@ pub enum FieldValidation {
 
 /// Options of create, update, patch and apply.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// `dryRun=All`
     pub dry_run: bool,
@@ -266,7 +269,7 @@ pub struct WriteOptions {
     pub field_manager: Option<String>,
     /// `fieldValidation`
     pub field_validation: FieldValidation,
-    /// `force`, for apply alone.
+    /// `force`; only for apply.
     pub force: Option<bool>,
 }
 
@@ -347,8 +350,9 @@ fn check_dry_run(values: Vec<&str>, errors: &mut FieldErrors) -> bool {
     !values.is_empty()
 }
 
-/// Options of delete and deletecollection, from the body if it has one, else from the query (rule B22).
+/// Options of delete and deletecollection, from the body if there is one, otherwise from the query (rule B22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeleteOptions {
     /// `gracePeriodSeconds`
     pub grace_period_seconds: Option<i64>,
@@ -369,9 +373,9 @@ pub struct DeleteOptions {
 pub enum PropagationPolicy {
     /// Dependents stay.
     Orphan,
-    /// Dependents go later.
+    /// Dependents are deleted after the owner.
     Background,
-    /// Dependents go first.
+    /// Dependents are deleted before the owner.
     Foreground,
 }
 
@@ -389,7 +393,7 @@ impl DeleteOptions {
         )
     }
 
-    /// Options given as a body that has been found to be an object with the right kind and types.
+    /// Creates options from a body that was already checked to be an object with the right kind and types.
     pub(crate) fn from_body(body: &Value) -> Result<Self, Status> {
         let text = |path: &str| body.pointer(path).and_then(Value::as_str);
         let options = Self {
@@ -437,7 +441,7 @@ pub enum PatchKind {
     Json,
     /// `application/merge-patch+json`
     Merge,
-    /// `application/strategic-merge-patch+json`; built-ins alone have it.
+    /// `application/strategic-merge-patch+json`; only for built-in kinds.
     Strategic,
     /// `application/apply-patch+yaml`
     Apply,
@@ -459,7 +463,11 @@ mod tests {
         false,
         "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"
     )]
-    fn h1_field_managers(#[case] query: &str, #[case] apply: bool, #[case] refusal: &str) {
+    fn h1_field_manager_comes_from_the_parameter_or_user_agent(
+        #[case] query: &str,
+        #[case] apply: bool,
+        #[case] refusal: &str,
+    ) {
         let parsed = WriteOptions::parse(&Query::parse(Some(query)), WriteKind::Patch { apply });
         let text = parsed.err().map(|status| status.message).unwrap_or_default();
         assert_eq!(
@@ -469,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_field_managers_have_128_bytes() {
+    fn h1_field_manager_is_limited_to_128_bytes() {
         let query = Query::parse(Some(format!("fieldManager={}", "a".repeat(129)).as_str()));
         let refused = WriteOptions::parse(&query, WriteKind::Create).expect_err("too long");
         assert!(

@@ -1,4 +1,4 @@
-//! `Printer`: writes JSON values as text in one pass, and notes their depth and fractions on the way.
+//! `Printer`: writes JSON values as text in one pass, and records their depth and whether they contain fractions.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,12 +7,12 @@ use serde_json::Number;
 
 use crate::api::json::{Map, Value, plain_len};
 
-/// Bytes of room that a thread keeps between two texts.
+/// Maximum size of the buffer that a thread keeps between two texts, in bytes.
 const ROOM_MAX: usize = 64 * 1024;
 
 thread_local! {
-    /// Room for what is being printed: a text is copied from there once, where a buffer of its own would be copied each
-    /// time it grows.
+    /// Buffer of the thread for printing. A text is copied out of it once, while a new buffer would be copied whenever
+    /// it grows.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -35,10 +35,10 @@ impl Drop for Printer {
 }
 
 impl Printer {
-    /// A printer of something that lies so many levels deep.
+    /// Returns a printer for a value at this depth of nesting.
     pub(crate) fn new(level: usize) -> Self {
         Self {
-            // A thread that ends has no room any more.
+            // The buffer is already gone while the thread exits.
             out: ROOM.try_with(Cell::take).unwrap_or_default(),
             level,
             deepest: level,
@@ -79,7 +79,7 @@ impl Printer {
         self.close(b'}');
     }
 
-    /// Writes an entry of an object, with the comma behind it.
+    /// Writes an entry of an object, followed by a comma.
     pub(crate) fn entry(&mut self, key: &str, value: &Value) {
         self.key(key);
         self.value(value);
@@ -99,7 +99,7 @@ impl Printer {
         self.out.push(bracket);
     }
 
-    /// Ends a list or an object, whose last item has left a comma.
+    /// Closes a list or an object, and removes the comma after its last item.
     pub(crate) fn close(&mut self, bracket: u8) {
         self.level -= 1;
         match self.out.last_mut() {
@@ -108,7 +108,7 @@ impl Printer {
         }
     }
 
-    /// Writes the comma behind an item.
+    /// Writes the comma after an item.
     pub(crate) fn comma(&mut self) {
         self.out.push(b',');
     }
@@ -128,14 +128,14 @@ impl Printer {
         self.has_fraction
     }
 
-    /// The bytes, without room to spare.
+    /// Returns the bytes, without unused capacity.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.out.as_slice().to_vec()
     }
 
-    /// The same as text.
+    /// The output as a string.
     pub(crate) fn as_text(&self) -> &str {
-        // It is made of strings and of what serde_json writes.
+        // The buffer consists of strings and of serde_json's output.
         std::str::from_utf8(&self.out).unwrap_or_default()
     }
 
@@ -222,7 +222,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn values_are_printed_as_serde_json_prints_them(value in value()) {
+        fn values_are_printed_as_by_serde_json(value in value()) {
             let mut printer = Printer::new(0);
             printer.value(&value);
             prop_assert_eq!(printer.deepest(), nesting::levels(&value));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_a_fraction_are_noticed() {
+    fn numbers_with_a_fraction_are_detected() {
         let has_fraction = |value: Value| {
             let mut printer = Printer::new(0);
             printer.value(&value);

@@ -1,4 +1,4 @@
-//! The wire format of protobuf: fields that hold numbers, texts and messages.
+//! The wire format of protobuf: fields with numbers, strings and messages.
 
 pub(crate) fn write_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -18,7 +18,7 @@ pub(crate) fn write_text(out: &mut Vec<u8>, field: u64, text: &str) {
     write_bytes(out, field, text.as_bytes());
 }
 
-/// Writes a field of wire type 2: texts, bytes and messages.
+/// Writes a field of wire type 2: strings, bytes and messages.
 pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     write_varint(out, field << 3 | 2);
     // A length in memory fits 64 bits.

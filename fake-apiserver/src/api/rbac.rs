@@ -1,4 +1,5 @@
-//! `Attributes` and `PolicyRule`: what a request needs, and what a role allows (rule Q2).
+//! `Attributes` and `PolicyRule`: the permissions that a request needs, and the permissions that a role grants (rule
+//! Q2).
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use crate::api::json::{Map, Value};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attributes<'a> {
-    /// The verb; for a path that is no resource the HTTP method in lower case.
+    /// The verb; for a non-resource path the HTTP method in lower case.
     pub verb: &'a str,
     /// API group; empty for core.
     pub group: &'a str,
@@ -25,11 +26,11 @@ pub struct Attributes<'a> {
     pub resource: &'a str,
     /// Subresource; empty for the resource itself.
     pub subresource: &'a str,
-    /// Namespace; empty for all of them and for objects of the cluster.
+    /// Namespace; empty for all namespaces and for cluster-scoped objects.
     pub namespace: &'a str,
     /// Name; empty for a collection.
     pub name: &'a str,
-    /// The path of a request that is for no resource; empty for one that is.
+    /// The path of a non-resource request; empty for a resource request.
     pub path: &'a str,
 }
 
@@ -55,7 +56,7 @@ impl Attributes<'_> {
         } else {
             format!("User {user} cannot {verb} path {}", quote(self.path))
         };
-        // As the server cleans what a browser might show.
+        // Escapes text like kube-apiserver, because a browser might display it.
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
     }
 
@@ -73,13 +74,14 @@ impl Attributes<'_> {
 pub struct PolicyRule {
     /// Verbs; `*` is all.
     pub verbs: Vec<String>,
-    /// API groups; `*` is all, empty text the core group.
+    /// API groups; `*` matches all, an empty string is the core group.
     pub api_groups: Vec<String>,
-    /// Plurals, with `/subresource` where one is meant; `*` is all, `*/scale` that subresource of all.
+    /// Plurals, with `/subresource` for a subresource; `*` is every resource, `*/scale` that subresource of every
+    /// resource.
     pub resources: Vec<String>,
-    /// The only names this is about; empty for all.
+    /// The only object names that match; empty for all.
     pub resource_names: Vec<String>,
-    /// Paths that are no resources; a `*` at the end stands for what follows.
+    /// Non-resource paths; a `*` at the end matches any suffix.
     pub non_resource_urls: Vec<String>,
 }
 
@@ -119,7 +121,7 @@ impl PolicyRule {
         }
     }
 
-    /// Everything that can be asked: what an `aggregationRule` may gather, and `cluster-admin` holds.
+    /// All permissions: the maximum that an `aggregationRule` may collect, and the rules of `cluster-admin`.
     pub(crate) fn everything() -> [Self; 2] {
         [Self::resources(["*"], ["*"], ["*"]), Self::paths(["*"], ["*"])]
     }
@@ -130,7 +132,7 @@ impl PolicyRule {
         Self::of_role(&rules.map(|rules| ("rules", rules)).into_iter().collect())
     }
 
-    /// The same of one in the form that the server works on.
+    /// The rules of a role in the server's JSON representation.
     pub(crate) fn of_role(role: &Map) -> Vec<Self> {
         let rules = role.get("rules").and_then(Value::as_array);
         rules.into_iter().flatten().map(Self::from_value).collect()
@@ -150,7 +152,7 @@ impl PolicyRule {
         }
     }
 
-    /// The rule as JSON; empty fields are left out.
+    /// The rule as JSON; empty fields are omitted.
     pub fn to_value(&self) -> serde_json::Value {
         let fields = self.fields().into_iter().filter(|(_, _, list)| !list.is_empty());
         fields.map(|(_, json, list)| (json, list.clone())).collect()
@@ -169,7 +171,7 @@ impl PolicyRule {
             && self.resources.iter().any(|rule| resource_matches(rule, request))
     }
 
-    /// Returns `true` if the rule includes `part`, which must have one item a field.
+    /// Returns `true` if the rule includes `part`, which must have one item per field.
     fn covers(&self, part: &Self) -> bool {
         let names = self.resource_names.is_empty()
             || (!part.resource_names.is_empty() && part.resource_names.iter().all(|it| has(&self.resource_names, it)));
@@ -189,7 +191,7 @@ impl PolicyRule {
         has_or_all(&self.resources, resource) || resource.split_once('/').is_some_and(|(_, sub)| of_all(sub))
     }
 
-    /// The rule as rules about one thing each.
+    /// Splits the rule into rules with one item per field.
     pub fn parts(&self) -> Vec<Self> {
         let mut parts = Vec::new();
         for group in &self.api_groups {
@@ -213,7 +215,7 @@ impl PolicyRule {
         parts
     }
 
-    /// Returns the parts of `wanted` that no rule of `held` allows, as rules of one item a field.
+    /// Returns the parts of `wanted` that no rule of `held` allows, as rules with one item per field.
     pub(crate) fn missing(held: &[Self], wanted: &[Self]) -> Vec<Self> {
         let parts = wanted.iter().flat_map(Self::parts);
         parts
@@ -221,7 +223,7 @@ impl PolicyRule {
             .collect()
     }
 
-    /// Rules about one resource each, those of the same resource made one with all their verbs; the others as they are
+    /// Merges rules about the same single resource into one with all their verbs. Other rules are returned unchanged,
     /// and first.
     pub fn compact(rules: Vec<Self>) -> Vec<Self> {
         let mut simple: Vec<Self> = Vec::new();
@@ -267,7 +269,7 @@ impl PolicyRule {
     }
 }
 
-/// As the server names a rule in messages: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+/// The format of a rule in the server's messages: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "{";
@@ -350,7 +352,7 @@ mod tests {
     #[case("a", true)]
     #[case("b", false)]
     #[case("", false)]
-    fn names_are_the_only_ones(#[case] name: &str, #[case] allowed: bool) {
+    fn encoded_rule_names_are_unique(#[case] name: &str, #[case] allowed: bool) {
         let rule = rule(&json!({"verbs": ["*"], "apiGroups": [""], "resources": ["*"], "resourceNames": ["a"]}));
         assert_eq!(rule.allows(&request("get", "", "secrets", name)), allowed);
     }
@@ -390,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_written_as_it_was_read() {
+    fn rule_round_trips() {
         let value = json!({
             "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["get"],
         });

@@ -1,4 +1,4 @@
-//! `read`: parses JSON text in one pass, and notes repeated keys, depth and fractions on the way.
+//! `read`: parses JSON text in one pass, and records duplicate keys, depth and fractions.
 
 use std::cell::Cell;
 
@@ -6,27 +6,27 @@ use serde_json::Number;
 
 use crate::api::json::{Encoded, Map, SmolStr, Value, encoded_len, plain_len};
 
-/// The most levels of lists and objects, as serde_json has it.
+/// Maximum nesting depth, as in serde_json.
 const LEVELS_MAX: usize = 127;
 
-/// The way to what stays encoded: the name of each step, and the level of the object that has it.
+/// The path to the part that stays encoded: each field name with the level of its object.
 const TO_ENCODED: [(usize, &str); 3] = [(1, "metadata"), (2, "managedFields"), (4, "fieldsV1")];
 
 /// A value that was read.
 #[derive(Debug)]
 pub(crate) struct Read {
-    /// The value; of a key that stands twice the last one.
+    /// The value. If a key occurs twice, the last one is kept.
     pub(crate) value: Value,
-    /// Set if some object has a key twice.
+    /// Set if an object has a duplicate key.
     pub(crate) repeats_key: bool,
     /// Levels of lists and objects.
     pub(crate) levels: usize,
-    /// Set if some number is no integer.
+    /// Set if a number has a fraction or an exponent.
     pub(crate) has_fraction: bool,
 }
 
-/// Parses a text as serde_json does, but takes half a surrogate pair for U+FFFD, as Go does. `None` of what serde_json
-/// refuses otherwise, which then words the error.
+/// Parses a text like serde_json, but replaces an unpaired surrogate by U+FFFD, as Go does. Returns `None` for other
+/// malformed input; the caller then gets the error from serde_json.
 pub(crate) fn read(text: &str) -> Option<Read> {
     let (entries, items) = ROOM.try_with(Cell::take).unwrap_or_default();
     let mut reader = Reader {
@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     if entries.capacity().max(items.capacity()) <= ROOM_MAX {
         entries.clear();
         items.clear();
-        // A thread that ends has no room any more.
+        // The buffers are already gone while the thread exits.
         let _ = ROOM.try_with(|room| room.set((entries, items)));
     }
     Some(Read {
@@ -56,20 +56,20 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     })
 }
 
-/// An object of nothing but objects that stays text, which is as the server writes it.
+/// An object that contains only objects and remains text, in the server's format.
 pub(crate) fn encoded(text: &str, levels: usize) -> Map {
     let map = |text: &str| match read(text).map(|it| it.value) {
         Some(Value::Object(map)) => map,
-        // No such text is made.
+        // Such a text is never created.
         _ => Map::new(),
     };
     Map::from(Encoded::new(text, levels, map))
 }
 
-/// Entries and items for which a thread keeps room between two texts.
+/// Maximum capacity that a thread keeps between two texts, in entries and items.
 const ROOM_MAX: usize = 1024;
 
-/// The entries and the items of what is being read.
+/// Buffers for entries and items during parsing.
 type Room = (Vec<(SmolStr, Value)>, Vec<Value>);
 
 thread_local! {
@@ -80,20 +80,20 @@ struct Reader<'a> {
     text: &'a str,
     /// The next byte.
     at: usize,
-    /// The entries of the objects that are open, so that each object is allocated once and has no room to spare.
+    /// The entries of all open objects, so that each object is allocated once, at its final size.
     entries: Vec<(SmolStr, Value)>,
-    /// The same of lists.
+    /// Items of the lists that are being parsed.
     items: Vec<Value>,
     level: usize,
     levels: usize,
-    /// The number of steps gone on the way to what stays encoded.
+    /// Number of steps taken on the path to the encoded part.
     steps: usize,
     repeats_key: bool,
     has_fraction: bool,
 }
 
 impl Reader<'_> {
-    /// The next byte behind white space.
+    /// The next byte after white space.
     fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
@@ -102,7 +102,7 @@ impl Reader<'_> {
         bytes.get(self.at).copied()
     }
 
-    /// The same, and goes past it.
+    /// Returns the next byte after white space, and consumes it.
     fn next(&mut self) -> Option<u8> {
         let byte = self.peek()?;
         self.at += 1;
@@ -135,7 +135,7 @@ impl Reader<'_> {
         value
     }
 
-    /// An object that stays text if it is written as the server writes it.
+    /// Reads an object that remains text, if it has the server's format.
     fn encoded(&mut self) -> Option<Value> {
         self.peek()?;
         let rest = self.text.get(self.at..)?;
@@ -228,7 +228,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The number whose first byte is behind.
+    /// Parses a number. Its first byte was already consumed.
     fn number(&mut self) -> Option<Value> {
         let start = self.at - 1;
         let rest = &self.text.as_bytes()[self.at..];
@@ -245,13 +245,13 @@ impl Reader<'_> {
     }
 }
 
-/// The string of a quoted text with escapes.
+/// Decodes a quoted string with escapes.
 fn unescaped(quoted: &str) -> Option<SmolStr> {
     let read = serde_json::from_str(quoted);
     read.or_else(|_| serde_json::from_str(&with_whole_pairs(quoted))).ok()
 }
 
-/// A quoted text in which each half of a surrogate pair without the other is U+FFFD.
+/// Replaces each unpaired surrogate in a quoted string by U+FFFD.
 fn with_whole_pairs(quoted: &str) -> String {
     let mut whole = String::with_capacity(quoted.len());
     let mut rest = quoted;
@@ -276,7 +276,7 @@ fn with_whole_pairs(quoted: &str) -> String {
     whole
 }
 
-/// The UTF-16 unit that a text begins with an escape of.
+/// Parses the UTF-16 unit of the escape at the start of a text.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let are_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -301,7 +301,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn texts_are_read_as_serde_json_reads_them(
+        fn texts_are_parsed_as_by_serde_json(
             text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
         ) {
             agrees(&text);
@@ -332,7 +332,7 @@ mod tests {
     #[case::before_a_pair(r#""\ud800\ud83d\ude00""#, "\u{fffd}\u{1f600}")]
     #[case::in_the_wrong_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
     #[case::behind_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
-    fn half_a_surrogate_pair_is_no_character(#[case] text: &str, #[case] expected: &str) {
+    fn unpaired_surrogate_is_replaced(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(read(text).expect("it is JSON").value, expected);
     }
 
@@ -340,7 +340,7 @@ mod tests {
     #[case::unknown_escape(r#""\ud800\x""#)]
     #[case::too_short(r#""\ud800\ud8""#)]
     #[case::no_digits(r#""\ud800\u+123""#)]
-    fn half_a_surrogate_pair_excuses_no_other_escape(#[case] text: &str) {
+    fn unpaired_surrogate_does_not_permit_invalid_escapes(#[case] text: &str) {
         assert!(read(text).is_none());
     }
 
@@ -364,12 +364,12 @@ mod tests {
     #[rstest]
     #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{},"f:a":{}}}]}}"#)]
     #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"f:b":{},"f:b":{}}}}]}}"#)]
-    fn repeated_keys_among_the_fields_of_owners_are_noticed(#[case] text: &str) {
+    fn duplicate_keys_in_managed_fields_are_detected(#[case] text: &str) {
         assert!(read(text).expect("it is JSON").repeats_key);
     }
 
     #[test]
-    fn as_many_levels_as_serde_json_reads() {
+    fn depth_limit_equals_serde_jsons() {
         for levels in [127, 128, 100_000] {
             agrees(&format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
         }
@@ -380,7 +380,11 @@ mod tests {
     #[case("{\"a\":1,\"b\":1,\"a\":2}", true, false)]
     #[case("{\"b\":{\"a\":1,\"\\u0061\":2}}", true, false)]
     #[case("[{\"a\":1.0}]", false, true)]
-    fn repeated_keys_and_fractions_are_noticed(#[case] text: &str, #[case] repeats: bool, #[case] has_fraction: bool) {
+    fn duplicate_keys_and_fractions_are_detected(
+        #[case] text: &str,
+        #[case] repeats: bool,
+        #[case] has_fraction: bool,
+    ) {
         let read = read(text).expect("it is JSON");
         assert_eq!((read.repeats_key, read.has_fraction), (repeats, has_fraction));
     }

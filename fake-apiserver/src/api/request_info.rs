@@ -1,11 +1,11 @@
-//! `RequestInfo`: what a request is about, read off its path and method (rule A26).
+//! `RequestInfo`: verb, resource and name of a request, from its path and method (rule A26).
 
 use std::sync::Arc;
 
 use super::rbac::Attributes;
 use super::resource::Text;
 
-/// Verb of a request. The names are those of RBAC.
+/// Verb of a request, named as in RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -28,7 +28,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As RBAC and discovery spell it.
+    /// The verb's name in RBAC and discovery.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -55,6 +55,7 @@ pub(crate) struct ClientName(pub(crate) Arc<str>);
 
 /// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequestInfo {
     /// Verb of the request.
     pub verb: Verb,
@@ -66,7 +67,7 @@ pub struct RequestInfo {
     pub resource: Text,
     /// Subresource, such as `status`; empty for the resource itself.
     pub subresource: String,
-    /// Namespace; empty for objects of the cluster and for requests over all namespaces.
+    /// Namespace; empty for cluster-scoped objects and for requests over all namespaces.
     pub namespace: String,
     /// Name; empty for a collection.
     pub name: String,
@@ -88,7 +89,7 @@ impl RequestInfo {
     }
 }
 
-/// A path below `/api` or `/apis`, taken apart. Nothing has been looked up yet.
+/// A parsed path below `/api` or `/apis`, before any lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePath<'a> {
     /// API group; empty for core.
@@ -97,7 +98,7 @@ pub struct ResourcePath<'a> {
     pub version: &'a str,
     /// Set if the path has the legacy `/watch/` prefix.
     pub legacy_watch: bool,
-    /// Namespace; empty if the path names none.
+    /// Namespace; empty if the path does not contain one.
     pub namespace: &'a str,
     /// Plural resource.
     pub resource: &'a str,
@@ -108,7 +109,7 @@ pub struct ResourcePath<'a> {
 }
 
 impl<'a> ResourcePath<'a> {
-    /// Takes apart `/api/v1/…` and `/apis/G/V/…`; `None` if the path is too short to name a resource or no such path.
+    /// Parses `/api/v1/…` and `/apis/G/V/…`; `None` for other paths, and for paths too short to name a resource.
     pub fn parse(path: &'a str) -> Option<Self> {
         let path = path.strip_suffix('/').unwrap_or(path);
         let (group, rest) = if let Some(rest) = path.strip_prefix("/api/") {
@@ -124,7 +125,7 @@ impl<'a> ResourcePath<'a> {
         let mut namespace = "";
         if let Some(inside) = rest.strip_prefix("namespaces/")
             && let Some((name, below)) = inside.split_once('/')
-            // Of a namespace itself there are only these two subresources (rule A26).
+            // A Namespace only has these two subresources (rule A26).
             && !matches!(below, "status" | "finalize")
         {
             (namespace, rest) = (name, below);
@@ -166,7 +167,7 @@ mod tests {
     #[case("/apis/apps/v1/namespaces/a/deployments", "apps|v1|a|deployments||")]
     #[case("/apis/apps/v1/watch/deployments", "apps|v1||deployments||")]
     #[case("/api/v1/namespaces/a/services/b/proxy/x/y", "|v1|a|services|b|proxy/x/y")]
-    fn a_path_names_its_parts(#[case] path: &str, #[case] want: &str) {
+    fn resource_path_is_split_into_its_parts(#[case] path: &str, #[case] want: &str) {
         let it = ResourcePath::parse(path).expect("a resource path");
         let got = [it.group, it.version, it.namespace, it.resource, it.name, it.subresource].join("|");
         assert_eq!(got, want);
@@ -179,7 +180,7 @@ mod tests {
     #[case("/healthz")]
     #[case("/apis/apps/v1/namespaces//pods/a")]
     #[case("")]
-    fn other_paths_do_not(#[case] path: &str) {
+    fn other_paths_are_not_resource_paths(#[case] path: &str) {
         assert_eq!(ResourcePath::parse(path), None);
     }
 }

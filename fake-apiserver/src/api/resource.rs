@@ -6,7 +6,7 @@ use std::fmt;
 /// A string that is either in the generated table or owned by a CRD's row.
 pub type Text = Cow<'static, str>;
 
-/// A resource in any version. Prints as errors name it: `pods`, `deployments.apps`.
+/// A resource in any version. Its `Display` has the format of errors: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// API group; empty for core.
@@ -25,7 +25,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// A kind in any version. Prints as errors name it: `Pod`, `Deployment.apps`.
+/// A kind in any version. Its `Display` has the format of errors: `Pod`, `Deployment.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// API group; empty for core.
@@ -55,6 +55,7 @@ pub enum Scope {
 
 /// One served resource in one version: a row of the table that discovery shows.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ResourceInfo {
     /// API group; empty for core.
     pub group: Text,
@@ -74,22 +75,26 @@ pub struct ResourceInfo {
     pub short_names: Cow<'static, [Text]>,
     /// Categories, such as `all`.
     pub categories: Cow<'static, [Text]>,
-    /// Verbs of the resource itself, sorted; a virtual resource such as `tokenreviews` has `create` alone.
+    /// Verbs of the resource itself, sorted; a virtual resource such as `tokenreviews` has only `create`.
     pub verbs: Cow<'static, [Text]>,
+    /// Version that objects are stored in; `None` if a CRD does not serve that version.
+    pub stored_version: Option<Text>,
     /// Subresources, sorted by name.
     pub subresources: Cow<'static, [SubresourceInfo]>,
 }
 
 /// One subresource of a [`ResourceInfo`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SubresourceInfo {
     /// `status`, `scale`, …
     pub name: Text,
-    /// Group of the kind it takes and answers, where it is not the resource's own (`autoscaling` for `scale`).
+    /// Group of the kind that it accepts and answers, if it is not the resource's own group (`autoscaling` for
+    /// `scale`).
     pub group: Text,
     /// Version of that kind.
     pub version: Text,
-    /// Kind it takes and answers.
+    /// Kind that it accepts and returns.
     pub kind: Text,
     /// Verbs, sorted.
     pub verbs: Cow<'static, [Text]>,

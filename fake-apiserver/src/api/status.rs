@@ -11,18 +11,19 @@ use super::resource::{GroupKind, GroupResource};
 
 /// The `metav1.Status` a failed request is answered with, or a delete that removed its object (rule A1).
 ///
-/// Every layer below HTTP fails with one of these; `endpoints` turns it into an answer exactly once.
+/// The error type of every layer below HTTP; `endpoints` converts it to a response in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// The HTTP status, and `code` of the body.
     pub code: u16,
-    /// The machine-readable reason; empty where Kubernetes knows none.
+    /// The machine-readable reason; empty if Kubernetes does not define one.
     pub reason: Cow<'static, str>,
-    /// The text for people.
+    /// The human-readable text.
     pub message: String,
-    /// Details of the error; `None` leaves the field out, an empty one is shown as `{}`.
+    /// Details of the error. `None` omits the field; empty details are encoded as `{}`.
     pub details: Option<Box<StatusDetails>>,
-    /// `metadata.continue`, which an expired continue token is answered with (rule D11).
+    /// `metadata.continue` of the answer to an expired continue token (rule D11).
     pub continue_token: Option<String>,
     /// Warnings for the client, sent as `Warning` headers.
     pub warnings: Vec<String>,
@@ -31,6 +32,7 @@ pub struct Status {
 /// `details` of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct StatusDetails {
     /// Name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -52,9 +54,10 @@ pub struct StatusDetails {
     pub retry_after_seconds: u32,
 }
 
-/// One cause of a [`Status`]. Fields that are empty are left out.
+/// One cause of a [`Status`]. Empty fields are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct StatusCause {
     /// The machine-readable type, such as `FieldValueRequired`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -107,7 +110,7 @@ impl Status {
         self
     }
 
-    /// The same failure with one more cause.
+    /// Returns the same failure with an additional cause.
     #[must_use]
     pub fn with_cause(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
         self.details.get_or_insert_default().causes.push(StatusCause {
@@ -118,7 +121,7 @@ impl Status {
         self
     }
 
-    /// The same failure with `retryAfterSeconds` and a `Retry-After` header.
+    /// Returns the same failure with `retryAfterSeconds` and a `Retry-After` header.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
@@ -192,7 +195,7 @@ impl Status {
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
     }
 
-    /// 403 of authorisation (rule A23): `pods "x" is forbidden: User "u" cannot …`, with what RBAC has to say.
+    /// 403 of authorisation (rule A23): `pods "x" is forbidden: User "u" cannot …`, with RBAC's reason.
     pub(crate) fn not_allowed(request: &Attributes<'_>, user: &str, reason: &str) -> Self {
         let mut why = request.refusal(user);
         if !reason.is_empty() {
@@ -213,15 +216,15 @@ impl Status {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 of a request over a socket that names a host which is not this server, as a page does that was loaded from a
-    /// name which leads here now.
+    /// 403 for a request over a socket with an unaccepted host name: a web page may come from a name that now resolves
+    /// to this server.
     pub(crate) fn foreign_host(host: &str) -> Self {
         let why =
             format!("host {host:?} is not this server's: it answers to loopback names, its address and --accept-hosts");
         Self::new(403, "Forbidden", why)
     }
 
-    /// 403 of a request that a page of another origin makes in a browser.
+    /// 403 for a request from a web page of another origin.
     pub(crate) fn foreign_origin(origin: &str) -> Self {
         Self::new(
             403,
@@ -230,7 +233,7 @@ impl Status {
         )
     }
 
-    /// 403 of a request for what a page of another origin embeds.
+    /// 403 of a resource that a page of another origin embeds.
     pub(crate) fn embedded() -> Self {
         let why = "requests that a page of another origin embeds are refused";
         Self::new(403, "Forbidden", why)
@@ -245,7 +248,7 @@ impl Status {
         )
     }
 
-    /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
+    /// 422 Invalid with one cause per error (rule A9). The message contains equal errors once, `causes` each of them.
     pub(crate) fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let list = errors.aggregate();
         Self::new(
@@ -275,7 +278,7 @@ impl Status {
             .with_retry_after(1)
     }
 
-    /// The same as etcd has it, which did not wait and promises nothing.
+    /// The same error from etcd, which does not wait, and omits `Retry-After`.
     pub fn too_large_resource_version_of_etcd(wanted: u64, current: u64) -> Self {
         Self::too_large_resource_version(wanted, current).with_retry_after(0)
     }
@@ -318,7 +321,7 @@ impl Status {
     }
 }
 
-/// In the order of Go's struct, which people and recorded answers know.
+/// Serializes in the order of Go's struct, as in recorded answers.
 impl Serialize for Status {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

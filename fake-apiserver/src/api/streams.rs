@@ -7,12 +7,13 @@ use super::object::Object;
 
 /// Standard input received so far.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Stdin<'a> {
-    /// All of it, from the start.
+    /// All standard input, from the start.
     pub bytes: &'a [u8],
-    /// Number of bytes that were there when the handler was asked before.
+    /// Number of bytes that had arrived at the previous call of the handler.
     pub seen: usize,
-    /// Set if no more will come; from the start where the client sends none.
+    /// Set if no further bytes will arrive; set from the start if the client sends no standard input.
     pub has_ended: bool,
 }
 
@@ -34,14 +35,14 @@ pub struct ExecOutput {
 }
 
 impl Stdin<'_> {
-    /// The bytes that have come since the handler was asked before.
+    /// The bytes that have arrived since the previous call of the handler.
     pub fn unseen(&self) -> &[u8] {
         self.bytes.get(self.seen..).unwrap_or_default()
     }
 }
 
 impl ExecOutput {
-    /// A command that writes this to standard output and ends with 0.
+    /// Returns the output of a command that writes this text to standard output and exits with 0.
     pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
         Self {
             stdout: text.into(),
@@ -49,8 +50,8 @@ impl ExecOutput {
         }
     }
 
-    /// A command that waits for more of its standard input: the handler is asked again when some has come, and when it
-    /// has ended.
+    /// Returns the output of a command that waits for more standard input: the handler is called again when bytes
+    /// arrive, and when the input ends.
     pub fn awaits_stdin() -> Self {
         Self {
             awaits_stdin: true,
@@ -58,8 +59,8 @@ impl ExecOutput {
         }
     }
 
-    /// Goes on after this output, which is written now: the handler is asked again as by [`ExecOutput::awaits_stdin`],
-    /// and what it answers then is written behind it.
+    /// Continues after this output, which is written immediately: the handler is called again as by
+    /// [`ExecOutput::awaits_stdin`], and its next output is appended.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, Stdin};
@@ -75,7 +76,7 @@ impl ExecOutput {
         self
     }
 
-    /// Sets the standard error. Default: nothing.
+    /// Sets the standard error. Empty by default.
     pub fn with_stderr(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.stderr = text.into();
         self
@@ -88,10 +89,10 @@ impl ExecOutput {
     }
 }
 
-/// Answers a command by what has come over standard input so far.
+/// Answers a command, given the standard input that has arrived so far.
 pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + Send + Sync>;
 
-/// Answers what has come over a connection to a port so far; `None` waits for more.
+/// Answers the bytes that have arrived over a connection to a port; `None` waits for more.
 pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The ports that a Pod listens on.
@@ -99,23 +100,23 @@ pub(crate) type Listening = BTreeMap<u16, PortHandler>;
 
 /// Answers of Pods that a worker runs.
 pub(crate) trait PodStreams: Send + Sync {
-    /// Returns the logs of the containers of a Pod.
-    fn logs(&self, pod: &Object) -> String;
+    /// Returns the logs of a container of a Pod.
+    fn logs(&self, pod: &Object, container: &str) -> String;
 
-    /// Returns the handler of commands in a Pod; `None` if there is none.
+    /// Returns the handler of commands in a Pod, if there is one.
     fn exec(&self, pod: &Object) -> Option<ExecHandler>;
 
     /// Returns the handlers of the ports of a Pod.
     fn ports(&self, pod: &Object) -> Listening;
 }
 
-/// A connection to a Pod that may be made.
+/// An admitted connection to a Pod.
 pub(crate) enum Connection {
-    /// `exec`: what answers, and the command.
+    /// `exec`: the handler, the command and the streams.
     Exec(ExecHandler, Vec<String>, Streams),
-    /// `attach`: what the container has written.
+    /// `attach`: the output of the container.
     Attach(String, Streams),
-    /// `port-forward`: the ports of the request in its order (none for SPDY), and those that the script listens on.
+    /// `port-forward`: the requested ports in order (empty for SPDY), and the listening ports of the script.
     Ports(Vec<u16>, Listening),
 }
 
@@ -129,10 +130,11 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Streams that a client asks for.
+/// Streams that a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streams {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
+    pub(crate) tty: bool,
 }

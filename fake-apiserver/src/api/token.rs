@@ -1,13 +1,13 @@
-//! `TokenSigner`: what makes and reads the signatures of ServiceAccounts' tokens.
+//! `TokenSigner`: signs and verifies the tokens of ServiceAccounts.
 
 use crate::api::json::Value;
 
 /// Keys for JSON Web Tokens.
 pub(crate) trait TokenSigner: std::fmt::Debug + Send + Sync {
-    /// A token that says `claims`; fails where the key cannot sign.
+    /// Returns a token with these claims; fails if the key cannot sign.
     fn sign(&self, claims: &Value) -> Result<String, String>;
 
-    /// The claims of a token; `None` if none of the keys signed it.
+    /// The claims of a token; `None` if it was not signed by one of the keys.
     fn claims(&self, token: &str) -> Option<Value>;
 
     /// The public keys as a JSON Web Key Set, and the algorithms of their signatures; `None` if they are not public.

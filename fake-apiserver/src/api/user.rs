@@ -1,20 +1,20 @@
-//! `UserInfo`: who sends a request, as authentication has found out.
+//! `UserInfo`: the sender of a request, as determined by authentication.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The group of everyone who is known.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everyone who is not.
+/// The group of all unauthenticated users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of everyone who is not known.
+/// The name of an unauthenticated user.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The group that is allowed everything, without regard to roles.
+/// The group with all permissions, regardless of roles.
 pub const MASTERS: &str = "system:masters";
 /// Prefix of the user names of ServiceAccounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// A user. As an extension of a request it says that a client certificate was verified.
+/// A user. As an extension of a request it means that a client certificate was verified.
 ///
 /// ```
 /// use fake_apiserver::UserInfo;
@@ -24,12 +24,13 @@ pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// assert_eq!(operator.groups, ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UserInfo {
     /// The user's name.
     pub name: String,
     /// The groups the user is in.
     pub groups: Vec<String>,
-    /// Tells this user from another of the same name; empty if unknown.
+    /// Distinguishes users with the same name; empty if unknown.
     pub uid: String,
     /// Additional facts from authentication, such as the name of a token.
     pub extra: BTreeMap<String, Vec<String>>,
@@ -37,18 +38,20 @@ pub struct UserInfo {
 
 /// Identity of requests without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Anonymous {
-    /// The administrator, in the group `system:masters`: so the test's own client and plain HTTP need no token.
+    /// The administrator, in the group `system:masters`. The test's own client and plain HTTP use it, so they need no
+    /// token.
     #[default]
     Admin,
-    /// `system:anonymous` in the group `system:unauthenticated`, as kube-apiserver has it.
+    /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver.
     Allowed,
     /// Nobody: 401.
     Refused,
 }
 
 impl UserInfo {
-    /// A user by name and groups; `system:authenticated` is added, as for everyone who shows credentials.
+    /// A user by name and groups; `system:authenticated` is added, as for all users with credentials.
     pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut user = Self {
             name: name.into(),
@@ -79,12 +82,12 @@ impl UserInfo {
         }
     }
 
-    /// The administrator that everyone is while authorisation is off.
+    /// The user of all requests if authorisation is off.
     pub fn admin() -> Self {
         Self::new("system:admin", [MASTERS])
     }
 
-    /// The API server itself, which writes on its own account.
+    /// The API server itself, the user of its writes.
     pub(crate) fn api_server() -> &'static Self {
         static API_SERVER: LazyLock<UserInfo> = LazyLock::new(|| UserInfo::new("system:apiserver", [MASTERS]));
         &API_SERVER
@@ -95,12 +98,12 @@ impl UserInfo {
         self.groups.iter().any(|it| it == group)
     }
 
-    /// Namespace and name of the ServiceAccount whose user this is.
+    /// Namespace and name of the ServiceAccount, if the user is one.
     pub fn as_service_account(&self) -> Option<(&str, &str)> {
         self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
     }
 
-    /// Adds the group of everyone who is known.
+    /// Adds the group of all authenticated users.
     pub(crate) fn authenticate(&mut self) {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -108,6 +111,6 @@ impl UserInfo {
     }
 }
 
-/// As an extension of a request: one of the server's own workers sends it, the one of this name.
+/// Request extension with the name of the server's worker that sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentBy(pub &'static str);

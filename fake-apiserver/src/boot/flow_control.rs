@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-/// The manager that kube-apiserver writes them as.
+/// The field manager that kube-apiserver uses for these objects.
 pub(super) const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 
-/// Name, shares, queues with their hand size, percentage that is lent.
+/// Name, shares, queues with their hand size, lendable percentage.
 type Level = (&'static str, u32, Option<(u32, u32)>, u32);
 
 const LEVELS: [Level; 7] = [
@@ -19,7 +19,7 @@ const LEVELS: [Level; 7] = [
     ("workload-low", 100, Some((128, 6)), 90),
 ];
 
-/// Name, priority level, precedence, distinguisher (empty for none), subjects.
+/// Name, priority level, precedence, distinguisher (may be empty), subjects.
 type Schema = (&'static str, &'static str, u32, &'static str, &'static [Subject]);
 
 /// Subject of a FlowSchema.

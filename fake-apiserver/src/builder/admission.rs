@@ -1,9 +1,9 @@
-//! The part of the builder that is about admission: closures, webhooks in the process, plugins.
+//! The builder's options for admission: closures, webhooks in the process, plugins.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use http::{Request, Response};
 use tower::Service;
 
@@ -13,10 +13,10 @@ use crate::registry::admission::hooks::Hook;
 use crate::webhooks::Handler;
 
 impl ApiServerBuilder {
-    /// A closure that may change each object that is written, or refuse it, as a mutating webhook of this name would.
-    /// Closures are asked in the given order: after the server's own plugins, before the policies
-    /// and webhooks of configuration objects. What they answer is typed and defaulted like the answer of a webhook.
-    /// They see every write but those of `admissionregistration.k8s.io`.
+    /// Adds a closure that may change or refuse each written object, as a mutating webhook of this name would. Closures
+    /// are called in the given order: after the server's own plugins, before the policies and webhooks of configuration
+    /// objects. The returned object is decoded and defaulted like the response of a webhook. The closure is called for
+    /// every write except writes of `admissionregistration.k8s.io`.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -48,7 +48,7 @@ impl ApiServerBuilder {
         self.mutate_async(name, move |request| std::future::ready(closure(&request).into()))
     }
 
-    /// The same for a closure that waits: requests wait with it.
+    /// Like [`mutate`](Self::mutate), for an asynchronous closure; the request waits for it.
     pub fn mutate_async<F, W, R>(mut self, name: impl Into<String>, closure: F) -> Self
     where
         F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
@@ -59,8 +59,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// A closure that may refuse each write, as a validating webhook of this name would. It sees the object as it is
-    /// about to be stored; an object in its answer is ignored.
+    /// Adds a closure that may refuse each write, as a validating webhook of this name would. It receives the object as
+    /// it will be stored; an object in its response is ignored.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -90,7 +90,7 @@ impl ApiServerBuilder {
         self.validate_async(name, move |request| std::future::ready(closure(&request).into()))
     }
 
-    /// The same for a closure that waits: requests wait with it.
+    /// Like [`validate`](Self::validate), for an asynchronous closure; the request waits for it.
     pub fn validate_async<F, W, R>(mut self, name: impl Into<String>, closure: F) -> Self
     where
         F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
@@ -101,10 +101,16 @@ impl ApiServerBuilder {
         self
     }
 
-    /// A service in this process, such as an axum router, that answers every call of webhooks to `host`: that of a
-    /// `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` of a `clientConfig.service`. No
-    /// socket is opened and no certificate checked, and time-outs use tokio's clock. Conversion webhooks of
-    /// CRDs are called the same way.
+    /// Answers calls of webhooks to `host` with a service in this process, such as an axum router. `host` is the host
+    /// of a `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` for a `clientConfig.service`.
+    /// Such calls do not open sockets or check certificates, and their time-outs use tokio's clock. Conversion webhooks
+    /// of CRDs are called the same way.
+    ///
+    /// The service also answers requests for the groups of APIServices that name this Service: they arrive with the
+    /// user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and `X-Remote-Extra-…`. Discovery
+    /// documents contain the group, and the condition `Available` follows a call of `/apis/GROUP/VERSION`. The Service
+    /// itself does not have to exist. A group that the server itself serves, and upgrades of connections, are not
+    /// passed on.
     pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -114,24 +120,55 @@ impl ApiServerBuilder {
         self
     }
 
-    /// The address at which webhooks of `host` are called over HTTPS, as in [`ApiServerBuilder::webhook`]. Without it
-    /// a URL is called as it stands, and a service cannot be found. The certificate must be for `host`, and from the
-    /// configuration's `caBundle`. Sockets live in real time: no tokio clock must be paused.
+    /// Sets the address at which webhooks and aggregated API servers of `host` are called over HTTPS; for `host` see
+    /// [`ApiServerBuilder::webhook`]. Without it, a URL is called at its own address, and calls to a service fail. The
+    /// certificate must be valid for `host` under the configuration's `caBundle`. Sockets use real time, so tokio's
+    /// clock must not be paused.
     pub fn webhook_address(self, host: &str, address: SocketAddr) -> Self {
         self.options.routes.resolve(host, address);
         self
     }
 
-    /// Turns on the admission plugin `ServiceAccount`, off by default: Pods get the account `default`, which must
-    /// exist, a volume with a token, and pull secrets.
+    /// Sets the certificate and the key, in PEM, that this server shows to aggregated API servers as their front proxy.
+    /// Default: none. After `--proxy-client-cert-file` and `--proxy-client-key-file` of kube-apiserver. If they are
+    /// invalid, requests for these servers fail with 503.
+    #[cfg(feature = "tls")]
+    pub fn proxy_client_certificate(self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.options.routes.identify(certificate.into(), key.into());
+        self
+    }
+
+    /// Enables the admission plugin `ServiceAccount`, which is off by default: Pods get the account `default`, which
+    /// must exist, a volume with a token, and pull secrets.
     pub fn service_account_admission(mut self) -> Self {
         self.options.admission.plugins.service_account = true;
         self
     }
 
-    /// Keeps the status of ResourceQuotas up to date, as the quota controller does; off by default, and on with
-    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). Without it a quota counts nothing until a client
-    /// writes its `status.hard` and `status.used`, as against a bare API server.
+    /// Disables admission plugins that are enabled by default, by their names in Kubernetes. The error is the name of a
+    /// plugin that is unknown or cannot be disabled.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// # fn main() -> Result<(), String> {
+    /// let server = ApiServer::builder().disable_admission_plugins(["PodSecurity", "LimitRanger"])?.start();
+    /// let unknown = ApiServer::builder().disable_admission_plugins(["Podsecurity"]).map(|_| ());
+    /// assert_eq!(unknown, Err("Podsecurity".to_owned()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn disable_admission_plugins<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let plugins = &mut self.options.admission.plugins;
+        match names.into_iter().find(|name| !plugins.turn_off(name)) {
+            Some(name) => Err(name.to_owned()),
+            None => Ok(self),
+        }
+    }
+
+    /// Keeps the status of ResourceQuotas up to date, like the quota controller; off by default, and on with
+    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). If it is off, a quota is not enforced until a client
+    /// writes its `status.hard` and `status.used`, as with a bare API server.
     pub fn resource_quota_controller(mut self) -> Self {
         self.options.admission.plugins.counts_quota = true;
         self

@@ -1,4 +1,4 @@
-//! Reads the bodies of orders, and writes answers and refusals.
+//! Reads the bodies of requests to the control API, and writes answers and errors.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
@@ -6,15 +6,16 @@ use axum::middleware::Next;
 use axum::response::IntoResponse;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::PREFIX;
 
-/// The largest body: a world may be sent.
+/// Maximum size of a body, which may contain a whole world.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// A document or a text.
+/// A document or plain text.
 pub(super) enum Answer {
     Json(Value),
     Text(String),
@@ -29,12 +30,16 @@ impl IntoResponse for Answer {
     }
 }
 
-/// The reason for which an order is not carried out, and its status code.
+/// The reason for which a request is refused, and its status code.
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {
     pub(super) fn bad(reason: impl ToString) -> Self {
         Self(StatusCode::BAD_REQUEST, reason.to_string())
+    }
+
+    pub(super) fn gone(reason: &str) -> Self {
+        Self(StatusCode::GONE, reason.to_owned())
     }
 
     pub(super) fn absent(what: &str) -> Self {
@@ -63,8 +68,8 @@ fn respond(code: StatusCode, kind: &'static str, text: String) -> Response<Body>
     (code, headers, text).into_response()
 }
 
-/// Reads a body whole. It must be JSON, objects may be YAML, and its `Content-Type` must say so: a form that a page in
-/// a browser sends is neither.
+/// Reads the whole body. It must be JSON (or YAML for objects) and have the matching `Content-Type`, which an HTML form
+/// in a browser cannot send.
 pub(super) async fn check_body(request: Request, next: Next) -> Result<Response<Body>, Refusal> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, BODY_BYTES_MAX)
@@ -77,7 +82,7 @@ pub(super) async fn check_body(request: Request, next: Next) -> Result<Response<
     if !body.is_empty() && !has_type(&parts.headers, types) {
         return Err(Refusal(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("the body must be {} and say so in Content-Type", types.join(" or ")),
+            format!("the body must be {} with a matching Content-Type", types.join(" or ")),
         ));
     }
     Ok(next.run(Request::from_parts(parts, body.into())).await)
@@ -89,7 +94,7 @@ fn has_type(headers: &HeaderMap, types: &[&str]) -> bool {
     types.iter().any(|it| it.eq_ignore_ascii_case(sent))
 }
 
-/// Returns `true` if `Accept` names a media type itself; `*/*` asks for the usual one.
+/// Returns `true` if `Accept` names a media type literally; `*/*` selects the default.
 pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let named = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
     let mut clauses = named.flat_map(|it| it.split(','));
@@ -102,7 +107,7 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
-/// An order in the body; no body is an empty order.
+/// A request body; an empty one has all defaults.
 pub(super) struct Order<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Order<T> {
@@ -121,14 +126,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Order<T> {
     }
 }
 
-/// A number in the query.
-pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
+/// A query parameter, not decoded.
+fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
     let pairs = uri.query().unwrap_or_default().split('&');
-    let value = pairs
-        .filter_map(|pair| pair.split_once('='))
-        .find(|(key, _)| *key == name);
-    value
-        .map(|(_, value)| {
+    let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+/// A decoded query parameter; empty if it is absent.
+pub(super) fn text(uri: &Uri, name: &str) -> String {
+    let value = parameter(uri, name).unwrap_or_default();
+    percent_decode_str(value).decode_utf8_lossy().into_owned()
+}
+
+/// A numeric query parameter.
+pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
+    parameter(uri, name)
+        .map(|value| {
             value
                 .parse()
                 .map_err(|_| Refusal::bad(format!("{name}={value} is not a number")))
@@ -144,7 +158,10 @@ pub(super) async fn unknown_method(method: Method, uri: Uri) -> Refusal {
     let path = uri.path().strip_prefix(PREFIX).unwrap_or(uri.path());
     let path = path.trim_matches('/');
     let word = path.split('/').next().unwrap_or_default();
-    Refusal(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for {word}"))
+    Refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{word} does not support {method}"),
+    )
 }
 
 pub(super) async fn help() -> Answer {
@@ -158,7 +175,7 @@ pub(super) async fn open_api() -> Answered {
 /// The OpenAPI document.
 const OPEN_API: &str = include_str!("openapi.json");
 
-/// The list as text.
+/// The list of requests as text.
 const HELP: &str = "\
 GET    /_fake/openapi.json   this list as an OpenAPI document
 POST   /_fake/faults         inject a fault: {\"effect\": \"conflict\", \"on\": {\"verbs\": [\"update\"]}, \"times\": 1}
@@ -179,8 +196,13 @@ POST   /_fake/snapshot       keep the state
 GET    /_fake/snapshot       kept states
 POST   /_fake/restore        {\"snapshot\": 1}
 GET    /_fake/diff?from=N    changes since a state was kept
-GET    /_fake/objects        all objects with their owners; ?snapshot=N
+GET    /_fake/kinds          kinds that have objects, with their numbers in each namespace
+GET    /_fake/table          ?resource=deployments.apps[&namespace=shop]: as kubectl get shows them
+GET    /_fake/changes        ?since=N: writes as the history keeps them
+GET    /_fake/objects        all objects with their owners; ?snapshot=N or ?at=REVISION names a state
 GET    /_fake/objects/{uid}  one object
+GET    /_fake/objects/{uid}/history its revisions: what each write changed, and who made it
+GET    /_fake/objects/{uid}/related its owners, the objects that it owns, and Events about it
 GET    /_fake/world          all objects as YAML
 POST   /_fake/objects        store objects as they are
 POST   /_fake/events         {\"type\": \"DELETED\", \"object\": {...}}

@@ -1,12 +1,14 @@
-//! `Controlled`: what the handlers of the control API share.
+//! `Controlled`: the state shared by the handlers of the control API.
 
 use std::sync::Arc;
 
-use super::answer::Refusal;
+use http::Uri;
+
+use super::answer::{Refusal, number};
 use crate::server::ApiServer;
 use crate::snapshot::{KeptSnapshots, Snapshot};
 
-/// A server, and the states that are kept of it.
+/// A server, and its saved states.
 #[derive(Clone, Debug)]
 pub(super) struct Controlled {
     pub(super) server: ApiServer,
@@ -14,9 +16,30 @@ pub(super) struct Controlled {
 }
 
 impl Controlled {
-    /// A kept state; a refusal if there is none of this number.
+    /// A saved state; an error if the number is unknown.
     pub(super) fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
         let kept = self.kept.get(number);
         kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
+    }
+
+    /// The state after the write of a revision; an error if the history does not reach back to it.
+    pub(super) fn at(&self, revision: u64) -> Result<Snapshot, Refusal> {
+        self.server.snapshot_at(revision).ok_or_else(|| {
+            let oldest = self.server.oldest_revision();
+            Refusal::gone(&format!(
+                "the history begins at resourceVersion {oldest}, after {revision}"
+            ))
+        })
+    }
+
+    /// The server in the state given by `snapshot=N` or `at=REVISION` in the query; by default the current state.
+    pub(super) fn in_state(&self, uri: &Uri) -> Result<ApiServer, Refusal> {
+        let state = match (number(uri, "snapshot")?, number(uri, "at")?) {
+            (None, None) => return Ok(self.server.clone()),
+            (Some(snapshot), None) => self.kept(snapshot)?,
+            (None, Some(revision)) => self.at(revision)?,
+            (Some(_), Some(_)) => return Err(Refusal::bad("snapshot and at cannot be combined")),
+        };
+        Ok(self.server.of_snapshot(&state))
     }
 }

@@ -1,4 +1,4 @@
-//! Injects faults, and acts on replicas, clocks and connections.
+//! Injects faults, and controls replicas, clocks and connections.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(super) async fn list(State(it): State<Controlled>) -> Answer {
     let rules = it.server.endpoints.faults.rules.list();
     let shown = rules
         .iter()
-        .map(|it| json!({"id": it.id, "fault": it.description, "hits": it.hits}));
+        .map(|it| json!({"id": it.id, "fault": it.description, "hits": it.hits, "isSpent": it.is_spent}));
     Answer::Json(shown.collect())
 }
 

@@ -14,10 +14,10 @@ use super::answer::{Answer, Answered, Refusal, accepts, number};
 use super::controlled::Controlled;
 use crate::endpoints::journal::{Entry, JournalPage, RecordedRequest, stream};
 
-/// Number of entries in one answer; `since` asks for the rest.
+/// Maximum number of entries in one answer; `since` requests the next ones.
 const ENTRIES: usize = 1_000;
 
-/// Bytes of a body in a stream; the entry by itself has all of it.
+/// Maximum size of a body in a stream, in bytes; the request for a single entry returns all of it.
 const BODY_BYTES: usize = 4 * 1024;
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -28,7 +28,7 @@ pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap, uri: 
         let page = it.server.journal().page(since, ENTRIES);
         return Ok(Answer::Json(shown(&page, usize::MAX)).into_response());
     }
-    // A browser that has lost the stream goes on where it was.
+    // A browser that lost the connection continues after the last received entry.
     let seen = headers
         .get("last-event-id")
         .and_then(|it| it.to_str().ok()?.parse().ok());
@@ -65,6 +65,7 @@ fn entry(entry: &Entry, number: u64, body_bytes: usize) -> Value {
                     "client": *it.client, "worker": it.worker, "method": it.method.as_str(), "path": it.path,
                     "verb": it.verb().map(|it| it.as_str()), "resource": resource, "namespace": namespace,
                     "name": name, "code": it.code, "faults": it.faults,
+                    "resourceVersion": it.stored.as_ref().filter(|_| it.is_write()).map(|it| it.object.revision),
                     "body": String::from_utf8_lossy(body), "isCut": it.is_cut,
                 }
             })
@@ -79,7 +80,7 @@ fn entry(entry: &Entry, number: u64, body_bytes: usize) -> Value {
     }
 }
 
-/// The resource as filters of faults name it, the namespace and the name. A created object has its name from the
+/// The resource (in the form of fault filters), the namespace and the name. For a created object, the name is in the
 /// answer.
 fn about(request: &RecordedRequest) -> (String, &str, &str) {
     let Some(info) = &request.info else {
@@ -99,7 +100,7 @@ fn about(request: &RecordedRequest) -> (String, &str, &str) {
     (resource, &info.namespace, name)
 }
 
-/// One entry with all that was said.
+/// One entry with its whole body and answer.
 pub(super) async fn read_entry(State(it): State<Controlled>, Path(number): Path<String>) -> Answered {
     let page = number
         .parse()

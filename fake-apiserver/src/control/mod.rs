@@ -7,28 +7,36 @@
 //! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
 //! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); answers its number |
 //! | `GET /_fake/faults` | active faults, with the number of requests that each has struck |
-//! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
+//! | `DELETE /_fake/faults[/N]` | ends all faults, or one |
 //! | `GET /_fake/watches` | open watches, with the events that wait behind held ones |
 //! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` is one |
-//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the old body was dropped |
-//! | … with `Accept: text/event-stream` | the same, then those that come |
-//! | `GET /_fake/journal/N` | one of them with its answer |
-//! | `DELETE /_fake/journal` | forgets them |
+//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: an old body was dropped |
+//! | … with `Accept: text/event-stream` | the same, followed by new entries |
+//! | `GET /_fake/journal/N` | one entry with its answer |
+//! | `DELETE /_fake/journal` | removes all entries |
+//! | `GET /_fake/trace` | a page that shows every step of the journal, with the fields that each write changed |
+//! | … with `Accept: application/json` | its document, in the [format of traces](crate::trace) |
 //! | `POST /_fake/replicas` | sets the view of a client: `{"client": "operator", "sees": {"behind": 3}}` |
 //! | `POST /_fake/clocks` | skews a client's clock: `{"client": "operator", "aheadMs": 5000}` |
 //! | `POST /_fake/pods` | sets the script of Pods: [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all |
-//! | `POST /_fake/compact` | forgets history, as etcd's compaction does |
+//! | `POST /_fake/compact` | removes the history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
-//! | `POST /_fake/snapshot` | keeps the state; answers its number |
-//! | `GET /_fake/snapshot` | kept states, and the newest resourceVersion |
+//! | `POST /_fake/snapshot` | saves the state; answers its number |
+//! | `GET /_fake/snapshot` | saved states, and the newest resourceVersion |
 //! | `POST /_fake/restore` | restores a state: `{"snapshot": 1}` |
-//! | `GET /_fake/diff?from=N[&to=N]` | changes since a state was kept, as text |
+//! | `GET /_fake/diff?from=N[&to=N]` | changes since a state was saved, as text |
 //! | … with `Accept: application/json` | the same for programs |
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
-//! | `GET /_fake/objects[?snapshot=N]` | all objects with their owners |
-//! | `GET /_fake/objects/UID[?snapshot=N]` | one object |
-//! | `POST /_fake/objects` | stores objects as they are, from YAML or JSON |
-//! | `POST /_fake/events` | changes the state as a watch event says: `{"type": "DELETED", "object": {…}}` |
+//! | `GET /_fake/kinds` | kinds that have objects, with their numbers in each namespace |
+//! | `GET /_fake/table?resource=deployments.apps[&namespace=N]` | objects as `kubectl get` shows them |
+//! | `GET /_fake/changes?since=REVISION` | writes, as far as the history keeps them |
+//! | `GET /_fake/objects` | all objects with their owners |
+//! | `GET /_fake/objects/UID` | one object |
+//! | … with `?snapshot=N` or `?at=REVISION` | the preceding four in a saved state, or after a write |
+//! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
+//! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
+//! | `POST /_fake/objects` | stores objects unchanged, from YAML or JSON |
+//! | `POST /_fake/events` | applies a watch event to the state: `{"type": "DELETED", "object": {…}}` |
 
 use std::sync::Arc;
 
@@ -42,10 +50,15 @@ use crate::snapshot::KeptSnapshots;
 
 mod answer;
 mod controlled;
+mod authors;
 mod faults;
+mod history;
 mod journal;
 mod objects;
 mod page;
+mod related;
+mod tables;
+mod trace;
 mod watches;
 mod worlds;
 
@@ -76,6 +89,7 @@ pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
         .route("/watches", get(watches::list).post(watches::act))
         .route("/journal", get(journal::read).delete(journal::forget))
         .route("/journal/{number}", get(journal::read_entry))
+        .route("/trace", get(trace::read))
         .route("/replicas", post(faults::set_replica))
         .route("/clocks", post(faults::skew_clock))
         .route("/pods", post(worlds::script_pods).delete(worlds::forget_scripts))
@@ -87,12 +101,17 @@ pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
         .route("/world", get(worlds::world))
         .route("/objects", get(objects::list).post(worlds::load_objects))
         .route("/objects/{uid}", get(objects::read))
+        .route("/objects/{uid}/history", get(history::of_object))
+        .route("/objects/{uid}/related", get(related::of_object))
+        .route("/changes", get(history::changes))
+        .route("/kinds", get(tables::kinds))
+        .route("/table", get(tables::table))
         .route("/events", post(worlds::apply_event));
     Router::new()
         .nest(PREFIX, orders)
         .fallback(answer::unknown_path)
         .method_not_allowed_fallback(answer::unknown_method)
-        // `check_body` holds the limit.
+        // `check_body` enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(answer::check_body))
         .with_state(Controlled { server, kept })

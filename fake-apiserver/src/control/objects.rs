@@ -1,40 +1,47 @@
-//! Lists objects with their owners, of now or of a kept state, and shows one.
+//! Lists objects with their owners in the current or another state, and shows a single one.
 
 use axum::extract::{Path, State};
 use http::Uri;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Answered, Refusal, number};
+use super::answer::{Answer, Answered, Refusal};
 use super::controlled::Controlled;
+use crate::server::ApiServer;
 use crate::workers::meta::Meta;
 use crate::world::StoredObject;
 
 pub(super) async fn list(State(it): State<Controlled>, uri: Uri) -> Answered {
-    Ok(Answer::Json(objects(&it, &uri)?.iter().map(brief).collect()))
+    let objects = it.in_state(&uri)?.stored_objects();
+    Ok(Answer::Json(objects.iter().map(brief).collect()))
 }
 
 pub(super) async fn read(State(it): State<Controlled>, Path(uid): Path<String>, uri: Uri) -> Answered {
-    let objects = objects(&it, &uri)?;
-    let found = objects.iter().find(|it| it.uid() == uid);
-    let object = found.ok_or_else(|| Refusal::absent(&format!("object with uid {uid}")))?;
-    Ok(Answer::Json(object.value()))
+    Ok(Answer::Json(find(&it.in_state(&uri)?, &uid)?.value()))
 }
 
-/// The objects of the state that the query names.
-fn objects(it: &Controlled, uri: &Uri) -> Result<Vec<StoredObject>, Refusal> {
-    match number(uri, "snapshot")? {
-        Some(number) => Ok(it.server.of_snapshot(&it.kept(number)?).stored_objects()),
-        None => Ok(it.server.stored_objects()),
-    }
+/// The object with this uid.
+fn find(server: &ApiServer, uid: &str) -> Result<StoredObject, Refusal> {
+    let found = server.stored_objects().into_iter().find(|it| it.uid() == uid);
+    found.ok_or_else(|| Refusal::absent(&format!("object with uid {uid}")))
 }
 
-fn brief(object: &StoredObject) -> Value {
+/// An object's names, and its position in the owner tree.
+pub(super) fn brief(object: &StoredObject) -> Value {
     let meta = Meta::of(object.stored());
     let owners = meta.owner_references.iter();
     let owners = owners.map(|it| json!({"uid": it.uid, "kind": it.kind, "name": it.name}));
     json!({
-        "apiVersion": object.api_version(), "kind": object.kind(), "namespace": object.namespace(),
-        "name": object.name(), "uid": object.uid(), "resourceVersion": object.revision(),
-        "isTerminating": meta.is_terminating(), "owners": owners.collect::<Vec<_>>(),
+        "apiVersion": object.api_version(), "kind": object.kind(), "resource": resource(object),
+        "namespace": object.namespace(), "name": object.name(), "uid": object.uid(),
+        "resourceVersion": object.revision(), "isTerminating": meta.is_terminating(),
+        "owners": owners.collect::<Vec<_>>(),
     })
+}
+
+/// The resource in the form of fault filters: `pods`, `deployments.apps`.
+pub(super) fn resource(object: &StoredObject) -> String {
+    match object.group() {
+        "" => object.resource().to_owned(),
+        group => format!("{}.{group}", object.resource()),
+    }
 }

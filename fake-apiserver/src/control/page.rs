@@ -1,5 +1,5 @@
-//! The page that shows the control API in a browser. It holds no data of the server, so it needs no token;
-//! its requests need the rights of the control API.
+//! The page that shows a server in a browser: its cluster, its journal and the control API. It does not contain data of
+//! the server, so it does not need a token; its requests need the permissions of the control API.
 
 use std::sync::OnceLock;
 
@@ -18,13 +18,37 @@ use sha2::{Digest as _, Sha256};
 use super::PREFIX;
 use super::answer::{accepts, refuse};
 
-/// HTML, style and program in one.
-const PAGE: &str = include_str!("page.html");
+/// The document, with an empty style and an empty script.
+const DOCUMENT: &str = include_str!("page/page.html");
+
+const STYLE: &str = include_str!("page/page.css");
+
+/// The scripts in the order in which they are joined.
+const SCRIPTS: [&str; 12] = [
+    include_str!("page/base.js"),
+    include_str!("page/yaml.js"),
+    include_str!("page/api.js"),
+    include_str!("page/list.js"),
+    include_str!("page/journal.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/controls.js"),
+    include_str!("page/cluster.js"),
+    include_str!("page/object.js"),
+    include_str!("page/compare.js"),
+    include_str!("page/keys.js"),
+    include_str!("page/start.js"),
+];
 
 /// Path of the page.
 const PATH: &str = "/_fake/";
 
-/// Returns `true` if a request is for the page: for its path, or by a browser for the path without the slash.
+/// The complete page, and its Content-Security-Policy.
+struct Page {
+    html: String,
+    policy: HeaderValue,
+}
+
+/// Returns `true` if a request is for the page: for its path, or from a browser for the path without the slash.
 pub(crate) fn is_page(parts: &Parts) -> bool {
     let path = parts.uri.path();
     path == PATH || (path == PREFIX && reads(&parts.method) && accepts(&parts.headers, "text/html"))
@@ -47,36 +71,43 @@ pub(crate) fn page(parts: &Parts) -> Response<Body> {
         headers.insert(LOCATION, HeaderValue::from_static(PATH));
         return (StatusCode::TEMPORARY_REDIRECT, headers).into_response();
     }
+    let page = whole();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(CONTENT_SECURITY_POLICY, policy().clone());
+    headers.insert(CONTENT_SECURITY_POLICY, page.policy.clone());
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     let opener = HeaderName::from_static("cross-origin-opener-policy");
     headers.insert(opener, HeaderValue::from_static("same-origin"));
     match parts.method == Method::HEAD {
         true => headers.into_response(),
-        false => (headers, PAGE).into_response(),
+        false => (headers, page.html.as_str()).into_response(),
     }
 }
 
-/// Permits the page its own script and style, and requests to its own server. Frames are forbidden, since another page
-/// could direct clicks into one, and so is turning text into HTML.
-fn policy() -> &'static HeaderValue {
-    static POLICY: OnceLock<HeaderValue> = OnceLock::new();
-    POLICY.get_or_init(|| {
+/// Joins the parts of the page, once per process. The policy permits the page its own script and style, and requests to
+/// its own server. It forbids frames, because another page could direct clicks into one, and it forbids converting text
+/// into HTML.
+fn whole() -> &'static Page {
+    static WHOLE: OnceLock<Page> = OnceLock::new();
+    WHOLE.get_or_init(|| {
+        let script = SCRIPTS.concat();
+        let html = DOCUMENT
+            .replacen("<style></style>", &format!("<style>{STYLE}</style>"), 1)
+            .replacen("<script></script>", &format!("<script>{script}</script>"), 1);
         let policy = format!(
             "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-            hash("<script>", "</script>"),
-            hash("<style>", "</style>")
+            hash(&script),
+            hash(STYLE)
         );
-        // Without its policy the page runs no script.
-        HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+        Page {
+            html,
+            // Without a valid policy, the page cannot run scripts.
+            policy: HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
+        }
     })
 }
 
-/// The hash of what stands between two tags, as a policy names it.
-fn hash(begin: &str, end: &str) -> String {
-    let within = PAGE.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
-    let text = within.map_or("", |(text, _)| text);
+/// The hash of a text in the syntax of a Content-Security-Policy.
+fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)))
 }

@@ -66,8 +66,8 @@ fn shown(handle: &WatchHandle, server: &ApiServer) -> Value {
     })
 }
 
-/// Number of events that wait; behind a held watch those that it has read ahead, else changes of the objects it is
-/// about, whether it selects them or not.
+/// Number of undelivered events. For a held watch, the events that it has read ahead; otherwise the changes of all
+/// objects in its scope, without applying its selectors.
 fn behind(handle: &WatchHandle, server: &ApiServer) -> usize {
     if handle.is_held() {
         return handle.held().len();

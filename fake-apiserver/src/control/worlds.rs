@@ -1,4 +1,4 @@
-//! Keeps states, puts them back, compares and changes them.
+//! Saves, restores, compares and changes states.
 
 use axum::body::Bytes;
 use axum::extract::State;

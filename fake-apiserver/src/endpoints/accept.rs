@@ -9,11 +9,11 @@ pub(super) struct Clause<'a> {
     params: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses by falling quality, the more special before wildcards. Clauses that are no media range are dropped.
+/// The clauses by descending quality, specific ones before wildcards. Invalid media ranges are dropped.
 pub(super) fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut found: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).collect();
-    // Go's order is no proper order (a special clause goes before a wildcard of higher quality, and the other way
-    // round), so its insertion sort is part of the rule.
+    // Go's comparison is not a strict weak order (a specific clause precedes a wildcard of higher quality, and vice
+    // versa), so the result depends on its insertion sort.
     for end in 1..found.len() {
         let mut at = end;
         while at > 0 && found[at].precedes(&found[at - 1]) {
@@ -67,7 +67,7 @@ impl<'a> Clause<'a> {
         media_type.split_once('/') == Some((self.kind, self.subtype))
     }
 
-    /// A parameter; the last one counts.
+    /// The value of a parameter; the last occurrence applies.
     pub(super) fn param(&self, name: &str) -> Option<&'a str> {
         self.params
             .iter()
@@ -76,7 +76,7 @@ impl<'a> Clause<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// Group, version and kind of the conversion asked for by `g`, `v` and `as`, if any of them is there.
+    /// Group, version and kind of the requested conversion (`g`, `v` and `as`), if any of them is set.
     pub(super) fn view(&self) -> Option<(&'a str, &'a str, &'a str)> {
         let parts = (self.param("g"), self.param("v"), self.param("as"));
         match parts {
@@ -89,7 +89,7 @@ impl<'a> Clause<'a> {
         }
     }
 
-    /// Returns `true` if the clause asks for a stream other than a watch, or for a server version, which are refused.
+    /// Returns `true` if the clause requests a stream other than a watch, or a server version; both are refused.
     pub(super) fn is_foreign(&self) -> bool {
         self.param("stream").is_some_and(|it| !matches!(it, "" | "watch"))
             || self.param("sv").is_some_and(|it| !it.is_empty())

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 
 use super::Endpoints;
 use super::call::{Call, selected_name};
-use super::{audit, impersonation, websocket};
+use super::{audit, impersonation, upgrade};
 use crate::api::front_proxy::UnknownCertificate;
 use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
@@ -46,7 +46,8 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     }
     audit::begin(server, call, &path, &request);
     if call.parts.extensions.get::<SentBy>().is_some() {
-        // The server's own workers have all rights: the ClusterRoles that a real cluster has for each are not there.
+        // The server's own workers have all permissions, because the ClusterRoles of real controllers do not exist
+        // here.
         call.is_admitted = true;
         return Ok(());
     }
@@ -76,7 +77,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     Ok(())
 }
 
-/// Admits a user who may do everything, as every user may without authorization.
+/// Admits a user with all permissions, as for every user without authorization.
 fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
     if let Some(user) = user {
         call.user = user;
@@ -103,7 +104,7 @@ impl From<Status> for Refused {
     }
 }
 
-/// Counts a request among those under way. Administrators always get an answer.
+/// Counts a request as in progress. Requests of administrators are never refused.
 fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     if call.is_long_running {
         return Ok(());
@@ -115,8 +116,8 @@ fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     }
 }
 
-/// Fails with 401 or 403 unless the user is in `system:masters`, without regard to Roles. The control API stands above
-/// them, since it writes them.
+/// Fails with 401 or 403 unless the user is in `system:masters`, regardless of Roles. The control API is not subject to
+/// Roles, because it writes them.
 pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Status> {
     let user = authenticate(server, parts)?;
     let user = user.unwrap_or_else(|| Arc::clone(&server.registry.access.authentication.admin));
@@ -129,11 +130,11 @@ pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Stat
         path: parts.uri.path(),
         ..Attributes::default()
     };
-    let reason = "the control API is for system:masters alone";
+    let reason = "only system:masters may use the control API";
     Err(Status::not_allowed(&request, &user.name, reason))
 }
 
-/// The user of a request; `None` for the administrator.
+/// Authenticates the user of a request; `None` for the administrator.
 fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo>>, Status> {
     let authentication = &server.registry.access.authentication;
     if let Some(user) = parts.extensions.get::<Arc<UserInfo>>() {
@@ -144,13 +145,20 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     if let Some(user) = parts.extensions.get::<UserInfo>() {
         return Ok(Some(Arc::new(user.clone())));
     }
-    if let Some(token) = token(&parts.headers) {
-        return match server.registry.access.judge_token(&token, &[]) {
-            TokenVerdict::User(user, _) => Ok(Some(user)),
-            // Without authorization an expired token is the administrator's, too.
-            TokenVerdict::Unknown(_) if authentication.is_strict() => Err(Status::unauthorized()),
-            TokenVerdict::Unknown(_) => Ok(None),
-        };
+    // Without authorization, an expired token is accepted as the administrator's, too.
+    let unknown = || match authentication.is_strict() {
+        true => Err(Status::unauthorized()),
+        false => Ok(None),
+    };
+    match token(&parts.headers) {
+        Ok(None) => {}
+        Ok(Some(token)) => {
+            return match server.registry.access.judge_token(&token, &[]) {
+                TokenVerdict::User(user, _) => Ok(Some(user)),
+                TokenVerdict::Unknown(_) => unknown(),
+            };
+        }
+        Err(MalformedToken) => return unknown(),
     }
     match authentication.anonymous {
         _ if !authentication.is_strict() => Ok(None),
@@ -161,16 +169,37 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     }
 }
 
-/// The token of a request: of `Authorization`, or of the protocols of a WebSocket.
-fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+/// The token of a request, from `Authorization` or from the protocols of a WebSocket (`ProtocolAuthenticator`).
+fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
     if let Some(token) = bearer_token(headers) {
-        return Some(Cow::Borrowed(token));
+        return Ok(Some(Cow::Borrowed(token)));
     }
-    let mut protocols = websocket::words(headers, &SEC_WEBSOCKET_PROTOCOL);
-    let token = protocols.find_map(|it| it.strip_prefix(websocket::BEARER_PROTOCOL))?;
-    let token = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
-    String::from_utf8(token).ok().map(Cow::Owned)
+    if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) || !upgrade::is_asked_for(headers) {
+        return Ok(None);
+    }
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let protocols = values.filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
+    let (mut found, mut has_others) = (None, false);
+    for protocol in protocols.map(str::trim) {
+        let Some(encoded) = protocol.strip_prefix(upgrade::BEARER_PROTOCOL) else {
+            has_others = true;
+            continue;
+        };
+        let token = BASE64_URL_SAFE_NO_PAD.decode(encoded).map_err(|_| MalformedToken)?;
+        let token = String::from_utf8(token).map_err(|_| MalformedToken)?;
+        if found.replace(token).is_some() {
+            return Err(MalformedToken);
+        }
+    }
+    match found.filter(|it| !it.is_empty()) {
+        // The response must select one of the other protocols.
+        Some(_) if !has_others => Err(MalformedToken),
+        found => Ok(found.map(Cow::Owned)),
+    }
 }
+
+/// A malformed token among the protocols of a WebSocket.
+struct MalformedToken;
 
 /// The token of `Authorization: Bearer …`; other schemes are ignored.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
@@ -180,17 +209,10 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// Returns the attributes for authorisation, even if the path leads nowhere (rule A26).
-fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
-    let Some(found) = ResourcePath::parse(path) else {
-        return Attributes {
-            verb: if method == "head" { "get" } else { method },
-            path,
-            ..Attributes::default()
-        };
-    };
+/// Returns the verb of a request for a resource, even if the resource is not served.
+pub(super) fn verb(call: &Call, found: &ResourcePath<'_>) -> Verb {
     let watching = found.legacy_watch || call.query.flag("watch").unwrap_or(false);
-    let verb = match (&call.parts.method, found.name.is_empty()) {
+    match (&call.parts.method, found.name.is_empty()) {
         (&Method::GET | &Method::HEAD, false) if !found.legacy_watch => Verb::Get,
         (&Method::GET | &Method::HEAD, _) if watching => Verb::Watch,
         (&Method::GET | &Method::HEAD, _) => Verb::List,
@@ -199,7 +221,19 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
         (&Method::PATCH, _) => Verb::Patch,
         (&Method::DELETE, true) => Verb::DeleteCollection,
         (_, _) => Verb::Delete,
+    }
+}
+
+/// Returns the attributes for authorisation, even if the path does not exist (rule A26).
+fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
+    let Some(found) = ResourcePath::parse(path) else {
+        return Attributes {
+            verb: if method == "head" { "get" } else { method },
+            path,
+            ..Attributes::default()
+        };
     };
+    let verb = verb(call, &found);
     let is_namespace = found.group.is_empty() && found.resource == "namespaces";
     let selects = matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
     Attributes {
@@ -208,7 +242,7 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
         resource: found.resource,
         subresource: found.subresource.split('/').next().unwrap_or_default(),
         namespace: if is_namespace { found.name } else { found.namespace },
-        // A selector of one name is that name, so that `resourceNames` can allow a list.
+        // A selector for a single name counts as the name, so that `resourceNames` can allow a list.
         name: if found.name.is_empty() && selects {
             selected
         } else {

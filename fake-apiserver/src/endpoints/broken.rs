@@ -1,30 +1,31 @@
-//! Answers that a fault spoils: a body that is cut, and the mark of an answer that never comes.
+//! Responses damaged by faults: truncated bodies, and a marker for responses that are never sent.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
 
 use crate::faults::Broken;
 
-/// Left in an answer that is not to be sent: what happens to the connection instead.
+/// Response extension: the connection is broken in this way, and the response is not sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoAnswer(pub(crate) Broken);
 
-/// The answer that stands for none.
+/// A response with the marker for a broken connection.
 pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
     let mut response = Response::new(Body::from("the connection was broken by a fault that was injected\n"));
-    // As a proxy answers for a server that does not; seen by callers that have no connection.
+    // The status of a proxy whose server does not answer; visible only to in-process callers, which do not have a
+    // connection.
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
     response.extensions_mut().insert(NoAnswer(broken));
     response
 }
 
-/// The answer, cut after so many bytes of its body.
+/// Truncates the body of a response after this number of bytes.
 pub(crate) fn truncated(response: Response<Body>, bytes: usize) -> Response<Body> {
     response.map(|body| {
         Body::new(TruncatedBody {
@@ -35,35 +36,38 @@ pub(crate) fn truncated(response: Response<Body>, bytes: usize) -> Response<Body
     })
 }
 
-/// Returns the error that a client sees when a connection breaks while it reads.
+/// Returns the error that a client gets if its connection breaks while it reads.
 pub(crate) fn cut_error() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by an injected fault")
 }
 
-/// Returns the error that a client sees when a body ends too early.
+/// Returns the error that a client gets if the body ends too early.
 pub(crate) fn eof_error() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected end, by an injected fault")
 }
 
-/// A body whose connection breaks after so many bytes.
+/// A body that breaks its connection after a number of bytes.
 struct TruncatedBody {
     body: Body,
     left: usize,
-    /// Set if the data before the break had time to be sent.
+    /// Set if the data before the break has been flushed.
     is_flushed: bool,
 }
 
 impl http_body::Body for TruncatedBody {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = axum_core::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
         if self.left == 0 {
             if !std::mem::replace(&mut self.is_flushed, true) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            return Poll::Ready(Some(Err(axum::Error::new(eof_error()))));
+            return Poll::Ready(Some(Err(axum_core::Error::new(eof_error()))));
         }
         let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
             Some(Ok(frame)) => frame,
@@ -77,7 +81,7 @@ impl http_body::Body for TruncatedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The length that was promised.
+        // The length that the headers announced.
         self.body.size_hint()
     }
 }

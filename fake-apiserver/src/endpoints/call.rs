@@ -1,4 +1,4 @@
-//! `Call`: a request in progress, as the steps from its arrival to its answer see it.
+//! `Call`: a request in progress, shared by the steps from its arrival to its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::registry::request::Remarks;
 /// Header that names a request in logs.
 pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Subresources whose requests are connections.
+/// Subresources that open connections.
 pub(super) const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// A request in progress.
@@ -38,28 +38,28 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Set if the kind is built in: then a request without a route gets no warning.
+    /// Set for a built-in kind: requests without a route then do not get warnings.
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
-    /// Remarks of its handling: warnings for the client, annotations of its audit event.
+    /// Warnings for the client and annotations of the audit event, collected during the request.
     pub(crate) remarks: Remarks,
     /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub(crate) client: Arc<str>,
-    /// The verdicts of the faults that struck it.
+    /// Descriptions of the faults that were applied.
     pub(crate) struck: Vec<String>,
-    /// Set once the user's rights are checked.
+    /// Set after the user's permissions were checked.
     pub(crate) is_admitted: bool,
-    /// Its place among the requests in progress; none for watches and connections.
+    /// The request's place among the requests in progress; `None` for watches and connections.
     pub(crate) seat: Option<Seat>,
-    /// Its audit event, if there is one.
+    /// The request's audit event, if it is recorded.
     pub(crate) record: Option<Box<Record>>,
     /// Time of arrival.
     pub(crate) started: Duration,
-    /// Set if it lasts for as long as its client wants.
+    /// Set if the request's duration is unlimited.
     pub(crate) is_long_running: bool,
     pub(super) audit_id: HeaderValue,
-    /// Its number among all requests, counted from 1.
+    /// The request's number among all requests, from 1.
     number: u64,
 }
 
@@ -93,12 +93,12 @@ impl Call {
         }
     }
 
-    /// The number by which logs name it.
+    /// The identifier of the request in logs.
     pub(crate) fn audit_id(&self) -> &str {
         self.audit_id.to_str().unwrap_or_default()
     }
 
-    /// A header as text; `None` if it is absent or no text.
+    /// A header as a string; `None` if it is absent or not valid text.
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
         text(&self.parts.headers, name)
     }
@@ -134,12 +134,12 @@ impl Call {
         })
     }
 
-    /// Returns `true` if the request is counted with those that write.
+    /// Returns `true` if the request counts as a write.
     pub(crate) fn is_mutating(&self) -> bool {
         !matches!(self.parts.method, Method::GET | Method::HEAD)
     }
 
-    /// The request as faults see it.
+    /// The request as faults receive it.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
         Seen {
             number: self.number,
@@ -167,7 +167,7 @@ fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     })
 }
 
-/// The name that `fieldSelector=metadata.name=x` asks for.
+/// The name in `fieldSelector=metadata.name=x`.
 pub(super) fn selected_name(query: &Query) -> String {
     let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
     let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
@@ -176,16 +176,16 @@ pub(super) fn selected_name(query: &Query) -> String {
         .unwrap_or_default()
 }
 
-/// The whole of an answer, left beside it for the journal.
+/// The complete answer, kept for the journal.
 #[derive(Clone, Debug)]
 pub(crate) enum KeptAnswer {
     /// Its body.
     Whole(Bytes),
-    /// The stored object it shows.
+    /// The stored object in the answer.
     Stored(StoredAnswer),
 }
 
-/// A header as text; `None` if it is absent or no text.
+/// A header as a string; `None` if it is absent or not valid text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }

@@ -1,4 +1,4 @@
-//! A body to JSON: from JSON itself, from YAML or from protobuf, as `Content-Type` says.
+//! Decodes a body to JSON: from JSON, YAML or protobuf, according to `Content-Type`.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use http::header::CONTENT_TYPE;
 
 use super::call::Call;
 use super::negotiation::{BodyForm, Served, body_form};
-use super::yaml;
 use crate::api::json::Value;
 use crate::api::json::syntax_error;
 use crate::api::json::type_name;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
+use crate::api::yaml;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::{self, Text, protobuf};
@@ -27,18 +27,18 @@ pub(crate) fn served(row: &Row) -> Served {
     }
 }
 
-/// A body as an object that has not been looked at yet.
+/// A body as an object, before its conversion to a type.
 #[derive(Debug, Default)]
 pub(crate) struct Sent<'a> {
     /// The object.
     pub(crate) object: Object,
-    /// Its JSON text, for what the object no longer shows; empty where there is none.
+    /// Its JSON text, for facts that the object does not contain; may be empty.
     pub(crate) text: Cow<'a, [u8]>,
-    /// Set if the text has a key twice in some object.
+    /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,
-    /// Duplicate keys of a YAML body, as strict decoding refuses them.
+    /// Error of strict decoding for the duplicate keys of a YAML body.
     yaml_error: Option<String>,
-    /// The same as warnings.
+    /// The same duplicates as warnings.
     yaml_warnings: Vec<String>,
 }
 
@@ -79,7 +79,8 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     }
 }
 
-/// The body of POST or PUT as an object of the row's kind. `before` is what a PUT is to replace, where that is at hand.
+/// The body of POST or PUT as an object of the row's kind. `before` is the object that a PUT replaces, if the caller
+/// has it.
 pub(crate) fn object(
     row: &Row,
     call: &Call,
@@ -110,7 +111,7 @@ pub(crate) fn object(
     Ok(decoded)
 }
 
-/// Decodes an object of any built-in kind from protobuf; objects of other kinds keep nothing but their name.
+/// Decodes an object of any built-in kind from protobuf; of other kinds, only the kind and version are kept.
 fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
     let (group, version) = envelope
@@ -118,7 +119,7 @@ fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
         .split_once('/')
         .unwrap_or(("", &envelope.api_version));
     let shape = match envelope.kind.as_str() {
-        // Every group has them.
+        // These kinds belong to every group.
         "DeleteOptions" => shape_of("meta.k8s.io", "v1", "DeleteOptions"),
         kind if kind == row.info.kind && envelope.api_version == *row.api_version => row.shape(),
         kind => shape_of(group, version, kind),
@@ -132,7 +133,7 @@ fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     Ok(object)
 }
 
-/// The options of a delete: from the body if it has one, else from the query (rule B22).
+/// The options of a delete: from the body if there is one, otherwise from the query (rule B22).
 pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {
         return DeleteOptions::from_query(&call.query);
@@ -152,10 +153,10 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
     DeleteOptions::from_body(&value)
 }
 
-/// Kinds of answers, which have the same form in every version.
+/// Kinds of responses, which are the same in every version.
 const UNVERSIONED: [&str; 5] = ["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
 
-/// The kind and the types of a body that should be DeleteOptions.
+/// Checks the kind and the field types of a body that should be DeleteOptions.
 fn check_delete_options(value: &Value) -> Result<(), Status> {
     if !value.is_object() {
         let found = type_name(value);
@@ -167,7 +168,7 @@ fn check_delete_options(value: &Value) -> Result<(), Status> {
     }
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    // Kinds without a version are of every version, known or not (`AddUnversionedTypes`), and this one is, too.
+    // Unversioned kinds belong to every version (`AddUnversionedTypes`), including this one.
     if UNVERSIONED.contains(&kind) {
         let why = format!("converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion");
         return Err(Status::bad_request(why));

@@ -2,6 +2,7 @@
 //! (rules N1 to N5, N9, N10).
 
 pub(crate) mod protobuf;
+pub(crate) mod remote;
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -14,13 +15,14 @@ use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::custom::definition;
+use crate::registry::types::schema::optional::stable_version;
 use crate::registry::types::schema::served::all_builtins;
+use remote::RemoteVersion;
 
-/// The media type of an aggregated discovery answer.
+/// The media type of an aggregated discovery document.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Built-ins that are stored in another version than the one that discovery prefers: group, resource, and what they
-/// are stored as.
+/// Built-in resources that are stored in another version than the preferred one: group, resource, and stored form.
 const STORED_AS: [(&str, &str, &str, &str); 5] = [
     (
         "apiextensions.k8s.io",
@@ -60,33 +62,59 @@ pub(crate) fn core_versions(server_address: &str) -> Value {
 }
 
 /// `/apis`
-pub(crate) fn group_list(rows: &[&ResourceInfo]) -> Value {
-    let groups: Vec<Value> = groups(rows)
+pub(crate) fn group_list(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
+    let local = groups(rows);
+    let mut groups: Vec<Value> = local
         .iter()
         .filter(|group| !group.name.is_empty())
         .map(|group| Value::Object(describe_group(group)))
         .collect();
+    let others = remote_groups(&local, remote);
+    let others = others
+        .iter()
+        .map(|it| (remote::priority(it), describe_remote(it).into()));
+    remote::merge(&mut groups, others.collect(), |it| name_of(&it["name"]));
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/GROUP`; `None` if the group is not served.
-pub(crate) fn group(rows: &[&ResourceInfo], name: &str) -> Option<Value> {
+pub(crate) fn group(rows: &[&ResourceInfo], remote: &[RemoteVersion], name: &str) -> Option<Value> {
     let groups = groups(rows);
-    let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
-    let mut out = describe_group(group);
+    let group = groups.iter().find(|group| group.name == name && !name.is_empty());
+    let others = remote_groups(&groups, remote);
+    let mut out = match group {
+        Some(group) => describe_group(group),
+        None => describe_remote(others.iter().find(|it| it[0].group == name)?),
+    };
     out.insert("kind".into(), json!("APIGroup"));
     out.insert("apiVersion".into(), json!("v1"));
     Some(Value::Object(out))
 }
 
+/// The groups of aggregated API servers, without the groups of this server.
+fn remote_groups<'a>(local: &[Group<'_>], remote: &'a [RemoteVersion]) -> Vec<Vec<&'a RemoteVersion>> {
+    remote::groups(remote, |name| local.iter().any(|it| it.name == name))
+}
+
+fn name_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 fn describe_group(group: &Group<'_>) -> Map {
-    let versions: Vec<Value> = group
-        .versions
-        .iter()
-        .map(|(version, _)| json!({"groupVersion": format!("{}/{version}", group.name), "version": version}))
+    describe(group.name, group.versions.iter().map(|(version, _)| *version))
+}
+
+fn describe_remote(versions: &[&RemoteVersion]) -> Map {
+    let name = versions.first().map_or("", |it| &it.group);
+    describe(name, versions.iter().map(|it| &*it.version))
+}
+
+fn describe<'a>(name: &str, versions: impl Iterator<Item = &'a str>) -> Map {
+    let versions: Vec<Value> = versions
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
         .collect();
     let mut out = Map::new();
-    out.insert("name".into(), json!(group.name));
+    out.insert("name".into(), json!(name));
     out.insert("preferredVersion".into(), versions.first().cloned().unwrap_or_default());
     out.insert("versions".into(), Value::Array(versions));
     out
@@ -112,7 +140,7 @@ pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) 
         resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
-    // The core group, which is older than the type's version, does not name it.
+    // The core group is older than the field for the type's version, and omits it.
     if !group.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -133,9 +161,11 @@ fn describe_resource(row: &ResourceInfo) -> Value {
     if !row.categories.is_empty() {
         out["categories"] = json!(row.categories);
     }
-    // Only what is stored has a storage version.
-    if row.verbs.iter().any(|verb| verb == "delete") {
-        out["storageVersionHash"] = json!(storage_version_hash(row));
+    // Only stored resources have a storage version.
+    if let Some(version) = row.stored_version.as_deref()
+        && row.verbs.iter().any(|verb| verb == "delete")
+    {
+        out["storageVersionHash"] = json!(storage_version_hash(row, version));
     }
     out
 }
@@ -159,19 +189,21 @@ fn is_own_kind(row: &ResourceInfo, sub: &SubresourceInfo) -> bool {
     sub.group == row.group && sub.version == row.version
 }
 
-/// Rule N4.
-fn storage_version_hash(row: &ResourceInfo) -> String {
+/// Rule N4. `version` is the version in which objects are stored.
+fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
     let stored = STORED_AS
         .iter()
         .find(|it| it.0 == row.group && it.1 == row.resource && !is_custom(row));
-    let (group, version) = stored.map_or((row.group.as_ref(), row.version.as_ref()), |it| (it.2, it.3));
+    let own = stable_version(&row.group, &row.version).unwrap_or(version);
+    let (group, version) = stored.map_or((row.group.as_ref(), own), |it| (it.2, it.3));
     let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
     STANDARD.encode(&digest[..8])
 }
 
 /// Aggregated discovery (rules N2, N3): of `/api` if `core`, else of `/apis`.
-pub(crate) fn aggregated(rows: &[&ResourceInfo], core: bool) -> Value {
-    let items: Vec<Value> = groups(rows)
+pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core: bool) -> Value {
+    let local = groups(rows);
+    let mut items: Vec<Value> = local
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
@@ -187,13 +219,28 @@ pub(crate) fn aggregated(rows: &[&ResourceInfo], core: bool) -> Value {
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
+    if !core {
+        let others = remote_groups(&local, remote);
+        let others = others.iter().map(|it| (remote::priority(it), aggregated_remote(it)));
+        remote::merge(&mut items, others.collect(), |it| name_of(&it["metadata"]["name"]));
+    }
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     })
 }
 
+/// A group of aggregated API servers. A version is stale if its server does not answer.
+fn aggregated_remote(versions: &[&RemoteVersion]) -> Value {
+    let name = versions.first().map_or("", |it| &it.group);
+    let versions = versions.iter().map(|it| match &it.resources {
+        Some(resources) => json!({"version": it.version, "resources": resources, "freshness": "Current"}),
+        None => json!({"version": it.version, "freshness": "Stale"}),
+    });
+    json!({"metadata": {"name": name}, "versions": versions.collect::<Vec<Value>>()})
+}
+
 fn aggregated_resource(row: &ResourceInfo) -> Value {
-    // Built-ins leave out the group and version they are listed under.
+    // Built-in resources omit the group and version under which they are listed.
     let kind = if is_custom(row) {
         json!({"group": row.group, "version": row.version, "kind": row.kind})
     } else {
@@ -245,7 +292,7 @@ pub(super) fn hash(body: &[u8]) -> String {
         })
 }
 
-/// Built-in groups in the order of the table, then those of custom resources by name.
+/// Built-in groups in the order of the table, then custom groups by name.
 fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for &row in rows {
@@ -316,7 +363,7 @@ fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (major, rest) = rest.split_at(digits);
     let number = |text: &str| -> Option<u64> {
-        // A number has no leading zero, and is no longer than what can be compared.
+        // Valid numbers have no leading zeros, and are short enough to be compared.
         if text.starts_with('0') || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -352,8 +399,8 @@ pub(crate) fn version(of: KubernetesVersion) -> Value {
     })
 }
 
-/// `/`: the paths there are.
-pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
+/// `/`: the available paths.
+pub(crate) fn paths(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
     let mut paths: Vec<String> = [
         "/api",
         "/apis",
@@ -368,7 +415,12 @@ pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
     ]
     .map(str::to_owned)
     .into();
-    for group in groups(rows) {
+    let local = groups(rows);
+    for group in remote_groups(&local, remote) {
+        paths.push(format!("/apis/{}", group[0].group));
+        paths.extend(group.iter().map(|it| format!("/apis/{}/{}", it.group, it.version)));
+    }
+    for group in local {
         let prefix = if group.name.is_empty() {
             "/api".to_owned()
         } else {
@@ -385,7 +437,7 @@ pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
     json!({ "paths": paths })
 }
 
-/// The hooks of kube-apiserver's start, which are checks of every health endpoint, in their order.
+/// The start hooks of kube-apiserver, in order. Each is a check of every health endpoint.
 const HOOKS: [&str; 30] = [
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -419,7 +471,7 @@ const HOOKS: [&str; 30] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// The checks behind a health endpoint; all of them always pass.
+/// The checks of a health endpoint; all of them always pass.
 fn checks(endpoint: &str) -> Vec<&'static str> {
     let (first, last): (&[&str], &[&str]) = match endpoint {
         "healthz" | "livez" => (&["ping", "log", "loopback-serving-certificate", "etcd"], &[]),
@@ -432,8 +484,8 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
     [first, &HOOKS, last].concat()
 }
 
-/// The answer of `/healthz`, `/livez`, `/readyz` and of single checks below them, in plain text; `None` is a 404
-/// (rule N10). `verbose` is whether the query has the word at all.
+/// The answer of `/healthz`, `/livez`, `/readyz` and of single checks below them, in plain text; `None` for a 404 (rule
+/// N10). `verbose` is set if the query contains that parameter.
 pub(crate) fn health(path: &str, verbose: bool, exclude: &[String]) -> Option<String> {
     let path = path.trim_start_matches('/');
     let (endpoint, single) = match path.split_once('/') {

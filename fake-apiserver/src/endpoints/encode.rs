@@ -1,13 +1,14 @@
-//! Objects, lists, Statuses and streams to bytes. Stored objects are copied, not decoded, wherever the client wants
-//! them as they are.
+//! Encodes objects, lists, Statuses and streams. Stored objects are copied without decoding if the client accepts their
+//! stored form.
 
-use std::io::Write as _;
+#[cfg_attr(not(feature = "serve"), path = "encode/no_gzip.rs")]
+mod gzip;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
@@ -16,10 +17,11 @@ use super::journal::StoredAnswer;
 use super::list_body::{ItemForm, ListBody};
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
-use super::{Endpoints, decode, partial, status_protobuf, yaml};
+use super::{Endpoints, decode, partial, status_protobuf};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
+use crate::api::yaml;
 use crate::registry::answer::{Answer, SuccessStatus};
 use crate::registry::reader::verbs::ListPage;
 use crate::registry::scheme::Row;
@@ -27,7 +29,7 @@ use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
 use crate::registry::types::print::AsGoPrints;
 
-/// Answers larger than this are compressed where the client takes it (rule A29).
+/// Minimum size of a compressed answer; compression requires the client's consent (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
 const WARNING: HeaderName = HeaderName::from_static("warning");
@@ -46,7 +48,7 @@ pub(crate) fn answer(
         check_view(row, form, false)?;
     }
     let (code, value) = match &answer {
-        // A connection has been made before.
+        // The connection has already been made.
         Answer::Nothing | Answer::Connection(_) => return Ok(bare(204, Body::empty())),
         Answer::Text(text) => {
             let mut response = bare(code, Body::from(text.clone()));
@@ -67,7 +69,7 @@ pub(crate) fn answer(
             let value = view(server, call, row, form, codec::decode(row, stored))?;
             let mut response = respond(call, code, form, value);
             if form.encoding == Encoding::Protobuf && form.view == View::Whole && row.is_as_stored {
-                // The journal and the audit log show it as JSON.
+                // The journal and the audit log contain it as JSON.
                 let stored = StoredAnswer {
                     head: Arc::clone(&row.head),
                     object: Arc::clone(stored),
@@ -89,22 +91,22 @@ pub(crate) fn answer(
     Ok(with_warnings(respond(call, code, form, value), warnings))
 }
 
-/// Returns `true` if the stored bytes are the requested form.
+/// Returns `true` if the client requests the stored form.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::AnswerForm) -> bool {
     form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
 
-/// Returns `true` if the answer is compact JSON, as storage has it.
+/// Returns `true` if the answer is compact JSON, as in storage.
 fn is_compact_json(call: &Call, form: &negotiation::AnswerForm) -> bool {
     form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
 
-/// Returns `true` if the object is of the row's kind; a Scale is not.
+/// Returns `true` if the object has the row's kind; a Scale does not.
 fn is_of(row: &Row, object: &Object) -> bool {
     object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
 
-/// An object in the view the client wants.
+/// An object in the view that the client requests.
 fn view(
     server: &Endpoints,
     call: &Call,
@@ -116,13 +118,13 @@ fn view(
         View::Whole => Value::Object(object.0),
         View::Table(version) => {
             let columns = columns(row, &object);
-            tables(server, &columns, version, include_object(call)?).of_object(&object)
+            tables(server, row, &columns, version, include_object(call)?).of_object(&object)
         }
         View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
     })
 }
 
-/// Source of the columns of an object's Table. A subresource may answer an object of another kind.
+/// Source of the columns of an object's Table. A subresource may return an object of another kind.
 pub(crate) enum RowColumns {
     /// Of a built-in kind.
     Builtin(String, String),
@@ -130,7 +132,7 @@ pub(crate) enum RowColumns {
     Custom(Vec<PrinterColumn>),
 }
 
-/// The columns of a row's objects, or of what a subresource of it answers.
+/// The columns of a row's objects, or of the answer of one of its subresources.
 pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
     let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
     match row.custom_version() {
@@ -138,6 +140,7 @@ pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
             let declared = Value::Array(version.columns.clone());
             RowColumns::Custom(PrinterColumn::all(Some(&declared)).unwrap_or_default())
         }
+        Some(_) if object.kind() == "Scale" => RowColumns::Custom(PrinterColumn::of_scale().unwrap_or_default()),
         _ if is_other => {
             let group = object.api_version().split_once('/').map_or("", |(group, _)| group);
             RowColumns::Builtin(group.to_owned(), object.kind().to_owned())
@@ -149,6 +152,7 @@ pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
 /// Returns the Table options for a row's objects.
 pub(crate) fn tables<'a>(
     server: &Endpoints,
+    row: &'a Row,
     columns: &'a RowColumns,
     version: MetaVersion,
     include: IncludeObject,
@@ -159,17 +163,18 @@ pub(crate) fn tables<'a>(
     };
     Tables {
         columns,
+        converted: (*row.info.group == *"autoscaling" && !row.is_as_stored).then_some(row),
         version,
         include,
         now: server.registry.reader.entropy.now(),
     }
 }
 
-/// Refuses a view that does not fit what is shown.
+/// Refuses a view that does not fit the type of the answer.
 pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
-    // Each event of a watch is one object, in any form of the collection.
+    // Each event of a watch is one object, so any view of the collection fits.
     form.view.check(is_list, || go_type(served, &row.info.group, kind))
 }
 
@@ -191,7 +196,7 @@ pub(crate) fn page(
     }
     let (head, items) = match form.view {
         View::Whole if is_as_stored(call, row, form) => (list_head(row, &page), ItemForm::of(row)),
-        // No items are null there.
+        // Excludes empty lists, because their items are null.
         View::Metadata(version) | View::MetadataList(version)
             if is_compact_json(call, form) && partial::is_as_stored(row) && page.items.iter().next().is_some() =>
         {
@@ -238,14 +243,14 @@ fn list_head(row: &Row, page: &ListPage) -> String {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":[")
 }
 
-/// Returns the text behind the items of a list of custom resources.
+/// Returns the text after the items of a list of custom resources.
 fn list_tail(row: &Row, page: &ListPage) -> String {
     let kind = &row.info.list_kind;
     let metadata = Value::Object(list_metadata(row, page));
     format!("],\"kind\":\"{kind}\",\"metadata\":{metadata}}}\n")
 }
 
-/// The metadata of a list. Custom resources always have a `continue` (rule A33).
+/// The metadata of a list. Lists of custom resources always have a `continue` field (rule A33).
 fn list_metadata(row: &Row, page: &ListPage) -> Map {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".into(), page.revision.to_string().into());
@@ -258,7 +263,7 @@ fn list_metadata(row: &Row, page: &ListPage) -> Map {
     metadata
 }
 
-/// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
+/// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that differ from the stored form.
 fn page_value(
     server: &Endpoints,
     call: &Call,
@@ -292,12 +297,12 @@ fn page_value(
         View::Table(version) => {
             let objects: Vec<Object> = objects.collect();
             let columns = columns(row, &Object::default());
-            tables(server, &columns, version, include_object(call)?).of_list(Some(&metadata), &objects)
+            tables(server, row, &columns, version, include_object(call)?).of_list(Some(&metadata), &objects)
         }
     })
 }
 
-/// A failure, in a form the client understands (rule M5).
+/// A failure, in a form that the client accepts (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
@@ -327,7 +332,22 @@ pub(crate) fn not_found_text() -> Response<Body> {
     response
 }
 
-/// The plain 429 of one request too many.
+/// The plain 503 for groups of an aggregated API server without an address.
+pub(crate) fn unavailable_text() -> Response<Body> {
+    service_text("service unavailable")
+}
+
+/// A plain 503.
+pub(crate) fn service_text(text: &str) -> Response<Body> {
+    let bytes = Bytes::from(format!("{text}\n"));
+    let mut response = respond_whole(503, "text/plain; charset=utf-8", bytes);
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The plain 429 above the limit of concurrent requests.
 pub(crate) fn too_many_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"Too many requests, please try again later.\n");
     let mut response = respond_whole(429, "text/plain; charset=utf-8", bytes);
@@ -337,17 +357,17 @@ pub(crate) fn too_many_text() -> Response<Body> {
     response
 }
 
-/// A watch.
+/// The response of a watch.
 pub(crate) fn stream(body: Body, form: &negotiation::AnswerForm) -> Response<Body> {
     respond_with(200, form.encoding.stream_type(), body)
 }
 
-/// A value in the encoding the client wants.
+/// A value in the encoding that the client requests.
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
-            // The value has no protobuf form here, and the header says that it is JSON.
+            // The value does not have a protobuf form here; the header declares JSON.
             None => return whole(call, code, Encoding::Json, json_line(&AsGoPrints(&value))),
         },
         Encoding::Yaml => yaml::to_string(&value).into(),
@@ -367,19 +387,13 @@ fn json_line(value: &impl serde::Serialize) -> Bytes {
     bytes.into()
 }
 
-/// A body that is there as a whole, compressed if it is large and the client takes it.
+/// A response with a complete body, compressed if it is large and the client accepts that.
 fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<Body> {
-    if bytes.len() <= GZIP_BYTES_MIN || !call.accepts_gzip() {
+    let is_wanted = bytes.len() > GZIP_BYTES_MIN && call.accepts_gzip();
+    let Some(compressed) = is_wanted.then(|| gzip::compressed(&bytes)).flatten() else {
         return respond_whole(code, encoding.content_type(), bytes);
-    }
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-    // Writing to memory cannot fail.
-    let _ = encoder.write_all(&bytes);
-    let mut response = respond_with(
-        code,
-        encoding.content_type(),
-        encoder.finish().unwrap_or_default().into(),
-    );
+    };
+    let mut response = respond_with(code, encoding.content_type(), compressed.into());
     response.extensions_mut().insert(KeptAnswer::Whole(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -387,7 +401,7 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
     response
 }
 
-/// A whole body that the journal keeps.
+/// A response with a complete body, which the journal keeps.
 pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
     let mut response = respond_with(code, content_type, Body::from(bytes.clone()));
     response.extensions_mut().insert(KeptAnswer::Whole(bytes));
@@ -408,25 +422,59 @@ fn bare(code: u16, body: Body) -> Response<Body> {
     response
 }
 
-/// `Warning` headers, each text once (rule A30).
+/// Adds `Warning` headers, without duplicates (rule A30).
 pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     let headers = response.headers_mut();
-    for (index, text) in warnings.iter().enumerate() {
-        if !warnings[..index].contains(text) {
-            add_warning(headers, text);
-        }
+    for text in bounded(warnings) {
+        add_warning(headers, text);
     }
     response
 }
 
-/// Adds `Warning: 299 - "text"`.
+/// Maximum total length of the warnings of a request, in characters, and the maximum length of each if it is exceeded.
+const WARNINGS_MAX: usize = 4 * 1024;
+const WARNING_MAX: usize = 256;
+
+/// Bounds warnings like `recorder` of k8s.io/apiserver: without duplicates and control characters. Above the maximum
+/// total length, each is cut and the rest is dropped.
+fn bounded(warnings: &[String]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let is_shown = |text: &&str| !text.is_empty() && !text.chars().any(char::is_control);
+    let texts = warnings.iter().map(String::as_str).filter(is_shown);
+    let texts: Vec<&str> = texts.filter(|text| seen.insert(*text)).collect();
+    let mut written = 0;
+    let fits = |text: &&&str| {
+        written += text.chars().count();
+        written <= WARNINGS_MAX
+    };
+    let fitting = texts.iter().take_while(fits).count();
+    if fitting == texts.len() {
+        return texts;
+    }
+    let mut written = 0;
+    let mut all = Vec::new();
+    for (index, text) in texts.into_iter().enumerate() {
+        // The warning that exceeds the limit causes earlier ones to be cut, and is still sent.
+        if index > fitting && written >= WARNINGS_MAX {
+            break;
+        }
+        let end = text.char_indices().nth(WARNING_MAX).map_or(text.len(), |(at, _)| at);
+        written += text[..end].chars().count();
+        all.push(&text[..end]);
+    }
+    all
+}
+
+/// Adds `Warning: 299 - "text"`, unless the text has a control character (`NewWarningHeader`).
 pub(crate) fn add_warning(headers: &mut HeaderMap, text: &str) {
+    if text.chars().any(char::is_control) {
+        return;
+    }
     let mut quoted = String::with_capacity(text.len() + 10);
     quoted.push_str("299 - \"");
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push(' '),
             c => quoted.push(c),
         }
     }

@@ -1,11 +1,11 @@
-//! Ends of requests, which are then counted and recorded. A watch or a connection ends when its body does.
+//! Counts and records requests at their end. A watch or a connection ends together with its body.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::{Method, Response};
 use http_body::{Frame, SizeHint};
@@ -16,7 +16,7 @@ use super::authentication::Refused;
 use super::broken::NoAnswer;
 use super::call::{Call, KeptAnswer};
 use super::metrics::Labels;
-use super::websocket::Upgrade;
+use super::upgrade::Upgrade;
 use super::{Endpoints, encode};
 use crate::api::status::Status;
 
@@ -63,7 +63,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     response
 }
 
-/// Shows an answer to the record of its request.
+/// Adds an answer to the record of its request.
 async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(record) = record else { return response };
     let kept = response.extensions().get::<KeptAnswer>().cloned();
@@ -89,18 +89,19 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
     response
 }
 
-/// The labels of a request that is counted: one that was admitted.
+/// The labels of a request that is counted; only admitted requests are.
 fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
     match &call.info {
         _ if !call.is_admitted => None,
-        // The router of built-in resources compares the media type of a patch, and counts nothing that has no route.
+        // For built-in resources, Go's router checks the media type of a patch, and does not count requests without a
+        // route.
         Some(_) if call.has_routes && call.parts.method == Method::PATCH && response.status() == 415 => None,
         Some(info) => Some(Labels::of_resource(info, &call.parts, &call.query)),
         None => Labels::of_document(call.parts.uri.path(), &call.parts, response.headers()),
     }
 }
 
-/// Counts an answer: that of a watch or a connection when it ends, any other now.
+/// Counts an answer: a watch or a connection when it ends, any other answer immediately.
 fn count(
     server: &Arc<Endpoints>,
     call: &Call,
@@ -128,7 +129,7 @@ fn count(
     response
 }
 
-/// The answer to a request that was not admitted.
+/// Builds the answer to a request that was not admitted.
 pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Result<Response<Body>, Status> {
     match refused {
         Refused::Status(status) => Err(*status),
@@ -136,7 +137,7 @@ pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Resul
     }
 }
 
-/// The refusal of one request too many, which is no Status. After `tooManyRequests` of k8s.io/apiserver.
+/// The refusal of a request above the limit. It is not a Status. After `tooManyRequests` of k8s.io/apiserver.
 fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     let labels = call
         .info
@@ -148,19 +149,19 @@ fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     response
 }
 
-/// A request that ends when this is dropped.
+/// A request in progress; dropping it ends the request.
 struct Ending {
     server: Arc<Endpoints>,
     labels: Labels,
     record: Option<Box<Record>>,
     code: u16,
     started: Duration,
-    /// The labels under which it is counted while it lasts, if it may last.
+    /// The labels under which it is counted as long-running.
     lasting: Option<Labels>,
 }
 
 impl Ending {
-    /// Ends the request with its answer: with the connection that takes the place of HTTP, else with the body.
+    /// Ends the request together with its answer: with the upgraded connection, or else with the body.
     fn follow(self, response: Response<Body>) -> Response<Body> {
         if let Some(upgrade) = response.extensions().get::<Upgrade>() {
             upgrade.clone().keep(self);
@@ -193,9 +194,12 @@ struct Followed {
 
 impl http_body::Body for Followed {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = axum_core::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -1,9 +1,9 @@
-//! Filters before routing and after answering: steps that every request passes.
+//! Filters before routing and after answering. Every request passes through them.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -21,11 +21,11 @@ use crate::api::duration;
 use crate::api::status::Status;
 use crate::api::user::SentBy;
 
-/// The largest body (rule A20).
+/// Maximum size of a body (rule A20).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 impl Endpoints {
-    /// Checks where a request comes from, and not its user; else 403 or 415.
+    /// Checks the origin of a request, and not its user; otherwise 403 or 415.
     pub(crate) fn check_arrival(&self, parts: &Parts) -> Result<(), Status> {
         check_arrival(parts)
     }
@@ -37,20 +37,24 @@ impl Endpoints {
     }
 }
 
-/// Refuses what a page in a browser can send to a server on its user's machine. Only requests over sockets are looked
-/// at; see [`Arrival`].
+/// Refuses requests that a page in a browser can send to a server on its user's machine. Only requests over sockets are
+/// checked; see [`Arrival`].
 pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     let Some(arrival) = parts.extensions.get::<Arrival>() else {
         return Ok(());
     };
-    // Every one is checked: which of them an intermediary believes is not known.
+    // All headers are checked, because it is unknown which one an intermediary uses.
     let named = parts.headers.get_all(header::HOST).iter().map(lossy);
     let asked = parts.uri.authority().map(|it| Cow::Borrowed(it.as_str()));
     let hosts: Vec<Cow<'_, str>> = asked.into_iter().chain(named).collect();
     if let Some(foreign) = hosts.iter().find(|host| !arrival.hosts.accept(host)) {
         return Err(Status::foreign_host(foreign));
     }
-    for origin in parts.headers.get_all(header::ORIGIN).iter().map(lossy) {
+    // A page can send this header to another origin only if the server permits it, which it never does. Go's WebSocket
+    // client sends an `Origin` with each request.
+    let names_user = parts.headers.contains_key(header::AUTHORIZATION);
+    let origins = parts.headers.get_all(header::ORIGIN).iter().filter(|_| !names_user);
+    for origin in origins.map(lossy) {
         let (_, authority) = origin.split_once("://").unwrap_or_default();
         if authority.is_empty() || hosts.first().map(Cow::as_ref) != Some(authority) {
             return Err(Status::foreign_origin(&origin));
@@ -67,8 +71,8 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns `true` if a page of another origin loads the answer as a script, an image, a frame or the like. Such a
-/// request needs no `Origin`, and the page can see if it succeeds. A link that is followed is no such request.
+/// Returns `true` if a page of another origin loads the answer as a script, an image, a frame or similar. Such requests
+/// lack an `Origin`, and the page can detect whether they succeed. Following a link is not such a request.
 fn is_embedded_elsewhere(parts: &Parts) -> bool {
     let says = |name: &'static str, value: &str| text(&parts.headers, &HeaderName::from_static(name)) == Some(value);
     let is_followed =
@@ -76,13 +80,13 @@ fn is_embedded_elsewhere(parts: &Parts) -> bool {
     (says("sec-fetch-site", "cross-site") || says("sec-fetch-site", "same-site")) && !is_followed
 }
 
-/// The text of a header; bytes that are none make it one that is accepted nowhere.
+/// The text of a header; invalid bytes become a text that never matches.
 fn lossy(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-/// Returns `true` if a browser sent the request: no other client names the origin of a page or how it was fetched.
-/// Others may leave out the type of a body, which kube-apiserver takes for JSON: the Python client does.
+/// Returns `true` if a browser sent the request: only browsers send the origin of a page or the fetch mode. Other
+/// clients may omit the type of a body, which kube-apiserver treats as JSON; the Python client does.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     const MARKS: [HeaderName; 5] = [
         header::ORIGIN,
@@ -95,7 +99,7 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     agent.starts_with("Mozilla/") || MARKS.iter().any(|name| headers.contains_key(name))
 }
 
-/// Reads a body whole, within the limit.
+/// Reads the whole body, within the limit.
 pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status> {
     let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
     if matches!(parts.method, http::Method::GET | http::Method::HEAD) {
@@ -110,7 +114,7 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     }
 }
 
-/// `?timeout=` must be a duration (rule A24). Nothing here takes long enough for one to run out.
+/// `?timeout=` must be a duration (rule A24). It is not enforced, because requests take no significant time here.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
         return Ok(());
@@ -123,12 +127,13 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// Gives the answer its common headers and writes it into the journal.
+/// Adds the common headers to the answer, and records it in the journal.
 pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
     let user_agent = call.user_agent().into();
     response.headers_mut().insert(AUDIT_ID, call.audit_id);
     let code = response.status().as_u16();
-    // The router compares the method, and the media type of a patch; a watch is refused behind it.
+    // In Go, errors of the router do not get this warning. It checks the method, and the media type of a patch; a watch
+    // is refused after it.
     let is_unrouted = match call.parts.method {
         Method::GET => false,
         Method::PATCH => code == 405 || code == 415,

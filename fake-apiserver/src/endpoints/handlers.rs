@@ -1,21 +1,22 @@
-//! One function a verb: read the options, negotiate, ask the registry, answer.
+//! One function for each verb: parses the options, negotiates, calls the registry, and encodes the answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use http::Response;
 use http::header::CONTENT_TYPE;
 
 use super::call::Call;
 use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, encode, websocket, yaml};
+use super::{Endpoints, decode, encode, upgrade, websocket};
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
+use crate::api::yaml;
 use crate::registry::answer::{Answer, Written};
 use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
@@ -70,7 +71,7 @@ async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> 
     encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
 }
 
-/// Refuses a name that no key of the storage can have (`NamespaceKeyFunc`).
+/// Refuses a name that cannot be part of a storage key (`NamespaceKeyFunc`).
 fn check_path_name(info: &RequestInfo) -> Result<(), Status> {
     let why = names::path_segment(&info.name, false);
     if why.is_empty() {
@@ -98,7 +99,7 @@ fn list_options(server: &Endpoints, call: &Call, watch: bool) -> Result<ListOpti
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
-    // The form of a stream is chosen when there is one to send.
+    // Negotiated after the watch was prepared, so that other errors take precedence.
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let include = encode::include_object(call)?;
     let row = server
@@ -119,13 +120,13 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
         include,
     );
     let answer = encode::stream(Body::new(body), &form);
-    match websocket::is_asked_for(&call.parts.headers) {
+    match upgrade::is_asked_for(&call.parts.headers) {
         true => websocket::watch(call, answer),
         false => Ok(answer),
     }
 }
 
-/// A write as the registry takes it.
+/// Builds the registry's request for a write.
 fn write_request<'a>(
     call: &'a Call,
     row: &'a Row,
@@ -147,7 +148,7 @@ async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     let form = form(call, row, Route::Object)?;
     let creates = info.verb == Verb::Create;
     if creates {
-        // Creation looks at the form of the body before its options, an update after them.
+        // A create checks the media type before its options, an update after them.
         negotiation::body_form(call.header(&CONTENT_TYPE), decode::served(row))?;
     }
     let kind = if creates { WriteKind::Create } else { WriteKind::Update };
@@ -189,8 +190,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// The body of an apply: YAML, of which JSON is a part (rule H12). Strict field validation refuses repeated fields,
-/// others warn of them.
+/// The body of an apply: YAML, which includes JSON (rule H12). Strict field validation refuses duplicate fields;
+/// otherwise they cause warnings.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
@@ -243,7 +244,7 @@ async fn delete_collection(
     Ok(encode::with_warnings(response, &call.remarks.warnings.take()))
 }
 
-/// Subresources with a life of their own: scale, binding, eviction and the rest.
+/// Subresources with their own behaviour: scale, binding, eviction and others.
 async fn other_subresource(
     server: &Endpoints,
     call: &Call,
@@ -258,7 +259,7 @@ async fn other_subresource(
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
-    // Of the subresources with a storage of their own, `scale` alone converts its objects to Tables.
+    // Of the subresources with their own storage, only `scale` converts its objects to Tables.
     if info.subresource != "scale" && !subresources::is_connection(&info.subresource) {
         form.refuse_table()?;
     }
@@ -289,15 +290,18 @@ async fn other_subresource(
         user: &call.user,
     };
     let written = server.registry.subresource(&request).await?;
-    if let Answer::Connection(connection) = written.answer {
-        return websocket::connect(call, connection);
+    match written.answer {
+        Answer::Connection(connection) => return websocket::connect(call, connection),
+        Answer::Text(text) if upgrade::is_asked_for(&call.parts.headers) => return websocket::text(call, text),
+        _ => {}
     }
     answer(server, call, row, &form, written)
 }
 
-/// POST of a virtual resource: it is answered and never stored.
+/// POST of a virtual resource: answered without storing anything.
 async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
+    form.refuse_table()?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, None, options.field_validation)?;
     let request = write_request(call, row, info, &options);
@@ -308,7 +312,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     answer(server, call, row, &form, written)
 }
 
-/// The form the client wants an object or a list in.
+/// The form in which the client requests an object or a list.
 fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::AnswerForm, Status> {
     let form = match call.parts.headers.get(http::header::ACCEPT) {
         None => negotiation::AnswerForm::default(),

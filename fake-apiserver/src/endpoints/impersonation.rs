@@ -1,8 +1,9 @@
-//! `Impersonate-User` and its kin: the request becomes another user's, if the user may impersonate that one (rule Q1).
+//! `Impersonate-User` and related headers: the request acts as another user, if its user has the permission to
+//! impersonate that user (rule Q1).
 //!
-//! As in Kubernetes 1.36 there are two ways to the right to it. Constrained impersonation asks for the verb
-//! `impersonate:<mode>` of the other user and for `impersonate-on:<mode>:<verb>` of what the request does; the older
-//! way for `impersonate` alone. The first is tried first, and its refusal is the one that is answered.
+//! As in Kubernetes 1.36, there are two ways to grant it. Constrained impersonation requires the verb
+//! `impersonate:<mode>` on the other user and `impersonate-on:<mode>:<verb>` on the request's target; the legacy way
+//! requires only `impersonate`. The former is checked first, and its refusal is the answer.
 
 use http::HeaderMap;
 
@@ -13,12 +14,12 @@ use crate::registry::Registry;
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
-/// The group of the identities themselves in constrained impersonation, and always of uids and extra fields.
+/// The API group of all identities in constrained impersonation, and of uids and extra fields in legacy impersonation.
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// Prefix of the user names of nodes.
 const NODE_PREFIX: &str = "system:node:";
 
-/// The user that the headers ask for; `None` if they ask for none.
+/// The impersonated user; `None` without the headers.
 pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
     let mut user = UserInfo::default();
     let mut is_asked = false;
@@ -82,7 +83,7 @@ fn go_extra(user: &UserInfo) -> String {
     format!("map[string][]string{{{}}}", items.join(", "))
 }
 
-/// The user the request goes on as, or 403.
+/// The user after impersonation, or 403.
 pub(super) fn become_user(
     registry: &Registry,
     requestor: &UserInfo,
@@ -105,7 +106,7 @@ pub(super) fn become_user(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// Adds the group of the known or of the unknown.
+/// Adds the group of authenticated or unauthenticated users.
 fn complete(mut user: UserInfo) -> UserInfo {
     let group = if user.name == ANONYMOUS {
         UNAUTHENTICATED
@@ -118,20 +119,20 @@ fn complete(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// By which right one user becomes another.
+/// The kind of impersonation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// A ServiceAccount becomes the node its Pod runs on.
+    /// A ServiceAccount impersonates the node of its Pod.
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
     UserInfo,
-    /// The plain verb `impersonate`.
+    /// The legacy verb `impersonate`.
     Legacy,
 }
 
 impl Mode {
-    /// Those that can be meant, in the order they are tried.
+    /// Returns the applicable modes, in the order in which they are tried.
     fn of(requestor: &UserInfo, wanted: &UserInfo) -> Vec<Self> {
         let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
         let node = wanted.name.strip_prefix(NODE_PREFIX).filter(|it| !it.is_empty());
@@ -166,7 +167,7 @@ impl Mode {
     }
 }
 
-/// One mode's try.
+/// The check of one mode.
 struct Check<'a> {
     registry: &'a Registry,
     requestor: &'a UserInfo,
@@ -175,7 +176,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The groups the other user is in, but for `system:authenticated`.
+    /// Runs the check. Returns the groups of the other user, except `system:authenticated`.
     fn run(&self, request: &Attributes<'_>) -> Result<Vec<String>, Status> {
         let mut verb = "impersonate".to_owned();
         if self.mode != Mode::Legacy {
@@ -210,7 +211,7 @@ impl Check<'_> {
         Ok(groups)
     }
 
-    /// The API group that users and groups are asked for in.
+    /// The API group for checks of users and groups.
     fn identity_group(&self) -> &'static str {
         match self.mode {
             Mode::Legacy => "",
@@ -218,7 +219,7 @@ impl Check<'_> {
         }
     }
 
-    /// The right to the name; answers the groups that come with it.
+    /// Checks the permission for the user name, and returns the groups it implies.
     fn user(&self, verb: &str) -> Result<Vec<String>, Status> {
         let wanted = self.wanted;
         let mut groups = wanted.groups.clone();

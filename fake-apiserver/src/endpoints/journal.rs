@@ -22,9 +22,9 @@ use crate::storage::Stored;
 /// Bounds of the journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalBounds {
-    /// Entries; the oldest are dropped first.
+    /// Maximum number of entries; the oldest are dropped first.
     pub(crate) entries: usize,
-    /// Bytes of bodies, answers and event lines; the oldest entries lose theirs first.
+    /// Maximum size of bodies, answers and event lines, in bytes; the oldest entries lose their contents first.
     pub(crate) bytes: usize,
 }
 
@@ -42,13 +42,13 @@ impl Default for JournalBounds {
 pub struct RecordedRequest {
     /// Time of arrival, on the server's clock from its start.
     pub started: Duration,
-    /// Time at which its answer began to be sent.
+    /// Time at which sending of the answer began.
     pub answered: Duration,
     /// Method.
     pub method: Method,
     /// Path and query as sent.
     pub path: String,
-    /// Verb, resource, namespace and name; `None` if it was not about a resource.
+    /// Verb, resource, namespace and name; `None` for a non-resource request.
     pub info: Option<RequestInfo>,
     /// Client that sent it: the name of an in-process client, else its `User-Agent`.
     pub client: Arc<str>,
@@ -56,17 +56,17 @@ pub struct RecordedRequest {
     pub user_agent: String,
     /// The worker that sent it, such as `generic-garbage-collector`; `None` if a client did.
     pub worker: Option<&'static str>,
-    /// Effects of faults, in words; empty if none struck.
+    /// Descriptions of the applied faults; empty without faults.
     pub faults: Vec<String>,
     /// User that sent it, after authentication and impersonation.
     pub user: Arc<UserInfo>,
-    /// The body as sent; empty if there was none.
+    /// The body as sent; may be empty.
     pub request_body: Bytes,
     /// HTTP status of the answer; 0 if a fault took the answer or the connection away.
     pub code: u16,
     /// The answer, uncompressed; `None` if it was streamed: a watch or a long list.
     pub answer: Option<Bytes>,
-    /// The answer where it is a stored object: most are, and are written out only for those who look.
+    /// The answer if it is a stored object, as usual. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,
     /// Set if the body and the answer were dropped because the journal [has a
     /// bound](crate::ApiServerBuilder::journal_bytes).
@@ -94,6 +94,7 @@ impl StoredAnswer {
 
 /// An event that was sent to a watcher.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RecordedEvent {
     /// Time of delivery, on the server's clock from its start.
     pub at: Duration,
@@ -107,7 +108,7 @@ pub struct RecordedEvent {
     pub group: Text,
     /// The plural resource that is watched.
     pub resource: Text,
-    /// Namespace of the object; empty for bookmarks, errors, injected events and objects of the cluster.
+    /// Namespace of the object; empty for cluster-scoped objects, bookmarks, errors and injected events.
     pub namespace: String,
     /// Name of the object; empty for bookmarks, errors and injected events.
     pub name: String,
@@ -133,7 +134,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The bytes of its body, answer or line. They may be shared with the stored object.
+    /// The size of its body, answer or line, in bytes. The bytes may be shared with the stored object.
     fn size(&self) -> usize {
         match self {
             Entry::Request(it) => {
@@ -145,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// Drops them.
+    /// Drops the body, answer or line.
     fn cut(&mut self) {
         match self {
             Entry::Request(it) => {
@@ -161,7 +162,7 @@ impl Entry {
 }
 
 impl RecordedRequest {
-    /// The request as tests see it: its answer written out.
+    /// The request with its answer encoded, for tests.
     fn shown(&self) -> Self {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         Self {
@@ -171,13 +172,13 @@ impl RecordedRequest {
         }
     }
 
-    /// The answer, as [`answer`](RecordedRequest::answer) has it for those who look; empty if it was streamed.
+    /// The answer, even if [`answer`](RecordedRequest::answer) would encode it on demand; empty if it was streamed.
     pub fn answer_bytes(&self) -> Bytes {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         self.answer.clone().or_else(written).unwrap_or_default()
     }
 
-    /// The verb, if it was about a resource.
+    /// The verb of a resource request.
     pub fn verb(&self) -> Option<Verb> {
         self.info.as_ref().map(|info| info.verb)
     }
@@ -199,10 +200,10 @@ impl RecordedRequest {
     }
 }
 
-/// Some entries of a journal in a row.
+/// Consecutive entries of a journal.
 #[derive(Debug)]
 pub(crate) struct JournalPage {
-    /// Number of the first one; those between the number asked for and this one have been dropped.
+    /// Number of the first entry; entries between the requested number and this one have been dropped.
     pub(crate) first: u64,
     /// The entries, oldest first.
     pub(crate) entries: Vec<Entry>,
@@ -211,7 +212,7 @@ pub(crate) struct JournalPage {
 }
 
 impl JournalPage {
-    /// The number after its last entry.
+    /// The number after the last entry.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
@@ -235,9 +236,9 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// Number of the oldest entries that are cut.
+    /// Number of oldest entries that have been cut.
     cut: usize,
-    /// The sizes of the others.
+    /// Total size of the uncut entries, in bytes.
     size: usize,
     /// Number of entries ever recorded.
     total: u64,
@@ -334,7 +335,7 @@ impl Journal {
     }
 
     /// Returns the number of kept client requests with this verb and resource (see [`RecordedRequest::is_for`]).
-    /// Requests of the server's own [workers](crate::Worker) do not count.
+    /// Requests of the server's own [workers](crate::Worker) are not counted.
     pub fn count(&self, verb: Verb, resource: &str) -> usize {
         let counts = |entry: &&Entry| match entry {
             Entry::Request(request) => {
@@ -345,18 +346,18 @@ impl Journal {
         self.lock().kept.iter().filter(counts).count()
     }
 
-    /// Returns the number of entries ever recorded, dropped ones included. It grows with all that happens on the
-    /// server.
+    /// Returns the number of entries recorded so far, including dropped ones. It increases with every request, answer
+    /// and event.
     pub fn total(&self) -> u64 {
         self.lock().total
     }
 
-    /// Waits until there were so many entries in all. It is how one notices that requests keep coming while the clock
-    /// stands still.
+    /// Waits until the total number of entries is reached. It detects requests that keep arriving while the clock does
+    /// not advance.
     pub fn reached(&self, total: u64) -> impl Future<Output = ()> + Send {
         poll_fn(move |cx| {
             let mut entries = self.lock();
-            // One place a task, so that a wait that was given up leaves no more than that behind.
+            // At most one waker per task, so that abandoned waits do not accumulate.
             entries.awaited.retain(|(_, waker)| !waker.will_wake(cx.waker()));
             if entries.total >= total {
                 return Poll::Ready(());
@@ -366,15 +367,15 @@ impl Journal {
         })
     }
 
-    /// The entries that came after there were `total` of them, as far as they are kept, oldest first.
+    /// The kept entries after the first `total` ones, oldest first.
     pub fn since(&self, total: u64) -> Vec<Entry> {
         let mut all = Vec::new();
         self.visit(total, |entry| all.push(entry.clone()));
         all
     }
 
-    /// Looks at the entries that came after there were `total` of them, as [`since`](Self::since) does, and copies
-    /// none. Returns how many there are now. `look` must not ask the journal anything.
+    /// Calls `look` with the entries after the first `total` ones, as [`since`](Self::since) returns them, without
+    /// copies. Returns the current total. `look` must not use the journal.
     pub fn visit(&self, total: u64, look: impl FnMut(&Entry)) -> u64 {
         let entries = self.lock();
         let fresh = usize::try_from(entries.total.saturating_sub(total)).unwrap_or(usize::MAX);
@@ -396,12 +397,12 @@ impl Journal {
         }
     }
 
-    /// Forgets all entries; [`Journal::total`] goes on.
+    /// Drops all entries; [`Journal::total`] is not reset.
     pub fn clear(&self) {
         self.lock().clear();
     }
 
-    /// The last `most` entries, readable: for the message of a failed test.
+    /// The last `most` entries as text, for the message of a failed test.
     pub fn tail(&self, most: usize) -> String {
         let entries = self.lock();
         let skipped = entries.kept.len().saturating_sub(most);

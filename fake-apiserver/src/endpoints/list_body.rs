@@ -1,5 +1,5 @@
-//! `ListBody`: a list sent chunk by chunk, read from its snapshot as it goes. It holds one chunk at a time, however
-//! long the list.
+//! `ListBody`: a list sent in chunks that are read from its snapshot on demand. It holds one chunk at a time,
+//! regardless of the length of the list.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{KeyRange, Stored};
 
-/// Bytes in a chunk, give or take an object.
+/// Approximate size of a chunk in bytes; it may exceed this by an object.
 const CHUNK_BYTES: usize = 128 * 1024;
 
 /// The body of a list.
@@ -22,11 +22,11 @@ const CHUNK_BYTES: usize = 128 * 1024;
 pub(crate) struct ListBody {
     items: Items,
     form: ItemForm,
-    /// Text behind the items.
+    /// Text after the items.
     tail: String,
-    /// The next chunk, as far as it is written: the head of the list at first.
+    /// The written part of the next chunk; initially the head of the list.
     chunk: Vec<u8>,
-    /// Items sent of a page, or the last key sent of a snapshot.
+    /// Number of items sent from a page, or the last key sent from a snapshot.
     sent: Sent,
     ended: bool,
 }
@@ -34,16 +34,16 @@ pub(crate) struct ListBody {
 /// Encoding of each item.
 #[derive(Debug)]
 pub(crate) enum ItemForm {
-    /// Without a kind, as built-in objects are in lists.
+    /// Without the kind, as for built-in objects in lists.
     Bare,
-    /// With what a custom resource begins with.
+    /// Complete objects, with the prefix of a custom resource.
     Whole(Arc<str>),
-    /// Its metadata, with what stands before it.
+    /// Only the metadata, with the prefix.
     Metadata(String),
 }
 
 impl ItemForm {
-    /// Objects as they are.
+    /// Returns the form of unmodified objects.
     pub(crate) fn of(row: &Row) -> Self {
         match row.is_custom() {
             true => Self::Whole(Arc::clone(&row.head)),
@@ -81,7 +81,7 @@ impl ListBody {
         all.into()
     }
 
-    /// The whole list if it fits into one chunk; otherwise the first chunk stays ready.
+    /// The whole list if it fits into one chunk; otherwise the first chunk is kept for later.
     pub(crate) fn whole_if_small(&mut self) -> Option<Bytes> {
         self.fill();
         if self.ended {
@@ -109,7 +109,7 @@ impl ListBody {
         }
         let mut sent_any = !matches!(self.sent, Sent::Nothing);
         if sent_any {
-            // After a first chunk the others are about as long.
+            // The following chunks have about the same length.
             self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
         }
         let chunk = &mut self.chunk;
@@ -138,7 +138,7 @@ impl ListBody {
             Items::All(all) => {
                 let (snapshot, range, filter) = &**all;
                 let rest: KeyRange = match &self.sent {
-                    // The smallest key behind the last one.
+                    // Returns the smallest key greater than the last one.
                     Sent::UpTo(key) => range.clone().from(format!("{key}\0")),
                     Sent::Nothing | Sent::Items(_) => range.clone(),
                 };

@@ -1,7 +1,8 @@
-//! Negotiation of the forms of bodies and answers: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
+//! Negotiation of the encodings of bodies and answers: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
 //!
-//! Built-in resources pass two doors, as in the real server: the router, which compares media types as they are
-//! written, and the handler, which understands parameters and qualities. Custom resources pass only the second.
+//! As in kube-apiserver, requests for built-in resources are checked twice: by the router, which compares media types
+//! literally, and by the handler, which evaluates parameters and qualities. Requests for custom resources are checked
+//! only by the handler.
 
 use crate::api::options::PatchKind;
 use crate::api::status::{Status, StatusDetails};
@@ -16,7 +17,7 @@ const STREAMS: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// Kind of server behind a resource.
+/// Kind of handler behind a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// A built-in resource: the router checks media types first.
@@ -28,7 +29,7 @@ pub(crate) enum Served {
 /// Answers that the route of a request can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// One object: every verb but list and watch.
+    /// One object: every verb except list and watch.
     Object,
     /// A collection, which is listed or watched.
     Collection,
@@ -37,7 +38,7 @@ pub(crate) enum Route {
 /// Encoding of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Compact, or indented where the request asks for it (rule A31).
+    /// Compact, or indented if the request asks for it (rule A31).
     #[default]
     Json,
     /// With sorted keys.
@@ -58,10 +59,10 @@ pub(crate) enum MetaVersion {
 /// View of an object or a list (rules M2, M3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum View {
-    /// It itself.
+    /// The whole object.
     #[default]
     Whole,
-    /// Rows and columns.
+    /// A Table of rows and columns.
     Table(MetaVersion),
     /// One object's metadata.
     Metadata(MetaVersion),
@@ -76,20 +77,20 @@ pub(crate) struct AnswerForm {
     pub(crate) encoding: Encoding,
     /// View of the object.
     pub(crate) view: View,
-    /// Set if `;pretty=1` asks for indented JSON.
+    /// Set if `;pretty=1` requests indented JSON.
     pub(crate) pretty: bool,
 }
 
 /// The form of a failure's Status (rule M5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorForm {
-    /// As any other JSON.
+    /// Compact JSON.
     Json,
-    /// JSON indented by two spaces: nothing that the client accepts can be written.
+    /// JSON indented by two spaces, if the client accepts no available encoding.
     IndentedJson,
     /// YAML.
     Yaml,
-    /// Protobuf, for a client that understands nothing else.
+    /// Protobuf, for a client that accepts nothing else.
     Protobuf,
 }
 
@@ -109,7 +110,7 @@ pub(crate) enum BodyForm {
     Json,
     /// YAML.
     Yaml,
-    /// Kubernetes' protobuf envelope; built-ins alone have it.
+    /// Kubernetes' protobuf envelope; only for built-in kinds.
     Protobuf,
 }
 
@@ -133,7 +134,7 @@ impl Encoding {
 }
 
 impl AnswerForm {
-    /// Refuses a Table where there is none of what is answered.
+    /// Refuses a Table for responses that cannot be one.
     pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.view {
             View::Table(_) => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
@@ -174,8 +175,7 @@ impl MetaVersion {
 }
 
 impl View {
-    /// Refuses metadata of a list where there is one object, and the other way round (rule M3). `go_type` is what the
-    /// message calls the thing.
+    /// Refuses list metadata for a single object, and vice versa (rule M3). `go_type` is the type in the message.
     pub(crate) fn check(self, is_list: bool, go_type: impl FnOnce() -> String) -> Result<(), Status> {
         let message = match self {
             View::Metadata(_) if is_list => format!(
@@ -204,12 +204,15 @@ pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
     format!("*{package}.{kind}")
 }
 
-/// Returns `true` if the client's headers need no negotiation; true of nearly every request.
+/// Returns `true` if the headers need no negotiation, as for nearly every request.
 fn is_plain(accept: Option<&str>) -> bool {
     accept.is_none_or(|it| matches!(it, "" | JSON | "*/*"))
 }
 
-/// The form of the answer to anything but a watch.
+/// Error for Tables in builds without `serve`.
+const NO_TABLES: &str = "Tables need the feature \"serve\" of the crate fake-apiserver";
+
+/// The form of any answer except a watch.
 pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<AnswerForm, Status> {
     if is_plain(accept) {
         return Ok(AnswerForm::default());
@@ -218,11 +221,15 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
     check_route(accept, served, route)?;
     let refused = || Status::not_acceptable(&[JSON, YAML, PROTOBUF]);
     let answer = clauses(accept).iter().find_map(|it| accepted(it, served));
-    answer.ok_or_else(refused)
+    let answer = answer.ok_or_else(refused)?;
+    match answer.view {
+        View::Table(_) if !cfg!(feature = "serve") => Err(Status::new(501, "NotImplemented", NO_TABLES)),
+        _ => Ok(answer),
+    }
 }
 
-/// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are
-/// no streams.
+/// The form of the events of a watch. The first acceptable clause applies, even if it is YAML, which does not support
+/// streams.
 pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<AnswerForm, Status> {
     let answer = answer(accept, served, Route::Collection)?;
     match answer.encoding {
@@ -254,8 +261,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     }
 }
 
-/// Negotiates the form of a discovery document. Any clause that asks for the aggregated one wins, at any place;
-/// `aggregated` tells if the path has one (`/api` and `/apis` do); `served` is whose resources it shows.
+/// Negotiates the form of a discovery document. A clause for the aggregated form wins at any position; `aggregated` is
+/// set if the path has one (`/api` and `/apis` do); `served` is the origin of the resources.
 pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
     if is_plain(accept) {
         return Ok(Discovery::Plain(Encoding::Json));
@@ -276,12 +283,12 @@ pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) 
     }
 }
 
-/// 406 of a document that is not written as protobuf.
+/// The 406 for documents without a protobuf encoding.
 pub(crate) fn no_protobuf() -> Status {
     Status::not_acceptable(&[JSON, YAML, PROTOBUF])
 }
 
-/// The form of a request's body, for every verb but PATCH.
+/// The form of a request's body, for every verb except PATCH.
 pub(crate) fn body_form(content_type: Option<&str>, served: Served) -> Result<BodyForm, Status> {
     let written = content_type.unwrap_or_default();
     let media_type = written.split_once(';').map_or(written, |(it, _)| it).trim();
@@ -327,7 +334,7 @@ pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<P
     Err(Status::unsupported_media_type(&accepted.collect::<Vec<_>>()))
 }
 
-/// Checks that a client takes the only form of a document.
+/// Checks that a client accepts the only encoding of a document.
 pub(crate) fn check_document(accept: Option<&str>, media_type: &str) -> Result<(), Status> {
     let accept = accept.unwrap_or_default();
     let takes = |clause: &str| {
@@ -343,7 +350,7 @@ pub(crate) fn check_document(accept: Option<&str>, media_type: &str) -> Result<(
     }
 }
 
-/// The router's look at `Accept`: a type as written, or `*/*`; no other wildcard, and parameters count for nothing.
+/// The router's check of `Accept`: a literal media type or `*/*`; other wildcards and all parameters are ignored.
 fn check_route(accept: &str, served: Served, route: Route) -> Result<(), Status> {
     let known = accept.split(',').any(|clause| {
         let media_type = clause.split_once(';').map_or(clause, |(it, _)| it).trim_matches(' ');
@@ -366,7 +373,7 @@ fn router_refusal(code: u16, reason: &'static str, message: String) -> Status {
     Status::new(code, reason, message).with_details(StatusDetails::default())
 }
 
-/// The answer a clause asks for, if it can be given. Of custom resources only metadata is written as protobuf.
+/// The answer that a clause requests, if it is available. For custom resources only metadata is encoded as protobuf.
 fn accepted(clause: &Clause<'_>, served: Served) -> Option<AnswerForm> {
     let encoding = if clause.names(PROTOBUF) && !clause.is_foreign() {
         Encoding::Protobuf

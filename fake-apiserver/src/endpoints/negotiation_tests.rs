@@ -1,4 +1,4 @@
-//! Answers of a kube-apiserver 1.36 to each header.
+//! Responses of kube-apiserver 1.36 for each header.
 
 use rstest::rstest;
 
@@ -191,7 +191,11 @@ fn n2_only_the_roots_have_an_aggregated_document() {
 #[case(Some("application/vnd.kubernetes.protobuf"), Served::BuiltIn, Ok(BodyForm::Protobuf))]
 #[case(Some("application/vnd.kubernetes.protobuf"), Served::Custom, Err(()))]
 #[case(Some("text/plain"), Served::BuiltIn, Err(()))]
-fn a16_bodies(#[case] content_type: Option<&str>, #[case] served: Served, #[case] expected: Result<BodyForm, ()>) {
+fn a16_body_media_type_is_checked(
+    #[case] content_type: Option<&str>,
+    #[case] served: Served,
+    #[case] expected: Result<BodyForm, ()>,
+) {
     let got = body_form(content_type, served).map_err(|status| {
         assert_eq!(
             (status.code, status.message.as_str()),
@@ -206,7 +210,7 @@ fn a16_bodies(#[case] content_type: Option<&str>, #[case] served: Served, #[case
 }
 
 #[test]
-fn a16_patches() {
+fn a16_patch_media_type_is_checked() {
     let merge = Some("application/merge-patch+json; charset=utf-8");
     assert_eq!(patch_form(merge, Served::BuiltIn), Ok(PatchKind::Merge));
     let strategic = Some("application/strategic-merge-patch+json");
@@ -223,7 +227,7 @@ fn a16_patches() {
 }
 
 #[test]
-fn m3_metadata_of_the_wrong_shape() {
+fn m3_metadata_of_the_wrong_shape_is_refused() {
     let view = View::Metadata(MetaVersion::V1);
     let status = view
         .check(true, || go_type(Served::BuiltIn, "", "ConfigMapList"))
@@ -243,7 +247,7 @@ fn m3_metadata_of_the_wrong_shape() {
 #[case("application/jwk-set+json", true)]
 #[case("application/json, */*", true)]
 #[case("application/*", false)]
-fn a_document_of_one_form_is_refused_to_those_who_take_another(#[case] accept: &str, #[case] is_taken: bool) {
+fn document_with_one_form_is_refused_in_other_forms(#[case] accept: &str, #[case] is_taken: bool) {
     let answered = check_document(Some(accept), "application/jwk-set+json");
     let text = "406: Not Acceptable\n\nAvailable representations: application/jwk-set+json";
     assert_eq!(

@@ -23,9 +23,11 @@ use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::definition::OpenApiSchema;
+use crate::registry::types::schema::optional::stable_version;
 
-/// The definitions of the built-in types with their descriptions, each as JSON text, generated: all those of the
-/// default version of Kubernetes, and of every other one those that differ from its neighbour towards the default one.
+/// The generated definitions of the built-in types with their descriptions, each as JSON text. The default version of
+/// Kubernetes has all definitions; every other version only has those that differ from its neighbour towards the
+/// default.
 static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.33.json.gz"))),
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.34.json.gz"))),
@@ -36,7 +38,7 @@ static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
 
 fn unpack(packed: &[u8]) -> Definitions {
     let mut text = String::new();
-    // The data is part of the program, and a test reads it: errors cannot occur at run time.
+    // The data is part of the program and covered by a test, so errors cannot occur at run time.
     let _ = GzDecoder::new(packed).read_to_string(&mut text);
     serde_json::from_str(&text).unwrap_or_default()
 }
@@ -57,18 +59,18 @@ const REF: &str = "#/components/schemas/";
 pub(crate) struct CustomSchema<'a> {
     /// The row of the resource.
     pub(crate) row: &'a ResourceInfo,
-    /// `openAPIV3Schema` of the version, as the CRD has it.
+    /// `openAPIV3Schema` of the version, as in the CRD.
     pub(crate) schema: &'a OpenApiSchema,
 }
 
-/// Everything OpenAPI documents are made of.
+/// The inputs of all OpenAPI documents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenApi<'a> {
     /// The version of Kubernetes.
     pub(crate) version: KubernetesVersion,
     /// The built-in resources served.
     pub(crate) builtins: &'a [&'a ResourceInfo],
-    /// The established custom resources, a row a version.
+    /// The established custom resources, one row per version.
     pub(crate) custom: &'a [CustomSchema<'a>],
 }
 
@@ -77,29 +79,29 @@ pub(crate) struct OpenApi<'a> {
 pub(crate) struct Asked<'a> {
     /// The path below `/openapi/v3/`, such as `apis/apps/v1`.
     pub(crate) path: &'a str,
-    /// The `hash` of the query; empty if there is none.
+    /// The `hash` of the query; may be empty.
     pub(crate) hash: &'a str,
-    /// The `Accept` header; empty if there is none.
+    /// The `Accept` header; may be empty.
     pub(crate) accept: &'a str,
-    /// The `If-None-Match` header; empty if there is none.
+    /// The `If-None-Match` header; may be empty.
     pub(crate) if_none_match: &'a str,
-    /// Now, for `Expires`.
+    /// Current time, for `Expires`.
     pub(crate) now: Timestamp,
 }
 
-/// An answer, ready to be sent.
+/// A response, ready to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentAnswer {
     /// HTTP status code.
     pub(crate) status: u16,
-    /// Headers beside the usual ones; `Cache-Control` replaces the usual one.
+    /// Additional headers; `Cache-Control` replaces the usual one.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The body.
     pub(crate) body: Bytes,
 }
 
-/// The description of a type, or of a field of it where `field` is not empty: `description("io.k8s.api.core.v1.Pod",
-/// "spec")`. It parses the definition, so keep the answer.
+/// The description of a type, or of one of its fields if `field` is not empty:
+/// `description("io.k8s.api.core.v1.Pod", "spec")`. It parses the definition, so callers should keep the result.
 pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
     let text = self::definition(KubernetesVersion::default(), definition)?;
     let definition: Value = serde_json::from_str(text.get()).ok()?;
@@ -130,7 +132,7 @@ impl OpenApi<'_> {
             return plain(404, "404 page not found\n");
         };
         if !accepts_json(asked.accept) {
-            // Said of the protobuf form, too, which clients fall back from.
+            // Also refuses the protobuf form; clients then fall back to JSON.
             return plain(406, "");
         }
         let etag = format!("\"{hash}\"");
@@ -199,7 +201,7 @@ impl OpenApi<'_> {
         inputs.into_iter().map(hash).collect()
     }
 
-    /// The hash of a document; `None` if there is no such document.
+    /// The hash of a document; `None` if the document does not exist.
     fn hash(&self, path: &str) -> Option<String> {
         if self.group_documents().contains(path) {
             return self.hashes().remove(path);
@@ -236,18 +238,19 @@ impl OpenApi<'_> {
             openapi: "3.0.0",
             paths,
         };
-        // Maps of strings and JSON cannot fail to be written.
+        // Serializing maps of strings and JSON cannot fail.
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// The operations of some resources, and all definitions they lead to.
+    /// The operations of some resources, and all definitions that they refer to, directly or indirectly.
     fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions) {
         let (paths, mut schemas, wanted) = self.own_parts(concerns);
         complete(self.version, &mut schemas, wanted);
         (paths, schemas)
     }
 
-    /// The operations of some resources, the definitions of those of CRDs, and the names of the others they refer to.
+    /// The operations of some resources, the definitions of the custom ones, and the names of the other definitions
+    /// that they refer to.
     fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
@@ -279,7 +282,7 @@ impl OpenApi<'_> {
 /// Definitions by name, each as JSON text.
 type Definitions = BTreeMap<String, Box<RawValue>>;
 
-/// Adds the built-in definitions that are wanted, and those they refer to.
+/// Adds the requested built-in definitions, and the definitions that they refer to.
 fn complete(of: KubernetesVersion, schemas: &mut Definitions, mut wanted: Vec<String>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {
@@ -301,7 +304,7 @@ struct Document {
     paths: Map,
 }
 
-/// Writes JSON in which a kind is named in the order people say it: group, version, kind.
+/// Writes JSON in which the fields of a kind have the usual order: group, version, kind.
 fn kinds_in_order<S: serde::Serializer>(paths: &Map, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(paths.iter().map(|(path, value)| (path, KindInOrder(value))))
 }
@@ -362,6 +365,7 @@ fn accepts_json(accept: &str) -> bool {
 /// The definition of a built-in kind.
 fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     let single = kind.strip_suffix("List").unwrap_or(kind);
+    let version = stable_version(group, version).unwrap_or(version);
     let shape = crate::registry::types::schema::builtin::shape_of(group, version, kind)
         .or_else(|| crate::registry::types::schema::builtin::shape_of(group, version, single))?;
     let name = shape.structure()?.definition();
@@ -369,13 +373,13 @@ fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     Some(format!("{name}.{kind}"))
 }
 
-/// The definition of a custom kind: the group's labels backwards, `com.example.v1.Widget`.
+/// The definition name of a custom kind, with the labels of the group reversed: `com.example.v1.Widget`.
 fn custom_definition(row: &ResourceInfo) -> String {
     let labels: Vec<&str> = row.group.rsplit('.').collect();
     format!("{}.{}.{}", labels.join("."), row.version, row.kind)
 }
 
-/// Adds the names of the definitions a JSON text refers to.
+/// Collects the names of the definitions that a JSON text refers to.
 fn collect_refs(text: &str, out: &mut Vec<String>) {
     for part in text.split(REF).skip(1) {
         if let Some(end) = part.find('"') {
@@ -424,7 +428,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
     list.insert("required".into(), json!(["items"]));
     list.insert("type".into(), json!("object"));
     list.insert("x-kubernetes-group-version-kind".into(), gvk(&row.list_kind));
-    // The list stands beside the kind under any name in the CRD.
+    // The list is defined in the package of the kind, regardless of its name in the CRD.
     let package = name.rsplit_once('.').map_or("", |(package, _)| package);
     [
         (name.to_owned(), Value::Object(object)),
@@ -432,7 +436,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
     ]
 }
 
-/// Gives a schema the properties every object has.
+/// Adds the properties of every object to a schema.
 fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
     let text = |field: &str| description(&format!("{META}Status"), field).unwrap_or_default();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
@@ -444,9 +448,9 @@ fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
     properties["metadata"] = json!({"allOf": [{"$ref": format!("{REF}{META}{meta}")}], "description": about_meta});
 }
 
-/// Gives embedded resources within a schema the properties every object has.
+/// Adds the properties of every object to the embedded resources within a schema.
 fn add_embedded(schema: &mut Value, level: usize) {
-    // A stored schema is not this deep, and what were deeper would only lack the addition.
+    // Stored schemas are not this deep; deeper parts would only lack these properties.
     if level > 100 {
         return;
     }

@@ -11,7 +11,7 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     if object.kind() == "DaemonSet" {
         drop_template_generation(&mut metadata);
     }
-    // Not by `json!`, which copies what it is given.
+    // `json!` is not used, because it copies its arguments.
     let fields = [
         ("kind", "PartialObjectMetadata".into()),
         ("apiVersion", version.api_version().into()),
@@ -20,7 +20,7 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     fields.into_iter().collect()
 }
 
-/// Returns `true` if the metadata of a row's objects is shown as stored, so that nothing need be decoded.
+/// Returns `true` if the metadata of a row's objects is returned as stored, so that decoding is unnecessary.
 pub(crate) fn is_as_stored(row: &Row) -> bool {
     row.is_as_stored && &*row.info.kind != "DaemonSet"
 }
@@ -37,7 +37,8 @@ pub(crate) fn list_head(metadata: Option<&Map>, version: MetaVersion) -> String 
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
-/// Metadata is taken from the internal form of an object, where the count of a DaemonSet's templates is a field yet.
+/// Metadata is taken from the internal form of an object, in which the template generation of a DaemonSet is a separate
+/// field.
 fn drop_template_generation(metadata: &mut Map) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
         return;
@@ -71,7 +72,7 @@ pub(crate) fn list<'o>(
     fields.into_iter().collect()
 }
 
-/// The metadata of a list as a typed one has it: without the empty `continue` that lists of custom resources carry.
+/// The metadata of a list in typed form: without the empty `continue` that lists of custom resources have.
 pub(super) fn list_metadata(metadata: Option<&Map>) -> Value {
     let known = ["resourceVersion", "continue", "remainingItemCount"];
     let fields = metadata.into_iter().flatten();
@@ -128,7 +129,7 @@ mod tests {
         serde_json::from_slice(server.call(request).await.body()).expect("JSON")
     }
 
-    /// Compact answers are cut from what is stored, indented ones are made of decoded objects.
+    /// Compact answers are copied from stored bytes, indented ones are encoded from decoded objects.
     #[rstest]
     #[case::of_a_built_in_kind("/api/v1/namespaces/default/configmaps", json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"b": "é}\n"}}, "data": {"k": "v"},
@@ -139,7 +140,7 @@ mod tests {
     }))]
     #[case::of_no_objects("/api/v1/namespaces/default/secrets", Value::Null)]
     #[tokio::test(start_paused = true)]
-    async fn a_list_of_metadata_is_the_same_however_it_is_written(#[case] path: &str, #[case] object: Value) {
+    async fn metadata_list_is_equal_in_compact_and_indented_form(#[case] path: &str, #[case] object: Value) {
         let server = ApiServer::start();
         post(&server, CRD, &definition()).await;
         if !object.is_null() {

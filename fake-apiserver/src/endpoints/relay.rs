@@ -1,26 +1,24 @@
-//! Requests that another server answers: they pass the faults and the journal of this one on their way.
+//! Requests that another server answers, after they have passed through this server's faults and journal.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
 
 use super::broken::{self, NoAnswer};
-use super::call::{Call, KeptAnswer};
+use super::call::Call;
 use super::filters;
 use super::route::{self, Target};
-use super::{Endpoints, encode};
-use crate::api::request_info::Verb;
+use super::{Endpoints, encode, passed_on};
 use crate::faults::{Broken, Outcome, Struck};
 
 impl Endpoints {
-    /// Lets `send` answer a request, unless a fault decides otherwise. It is read for what this server knows of it:
-    /// requests for resources that it does not serve are not struck.
+    /// Answers a request with `send`, after this server's faults. The request is parsed with this server's resources:
+    /// faults do not apply to other resources.
     pub(crate) async fn relay<F>(
         self: Arc<Self>,
         request: Request<Body>,
@@ -64,7 +62,7 @@ impl Endpoints {
         };
         call.struck = struck.verdicts;
         let (response, error) = match response {
-            Ok(response) => (kept(&call, response).await, None),
+            Ok(response) => (passed_on::kept(&call, response).await, None),
             Err(error) => {
                 call.struck.push(error.to_string());
                 (broken::no_answer(Broken::Reset), Some(error))
@@ -78,26 +76,5 @@ impl Endpoints {
             (Some(NoAnswer(Broken::Silent)), None) => std::future::pending().await,
             (None, None) => Ok(response),
         }
-    }
-}
-
-/// The answer, read to its end for the journal if it is no stream. One that breaks on the way is left as it broke.
-async fn kept(call: &Call, response: Response<Body>) -> Response<Body> {
-    let is_stream = call.info.as_ref().is_none_or(|info| info.verb == Verb::Watch);
-    if is_stream || !call.struck.is_empty() {
-        return response;
-    }
-    let (parts, body) = response.into_parts();
-    match body.collect().await {
-        Ok(body) => {
-            let bytes = body.to_bytes();
-            let mut response = Response::from_parts(parts, Body::from(bytes.clone()));
-            response.extensions_mut().insert(KeptAnswer::Whole(bytes));
-            response
-        }
-        Err(error) => Response::from_parts(
-            parts,
-            Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(error) })),
-        ),
     }
 }

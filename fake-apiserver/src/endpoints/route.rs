@@ -1,11 +1,13 @@
-//! Path and method to the resource and verb they name (rules A18, A19, A26, A27).
+//! Maps path and method to a resource and a verb (rules A18, A19, A26, A27).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
+use http::header::CONTENT_TYPE;
 
 use super::call::Call;
+use super::{decode, negotiation};
 use crate::api::request_info::{RequestInfo, ResourcePath, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::{Row, Scheme};
@@ -13,7 +15,7 @@ use crate::registry::scheme::{Row, Scheme};
 /// Target of a request.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// Nowhere: plain text 404.
+    /// An unknown path: plain text 404.
     NotFound,
     /// Discovery, OpenAPI, version or health.
     Document,
@@ -21,7 +23,7 @@ pub(crate) enum Target {
     Resource(Arc<Row>, RequestInfo),
 }
 
-/// Finds the target of a request, or says why there is none.
+/// Finds the target of a request, or the error for a request without one.
 pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     let decoded = percent_encoding::percent_decode_str(call.parts.uri.path())
         .decode_utf8_lossy()
@@ -32,15 +34,29 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
         return unknown(scheme, &path);
     };
+    let found = find_in(&row, &path, call);
+    // A path without a route has no warning.
+    if !row.is_custom() && found.as_ref().is_err_and(|status| status.code == 404) {
+        call.deprecation = None;
+    }
+    let info = match found? {
+        Some(info) => info,
+        None => return Ok(Target::NotFound),
+    };
+    Ok(Target::Resource(row, info))
+}
+
+/// Finds the request that a path of a resource makes; `None` if the answer is a plain 404.
+fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<Option<RequestInfo>, Status> {
     call.has_routes = !row.is_custom();
     call.deprecation = match row.custom_version() {
         Some(version) => version.deprecation.clone(),
         None => row.strategy().facts().deprecation.map(str::to_owned),
     };
-    // The words of the two worlds differ: built-ins have routes, custom resources one handler for all paths.
+    // The errors differ: built-in resources have routes, custom resources share one handler for all paths.
     let missing = || {
         if row.is_custom() {
-            Ok(Target::NotFound)
+            Ok(None)
         } else {
             Err(Status::unknown_path())
         }
@@ -52,25 +68,25 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     } else if !path.namespace.is_empty() {
         return missing();
     }
-    // The handler of custom resources knows two verbs across namespaces: list and watch.
+    // The handler of custom resources supports only list and watch across namespaces.
     let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
     let reads = matches!(call.parts.method, Method::GET | Method::HEAD);
     if row.is_custom() && across_namespaces && !reads {
         return missing();
     }
-    // A built-in resource that cannot be listed has no path across namespaces at all.
+    // A built-in resource without the verb list does not have a path across namespaces.
     if !row.is_custom() && across_namespaces && !row.info.allows("list") {
         return Err(Status::unknown_path());
     }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
     let is_longer = path.subresource.len() > subresource.len() && subresource != "proxy";
-    if !subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {
+    if !path.subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {
         return match row.is_custom() {
             true => Err(Status::not_found(&row.info.group_resource(), path.name)),
             false => Err(Status::unknown_path()),
         };
     }
-    let verb = verb(&row, &path, subresource, call)?;
+    let verb = verb(row, path, subresource, call)?;
     let info = RequestInfo {
         verb,
         group: row.info.group.clone(),
@@ -80,10 +96,10 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
         namespace: path.namespace.to_owned(),
         name: path.name.to_owned(),
     };
-    Ok(Target::Resource(row, info))
+    Ok(Some(info))
 }
 
-/// A path whose resource is not served.
+/// Answers a path of an unserved resource.
 fn unknown(scheme: &Scheme, path: &ResourcePath<'_>) -> Result<Target, Status> {
     let builtin = |row: &&Arc<Row>| row.info.group == path.group && !row.is_custom();
     match scheme.rows().any(|row| builtin(&row)) {
@@ -98,17 +114,17 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
         Some(sub) => &sub.verbs,
         None => &row.info.verbs,
     };
-    // Discovery leaves out what a definition that terminates does not need; all of it is answered.
+    // Discovery omits verbs for a definition that is being deleted, but all of them are still handled.
     let is_custom_itself = row.is_custom() && subresource.is_empty();
     let has = |verb: Verb| is_custom_itself || verbs.iter().any(|it| it == verb.as_str());
     let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
-    // The one handler of custom resources goes by the verb of the request, which is that of a GET.
+    // The handler of custom resources treats HEAD like GET.
     let method = match call.parts.method {
         Method::HEAD if row.is_custom() => &Method::GET,
         _ => &call.parts.method,
     };
     let verb = match (method, one) {
-        // A name and watch=true is still a plain get, but for the legacy prefix (rule A28).
+        // For a path with a name, watch=true is ignored, except under the legacy prefix (rule A28).
         (&Method::GET, true) if !path.legacy_watch => Verb::Get,
         (&Method::GET, _) if watching => {
             if !has(Verb::Watch) && has(Verb::List) {
@@ -120,7 +136,12 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
         (&Method::POST, false) => Verb::Create,
         (&Method::POST, true) if !subresource.is_empty() || row.is_custom() => Verb::Create,
         (&Method::PUT, true) => Verb::Update,
-        (&Method::PUT | &Method::PATCH, false) if row.is_custom() && !path.namespace.is_empty() => {
+        (&Method::PATCH, false) if row.is_custom() => {
+            // The form of the body is checked before the name.
+            negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
+            return Err(Status::bad_request("name must be provided"));
+        }
+        (&Method::PUT, false) if row.is_custom() && !path.namespace.is_empty() => {
             return Err(Status::bad_request("name must be provided"));
         }
         (&Method::PATCH, true) => Verb::Patch,
@@ -135,7 +156,7 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     if has(verb) {
         Ok(verb)
     } else if row.is_custom() {
-        // The one handler of all paths names the verb; built-ins have no route.
+        // Custom resources share one handler, which names the verb in its error; built-in resources have no such route.
         Err(Status::verb_not_supported(&row.info.group_resource(), verb.as_str()))
     } else {
         Err(Status::method_not_allowed())

@@ -1,10 +1,10 @@
-//! Leases as a client sees them whose clock goes wrong. The process under test has the right time; what makes the
-//! difference is the times it writes for others and reads of them, and these are moved on their way.
+//! Leases as seen by a client with a skewed clock. The clock of the process under test is correct. Instead, the times
+//! in its requests and answers are shifted.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum_core::body::Body;
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderValue, Response};
@@ -16,15 +16,15 @@ use super::call::Call;
 use crate::api::json::Value;
 use crate::api::request_info::{RequestInfo, Verb};
 
-/// The fields that hold times which clients compare with their own clocks.
+/// Fields with times that clients compare with their own clocks.
 const FIELDS: [&str; 2] = ["renewTime", "acquireTime"];
 
-/// Returns `true` if a request is about Leases.
+/// Returns `true` for a request for Leases.
 pub(crate) fn concerns(info: &RequestInfo) -> bool {
     *info.resource == *"leases"
 }
 
-/// Moves the times of a request. Its answer is to be JSON, whose times can be moved back.
+/// Shifts the times of a request. Its answer must be JSON, so that its times can be shifted back.
 pub(super) fn arrive(call: &mut Call, ahead_ms: i64) {
     call.body = moved(&call.body, ahead_ms);
     let accept = call.accept().unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn arrive(call: &mut Call, ahead_ms: i64) {
     }
 }
 
-/// JSON with its times moved; what is not JSON is left as it is.
+/// Shifts the times in JSON; any other body is not changed.
 fn moved(bytes: &Bytes, ahead_ms: i64) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
         return bytes.clone();
@@ -63,7 +63,7 @@ fn shift(value: &mut Value, by: SignedDuration) {
     }
 }
 
-/// An answer with its times moved back.
+/// Shifts the times in an answer back.
 pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_ms: i64) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if info.verb == Verb::Watch {
@@ -75,7 +75,7 @@ pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_m
     Response::from_parts(parts, Body::from(moved(&bytes, ahead_ms.saturating_neg())))
 }
 
-/// A watch, whose frames are a line each.
+/// The body of a watch, with one line in each frame.
 struct Lines {
     body: Body,
     ahead_ms: i64,
@@ -83,9 +83,12 @@ struct Lines {
 
 impl http_body::Body for Lines {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = axum_core::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
         let ahead_ms = self.ahead_ms;
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
         Poll::Ready(frame.map(|it| it.map(|it| it.map_data(|data| moved(&data, ahead_ms.saturating_neg())))))

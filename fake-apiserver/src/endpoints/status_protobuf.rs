@@ -1,9 +1,9 @@
-//! A Status in Kubernetes' protobuf envelope, for clients that understand no other form of error (rule M5).
+//! A Status in Kubernetes' protobuf envelope, for clients that accept no other encoding (rule M5).
 
 use crate::api::protobuf::{write_bytes, write_number, write_text};
 use crate::api::status::Status;
 
-/// The body of a failure: the magic number, then a `runtime.Unknown` that holds the Status.
+/// The body of a failure: the magic number, then a `runtime.Unknown` that contains the Status.
 pub(crate) fn encode(status: &Status) -> Vec<u8> {
     let mut type_meta = Vec::new();
     write_text(&mut type_meta, 1, "v1");
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m5_a_refusal_as_the_server_wrote_it() {
+    fn m5_status_is_encoded_as_by_kube_apiserver() {
         let accepted = [
             "application/json",
             "application/yaml",

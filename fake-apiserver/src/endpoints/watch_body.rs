@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -26,6 +27,9 @@ use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
 use crate::watch::{Delivery, EventType, WatchStart, Watcher};
 
+/// Time for which the watches of custom resources continue after a change of their CRD, as in `crdHandler.tearDown`.
+const TEAR_DOWN_DELAY: Duration = Duration::from_secs(1);
+
 /// The body of a watch.
 pub(crate) struct WatchBody {
     server: Arc<Endpoints>,
@@ -37,27 +41,27 @@ pub(crate) struct WatchBody {
     columns_sent: bool,
     open: OpenWatch,
     state: State,
-    /// Output left by faults to be sent first.
+    /// Output produced by faults that is sent first.
     left: VecDeque<io::Result<Bytes>>,
     is_flushed: bool,
-    /// The bookmark that ends the initial state, while a fault withholds it.
+    /// The bookmark that ends the initial state, withheld by a test.
     withheld_end: Option<Revision>,
     /// A delivery that waits for the conversion webhook of its CRD.
     converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
-    /// The scheme's row when the watch began; a CRD that changes ends its watches (rule O16).
+    /// Completes some time after a change of the row's CRD, which ends its watches (rule O16).
     row_change: RowChange,
     /// Counter of the events of all watches of the resource.
     sent: Arc<AtomicU64>,
 }
 
-/// Custom resources watch their own definition.
+/// Changes of a custom resource's definition end its watches.
 enum RowChange {
     Never,
     Ends(BoxFuture<'static, ()>),
 }
 
 enum State {
-    /// The initial state must be newer than the server is.
+    /// The server has not reached the required version of the initial state.
     Waiting(BoxFuture<'static, Result<(), Status>>, Option<WatchStart>),
     Watching(Box<Watcher>),
     Ended,
@@ -107,11 +111,11 @@ impl WatchBody {
         }
     }
 
-    /// The next line, as far as a test lets it pass.
+    /// The next line, unless a test holds it.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match self.left.pop_front() {
-                // Output before the break gets the time to be sent.
+                // The output before the break gets time to be sent.
                 Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
                     self.left.push_front(Err(err));
                     cx.waker().wake_by_ref();
@@ -133,7 +137,7 @@ impl WatchBody {
                 }
                 GateStep::Open => match std::task::ready!(self.poll_delivery(cx)) {
                     Some(delivery) => self.deliver(delivery),
-                    // An error may be left to send.
+                    // An error may still have to be sent.
                     None if self.left.is_empty() => return Poll::Ready(None),
                     None => {}
                 },
@@ -179,7 +183,7 @@ impl WatchBody {
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
                         self.open.reaches(watcher.position());
-                        // Changes from before the definition changed have been sent by now.
+                        // Earlier changes have been sent by now.
                         if let RowChange::Ends(change) = &mut self.row_change
                             && change.as_mut().poll(cx).is_ready()
                         {
@@ -193,7 +197,7 @@ impl WatchBody {
         }
     }
 
-    /// Asks the conversion webhook for the object of a delivery, where it is stored in another version.
+    /// Calls the conversion webhook for objects of a delivery that are stored in another version.
     fn to_convert(&self, delivery: &Delivery) -> Option<BoxFuture<'static, Result<(), Status>>> {
         self.row.conversion_on_read()?;
         let stored: Vec<Arc<Stored>> = match delivery {
@@ -211,7 +215,7 @@ impl WatchBody {
         }))
     }
 
-    /// Makes a delivery a line, and sends it.
+    /// Encodes a delivery as a line, and queues it.
     fn deliver(&mut self, delivery: Delivery) {
         let (kind, revision, line) = match delivery {
             Delivery::Initial(stored) => {
@@ -256,7 +260,7 @@ impl WatchBody {
         self.left.push_back(Ok(self.sent_form(&line)));
     }
 
-    /// A line as the client reads it.
+    /// A line in the client's encoding.
     fn sent_form(&self, line: &Bytes) -> Bytes {
         match self.encoding {
             Encoding::Json | Encoding::Yaml => line.clone(),
@@ -264,7 +268,7 @@ impl WatchBody {
         }
     }
 
-    /// Shows the test what waits.
+    /// Publishes the pending events to the test's watch handle.
     fn show_held(&mut self, cx: &Context<'_>) {
         let held = match &mut self.state {
             State::Watching(watcher) => watcher.look_ahead(cx).iter().map(brief).collect(),
@@ -273,7 +277,7 @@ impl WatchBody {
         self.open.show_held(held);
     }
 
-    /// A change: encoded once for all who see it as it is.
+    /// Encodes a change; the result is shared by all watches that send it unmodified.
     fn change(&mut self, change: &Change, kind: EventType) -> Bytes {
         let natural = match (&change.previous, &change.current) {
             (None, _) => EventType::Added,
@@ -303,7 +307,7 @@ impl WatchBody {
         event_line(kind, &shown)
     }
 
-    /// An object in the view the client wants.
+    /// Converts an object to the view that the client requested.
     fn shown(&mut self, object: Object) -> Value {
         match self.view {
             View::Whole => Value::Object(object.0),
@@ -311,12 +315,12 @@ impl WatchBody {
             View::Table(version) => {
                 let is_first = !std::mem::replace(&mut self.columns_sent, true);
                 let columns = encode::columns(&self.row, &object);
-                encode::tables(&self.server, &columns, version, self.include).of_event(&object, is_first)
+                encode::tables(&self.server, &self.row, &columns, version, self.include).of_event(&object, is_first)
             }
         }
     }
 
-    /// A bookmark: the kind and the revision, and no other content (rule E13).
+    /// A bookmark, which contains only the kind and the revision (rule E13).
     fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
@@ -328,7 +332,7 @@ impl WatchBody {
         if let Some(shape) = self.row.shape()
             && self.view == View::Whole
         {
-            // An empty object of a Go type shows the fields it never omits; no type refuses an empty one.
+            // Adds the fields that Go types never omit; converting an empty object cannot fail.
             let _ = crate::registry::types::decode::convert(shape, &mut object);
         }
         let shown = self.shown(object);
@@ -341,7 +345,7 @@ impl WatchBody {
         line
     }
 
-    /// Applies an injection of a test. Returns `true` if it ends the stream in order.
+    /// Applies a test's injection. Returns `true` if it ends the stream regularly.
     fn inject(&mut self, injected: Injected) -> bool {
         match injected {
             Injected::Event(kind, object) => {
@@ -355,7 +359,7 @@ impl WatchBody {
                     State::Waiting(..) | State::Ended => 0,
                 };
                 let revision = self.open.last_revision().max(began);
-                // A client would take version 0 for one that it can go on from.
+                // A client would take version 0 for a version to resume from.
                 if revision > 0 {
                     self.send_bookmark(revision, false);
                 }
@@ -389,12 +393,12 @@ impl WatchBody {
     }
 
     fn send(&mut self, revision: Revision, line: Bytes) {
-        // Events of a test are sent as they are.
+        // Injected events are sent unmodified.
         self.open.counts(revision);
         self.left.push_back(Ok(self.sent_form(&line)));
     }
 
-    /// An ERROR event, then the end.
+    /// Sends an ERROR event, and ends the stream.
     fn end_with(&mut self, status: &Status) {
         let line = self.error(status);
         self.send(0, line);
@@ -419,7 +423,7 @@ impl WatchBody {
     }
 }
 
-/// Summarizes a waiting delivery for a test.
+/// Summarises a held delivery for a test.
 fn brief(delivery: &Delivery) -> HeldEvent {
     let event = |kind, stored: &Stored, revision| HeldEvent {
         kind,
@@ -441,7 +445,7 @@ fn brief(delivery: &Delivery) -> HeldEvent {
     }
 }
 
-/// The object an event shows: as it was when it left the selection, else as it is.
+/// The object in an event: the previous one if it no longer matches the selectors, otherwise the current one.
 fn seen(change: &Change, kind: EventType) -> &Stored {
     match (kind, &change.previous) {
         (EventType::Deleted, Some(previous)) => previous,
@@ -459,7 +463,7 @@ fn metadata_event(head: &str, kind: &str, stored: &Stored, revision: Revision) -
     line_of(kind, bytes, |line| codec::write_metadata(head, stored, revision, line))
 }
 
-/// The line of an event whose object, of about so many bytes, is written as text.
+/// Writes an event with an object in text form; `bytes` is the estimated size of the object.
 fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut line = Vec::with_capacity(bytes + 64);
     line.extend_from_slice(b"{\"type\":\"");
@@ -472,29 +476,38 @@ fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes 
 
 fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
     line_of(kind, 512, |line| {
-        // Writing JSON to memory cannot fail: keys are strings and numbers finite.
+        // Writing JSON to memory cannot fail, because keys are strings and numbers finite.
         let _ = serde_json::to_writer(line, object);
     })
 }
 
-/// Ready when the row is no longer the one that is served.
+/// Completes a second after the CRD of the row changed, or as soon as it changes again. The real server creates a new
+/// storage for a changed CRD and destroys the old one later; until then its watches continue.
 fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'static, ()> {
     let row = Arc::clone(row);
     Box::pin(async move {
-        loop {
-            let changed = server.registry.definitions.changed.notified();
-            let info = &row.info;
-            let now = server
-                .registry
-                .reader
-                .scheme()
-                .lookup(&info.group, &info.version, &info.resource);
-            if now.is_none_or(|now| !Arc::ptr_eq(&now, &row)) {
-                return;
-            }
-            changed.await;
-        }
+        let changed = other_definition(&server, &row, row.served_as()).await;
+        let again = other_definition(&server, &row, &changed);
+        // The watch ends if the definition changes again, or after this time.
+        let _ = tokio::time::timeout(TEAR_DOWN_DELAY, again).await;
     })
+}
+
+/// Waits until the definition of the row's version changes from `served_as`, and returns the new definition, or an
+/// empty string if the version is no longer served.
+async fn other_definition(server: &Endpoints, row: &Row, served_as: &str) -> String {
+    loop {
+        let changed = server.registry.definitions.changed.notified();
+        let info = &row.info;
+        let scheme = server.registry.reader.scheme();
+        let now = scheme.lookup(&info.group, &info.version, &info.resource);
+        let now = now.map_or_else(String::new, |now| now.served_as().to_owned());
+        drop(scheme);
+        if now != served_as {
+            return now;
+        }
+        changed.await;
+    }
 }
 
 impl http_body::Body for WatchBody {

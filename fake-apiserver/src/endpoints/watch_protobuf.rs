@@ -1,4 +1,4 @@
-//! Events of a watch in protobuf: a `WatchEvent` behind its length, and in it the object in Kubernetes' envelope.
+//! Watch events in protobuf: a `WatchEvent` after its length, with the object in Kubernetes' envelope.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -7,10 +7,10 @@ use crate::api::json::Value;
 use crate::api::protobuf::write_bytes;
 use crate::registry::types::decode::protobuf;
 
-/// Bytes of the length before each event.
+/// Size of the length before each event, in bytes.
 pub(super) const LENGTH_BYTES: usize = 4;
 
-/// The event of a line of JSON as a frame: four bytes of length in network order, then the message.
+/// Converts an event from a line of JSON to a frame: a length of four bytes in network order, then the message.
 pub(super) fn frame(line: &[u8]) -> Bytes {
     #[derive(Deserialize)]
     struct Event {
@@ -19,7 +19,7 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
         object: Value,
     }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
-        // A line that a test put in to break the stream breaks this one, too.
+        // A line with which a test breaks the stream breaks this encoding, too.
         return framed(line);
     };
     let object = protobuf::encode_value(&event.object).unwrap_or_else(|| envelope_of_json(&event.object));
@@ -31,13 +31,13 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
     framed(&message)
 }
 
-/// A message behind its length.
+/// A message after its length.
 fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], message].concat().into()
 }
 
-/// An object without a form in protobuf, such as one that a test puts in: as JSON within the envelope.
+/// An object without a protobuf encoding, such as an injected one, as JSON in the envelope.
 fn envelope_of_json(object: &Value) -> Vec<u8> {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     let mut names = Vec::new();

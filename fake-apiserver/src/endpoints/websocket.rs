@@ -1,9 +1,9 @@
-//! WebSockets: the handshake, watches over them, and the channels of `exec`, `attach` and `port-forward` (the framing
-//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`; `port-forward` in SPDY, too).
+//! WebSockets: the handshake, watches, and the channels of `exec`, `attach` and `port-forward` (the framing
+//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`), and all three in SPDY.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod spdy;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -13,7 +13,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use sha1::{Digest as _, Sha1};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
@@ -21,27 +21,32 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
 use super::call::Call;
-use super::spdy::Session;
+use super::exit;
+use super::upgrade::{BEARER_PROTOCOL, Stream, Upgrade, is_asked_for, words};
 use super::watch_protobuf;
-use crate::api::json::json;
 use crate::api::status::Status;
 use crate::api::streams::{Connection, ExecHandler, ExecOutput, Listening, PortHandler, Stdin, Streams};
+use spdy::command::{self, Command, Program};
+use spdy::{Service, Session};
 
-/// The most that standard input or a forwarded port may send; then the connection is closed.
+/// Maximum number of bytes that standard input or a forwarded port may send; above it the connection is closed.
 const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most that is sent in one message.
+/// Maximum number of bytes sent in one message.
 const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Maximum size of a part of a text that is sent in one message.
+const TEXT_CHUNK_BYTES: usize = 2048;
 
 /// Channels of `exec` and `attach`.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const ERROR: u8 = 3;
-/// The channel of v5 that says which other one has ended.
+/// The v5 channel on which a client closes another channel.
 const CLOSE: u8 = 255;
 
-/// The protocols of channels, newest first; the empty one is that of a client which names none.
+/// The channel protocols, newest first. The empty one is for clients that do not name a protocol.
 const CHANNEL_PROTOCOLS: [&str; 6] = [
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -51,70 +56,13 @@ const CHANNEL_PROTOCOLS: [&str; 6] = [
     "",
 ];
 
-/// The protocol of `port-forward`, the version of SPDY that carries it, and the name of both in a WebSocket.
+/// The protocol of `port-forward`, the version of SPDY that carries it, and the combined name in a WebSocket.
 const PORT_FORWARD: &str = "portforward.k8s.io";
 const SPDY: &str = "SPDY/3.1";
 const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const STREAM_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Prefix of the protocol name that is a bearer token (in base64url), since browsers can send no other header.
-pub(super) const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
-
-/// A connection that is no longer HTTP's.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
-
-type Work = Box<dyn FnOnce(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send>;
-
-/// Continuation of a connection once the answer 101 has been sent: an extension of that answer, to be taken once.
-#[derive(Clone)]
-pub(crate) struct Upgrade(Arc<Mutex<Option<Work>>>);
-
-impl Upgrade {
-    fn new(work: impl FnOnce(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Some(Box::new(work)))))
-    }
-
-    /// Takes the work to do on the connection.
-    pub(crate) fn take(&self) -> Option<Work> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Keeps a value until the work is done or given up.
-    pub(super) fn keep(&self, kept: impl Send + 'static) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(work) = slot.take() {
-            *slot = Some(Box::new(move |stream| {
-                let work = work(stream);
-                Box::pin(async move {
-                    work.await;
-                    drop(kept);
-                })
-            }));
-        }
-    }
-}
-
-/// Returns `true` if a request asks for a WebSocket.
-pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
-    has_word(headers, &header::CONNECTION, "upgrade") && has_word(headers, &header::UPGRADE, "websocket")
-}
-
-fn has_word(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool {
-    words(headers, name).any(|it| it.eq_ignore_ascii_case(word))
-}
-
-/// The words of a header that is a list.
-pub(super) fn words<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
-    values
-        .flat_map(|it| it.split(','))
-        .map(str::trim)
-        .filter(|it| !it.is_empty())
-}
-
-/// The answer that ends HTTP on a connection, after which `work` has it.
+/// Returns the answer that ends HTTP on a connection, and passes the connection to `work`.
 fn switch(
     call: &Call,
     protocol: &str,
@@ -146,14 +94,14 @@ fn switch(
     Ok(response)
 }
 
-/// A watch over a WebSocket: each event of `answer` is a message.
+/// A watch over a WebSocket: each event of `answer` becomes a message.
 pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body>, Status> {
     let is_text = answer
         .headers()
         .get(header::CONTENT_TYPE)
         .and_then(|it| it.to_str().ok())
         .is_none_or(|it| it.starts_with("application/json"));
-    // A client that names one protocol is answered that; kube-apiserver does not look at it.
+    // If a client names exactly one protocol, the response confirms it; kube-apiserver ignores its value.
     let names = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut names = names.filter(|it| !it.starts_with(BEARER_PROTOCOL));
     let protocol = names.next().unwrap_or_default();
@@ -175,7 +123,48 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// Sends the lines of a body, until it or the client ends.
+/// The protocols of a text, newest first. The empty one is for clients that do not name a protocol.
+const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
+
+/// A text over a WebSocket, after an empty message that keeps the connection alive.
+pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> {
+    let protocol = negotiate(call, &TEXT_PROTOCOLS)?;
+    switch(call, protocol, move |mut socket| {
+        Box::pin(async move {
+            let none: &[u8] = &[];
+            for chunk in std::iter::once(none).chain(text.as_bytes().chunks(TEXT_CHUNK_BYTES)) {
+                let message = match protocol.starts_with("base64") {
+                    true => Message::text(BASE64_STANDARD.encode(chunk)),
+                    false => Message::binary(chunk.to_vec()),
+                };
+                if socket.send(message).await.is_err() {
+                    return;
+                }
+            }
+            close(socket).await;
+        })
+    })
+}
+
+/// The first protocol of the client that the server supports.
+fn negotiate(call: &Call, known: &[&'static str]) -> Result<&'static str, Status> {
+    let mut asked: Vec<&str> = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
+    asked.retain(|it| !it.starts_with(BEARER_PROTOCOL));
+    if asked.is_empty() {
+        asked.push("");
+    }
+    let protocol = asked.iter().find_map(|it| known.iter().find(|known| known == &it));
+    protocol.copied().ok_or_else(|| {
+        let why = format!(
+            "unable to negotiate protocol: client supports [{}], server accepts [{}]",
+            asked.join(" "),
+            known.join(" ").trim()
+        );
+        Status::bad_request(why)
+    })
+}
+
+/// Sends the lines of a body, until the body or the connection ends.
 async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, is_text: bool) {
     let (mut sender, mut receiver) = socket.split();
     let mut rest: Vec<u8> = Vec::new();
@@ -183,7 +172,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         let frame = tokio::select! {
             frame = body.frame() => frame,
             message = receiver.next() => match message {
-                // Messages of a watcher are ignored; the library answers pings.
+                // Messages of the client are ignored; the library answers pings.
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,
             },
@@ -191,7 +180,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         let Some(Ok(frame)) = frame else { break };
         let Ok(data) = frame.into_data() else { continue };
         if !is_text {
-            // A frame is one event, and a message needs no length.
+            // A frame is one event. Its length prefix is unnecessary in a message.
             let event = data.get(watch_protobuf::LENGTH_BYTES..).unwrap_or_default();
             if sender.send(Message::binary(event.to_vec())).await.is_err() {
                 return;
@@ -210,15 +199,15 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
             }
         }
     }
-    // The client may be gone.
+    // The client may have disconnected.
     let _ = sender.send(normal_end()).await;
 }
 
-/// The ways in which a client asks for SPDY.
+/// The ways in which a client can request SPDY.
 enum Spdy {
-    /// Within a WebSocket, as kubectl does.
+    /// Inside a WebSocket, as in kubectl.
     Tunnel,
-    /// In the place of HTTP, as kubectl did before 1.31.
+    /// Directly after the HTTP upgrade, as in kubectl before 1.31.
     Alone,
     Other,
 }
@@ -241,11 +230,11 @@ fn asked_for_spdy(headers: &HeaderMap) -> Option<Spdy> {
     })
 }
 
-/// Ports whose connections are streams of SPDY, the messages of a WebSocket being its bytes.
+/// Forwards ports over SPDY streams, tunnelled in the messages of a WebSocket.
 fn tunnel(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
     switch(call, TUNNEL_PROTOCOL, move |mut socket| {
         Box::pin(async move {
-            let mut session = Session::new(listening);
+            let mut session = Session::new(Service::Ports(listening));
             while let Some(Ok(message)) = socket.next().await {
                 let Message::Binary(bytes) = message else { continue };
                 let Ok(answer) = session.receive(&bytes) else { break };
@@ -253,29 +242,51 @@ fn tunnel(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
                     return;
                 }
             }
-            // The client may be gone.
+            // The client may have disconnected.
             let _ = socket.send(normal_end()).await;
         })
     })
 }
 
-/// The same on the connection itself.
-fn spdy(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
+/// Forwards ports, or runs a command, over SPDY directly on the connection.
+fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
+    let known: &[&'static str] = match connection {
+        Connection::Ports(..) => &[PORT_FORWARD],
+        Connection::Exec(..) | Connection::Attach(..) => &command::PROTOCOLS,
+    };
     let asked: Vec<&str> = words(&call.parts.headers, &STREAM_PROTOCOL_VERSION).collect();
-    if !asked.is_empty() && !asked.contains(&PORT_FORWARD) {
-        let asked = asked.join(" ");
-        let why = format!("unable to negotiate protocol: client supports [{asked}], server accepts [{PORT_FORWARD}]");
-        return Err(Status::new(403, "Forbidden", why));
-    }
+    let protocol = asked
+        .iter()
+        .find_map(|it| known.iter().copied().find(|known| known == it));
+    let protocol = match (protocol, &connection) {
+        (Some(protocol), _) => protocol,
+        (None, Connection::Ports(..)) if asked.is_empty() => PORT_FORWARD,
+        // A client that is older than the named protocols.
+        (None, _) if asked.is_empty() => "",
+        (None, _) => {
+            let (asked, known) = (asked.join(" "), known.join(" "));
+            let why = format!("unable to negotiate protocol: client supports [{asked}], server accepts [{known}]");
+            return Err(Status::new(403, "Forbidden", why));
+        }
+    };
+    let service = match connection {
+        Connection::Ports(_, listening) => Service::Ports(listening),
+        Connection::Exec(handler, words, streams) => {
+            Service::Command(Command::new(Program::Exec(handler, words), streams, protocol))
+        }
+        Connection::Attach(text, streams) => Service::Command(Command::new(Program::Output(text), streams, protocol)),
+    };
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let answered = response.headers_mut();
     answered.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     answered.insert(header::UPGRADE, HeaderValue::from_static(SPDY));
-    answered.insert(STREAM_PROTOCOL_VERSION, HeaderValue::from_static(PORT_FORWARD));
+    if !protocol.is_empty() {
+        answered.insert(STREAM_PROTOCOL_VERSION, HeaderValue::from_static(protocol));
+    }
     response.extensions_mut().insert(Upgrade::new(|mut stream| {
         Box::pin(async move {
-            let (mut session, mut buffer) = (Session::new(listening), BytesMut::new());
+            let (mut session, mut buffer) = (Session::new(service), BytesMut::new());
             while let Ok(1..) = stream.read_buf(&mut buffer).await {
                 let Ok(answer) = session.receive(&buffer.split()) else {
                     return;
@@ -294,10 +305,10 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     let headers = &call.parts.headers;
     let connection = match (asked_for_spdy(headers), connection) {
         (Some(Spdy::Tunnel), Connection::Ports(_, listening)) => return tunnel(call, listening),
-        (Some(Spdy::Alone), Connection::Ports(_, listening)) => return spdy(call, listening),
-        (Some(_), _) => {
-            let why = "SPDY is spoken here for port-forward alone: use a client that speaks v5.channel.k8s.io over \
-                       WebSockets";
+        (Some(Spdy::Alone), connection) => return spdy(call, connection),
+        (Some(Spdy::Tunnel | Spdy::Other), _) => {
+            let why = "commands are served over SPDY/3.1 or over WebSockets with v5.channel.k8s.io, and ports over \
+                       SPDY/3.1, also in a WebSocket";
             return Err(Status::new(501, "NotImplemented", why));
         }
         (None, Connection::Ports(asked, _)) if asked.is_empty() => {
@@ -308,27 +319,11 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     if !is_asked_for(headers) {
         return Err(Status::bad_request("Upgrade request required"));
     }
-    let mut asked: Vec<&str> = words(headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
-    asked.retain(|it| !it.starts_with(BEARER_PROTOCOL));
-    if asked.is_empty() {
-        asked.push("");
-    }
-    let protocol = asked
-        .iter()
-        .find_map(|it| CHANNEL_PROTOCOLS.iter().find(|known| known == &it));
-    let Some(&protocol) = protocol else {
-        let known = CHANNEL_PROTOCOLS.join(" ");
-        let why = format!(
-            "unable to negotiate protocol: client supports [{}], server accepts [{}]",
-            asked.join(" "),
-            known.trim_end()
-        );
-        return Err(Status::bad_request(why));
-    };
+    let protocol = negotiate(call, &CHANNEL_PROTOCOLS)?;
     switch(call, protocol, move |socket| {
         Box::pin(async move {
             let mut channels = Channels { socket, protocol };
-            // A client that is gone has no use for the rest.
+            // A client that has disconnected does not need the rest.
             let _ = match connection {
                 Connection::Exec(handler, command, streams) => exec(&mut channels, &handler, &command, streams).await,
                 Connection::Attach(text, streams) => attach(&mut channels, text, streams).await,
@@ -339,7 +334,7 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     })
 }
 
-/// The message that ends a connection in order, which clients tell from one that broke.
+/// The close message of a regular end; without it a client assumes a broken connection.
 fn normal_end() -> Message {
     Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,
@@ -347,10 +342,10 @@ fn normal_end() -> Message {
     }))
 }
 
-/// The client is gone, or broke the protocol.
+/// The client has disconnected or violated the protocol.
 struct Gone;
 
-/// Messages that begin with the number of a channel.
+/// A WebSocket with messages that begin with a channel number.
 struct Channels {
     socket: WebSocketStream<Box<dyn Stream>>,
     protocol: &'static str,
@@ -361,7 +356,7 @@ impl Channels {
         self.protocol.contains("base64")
     }
 
-    /// Sends bytes on a channel; nothing at all is a message, too.
+    /// Sends bytes on a channel. An empty slice is a message, too.
     async fn send(&mut self, channel: u8, bytes: &[u8]) -> Result<(), Gone> {
         let mut chunks = bytes.chunks(CHUNK_BYTES).peekable();
         let none: &[u8] = &[];
@@ -385,7 +380,7 @@ impl Channels {
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
             };
-            // An empty message keeps the connection alive.
+            // An empty message is a keep-alive.
             let Some((channel, rest)) = bytes.split_first() else {
                 continue;
             };
@@ -397,33 +392,29 @@ impl Channels {
         }
     }
 
-    /// Says how a command ended.
+    /// Sends the exit code of a command.
     async fn end(&mut self, exit_code: i32) -> Result<(), Gone> {
-        let failed = format!("command terminated with non-zero exit code: exit status {exit_code}");
-        let status = match exit_code {
-            0 => json!({"metadata": {}, "status": "Success"}),
-            code => json!({
-                "metadata": {}, "status": "Failure", "message": failed, "reason": "NonZeroExitCode",
-                "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
-            }),
-        };
         match (self.protocol.starts_with('v'), exit_code) {
-            (true, _) => self.send(ERROR, status.to_string().as_bytes()).await,
-            // Before v4 only a failed command reports its end, as text.
+            (true, _) => self.send(ERROR, exit::status(exit_code).as_bytes()).await,
+            // Before v4, only failed commands report their end, as text.
             (false, 0) => Ok(()),
-            (false, _) => self.send(ERROR, failed.as_bytes()).await,
+            (false, _) => self.send(ERROR, exit::failure(exit_code).as_bytes()).await,
         }
     }
 
-    /// Closes in order: waits for the client to agree.
-    async fn close(mut self) {
-        if self.socket.send(normal_end()).await.is_ok() {
-            while let Some(Ok(_)) = self.socket.next().await {}
-        }
+    async fn close(self) {
+        close(self.socket).await;
     }
 }
 
-/// Tells the client that the connection stands, as kube-apiserver does: with an empty message on its first channel.
+/// Closes in order: waits for the client to agree.
+async fn close(mut socket: WebSocketStream<Box<dyn Stream>>) {
+    if socket.send(normal_end()).await.is_ok() {
+        while let Some(Ok(_)) = socket.next().await {}
+    }
+}
+
+/// Signals an established connection as kube-apiserver does: with an empty message on the first channel.
 async fn open(channels: &mut Channels, streams: Streams) -> Result<(), Gone> {
     let first = match streams {
         Streams { stdout: true, .. } => STDOUT,
@@ -433,7 +424,7 @@ async fn open(channels: &mut Channels, streams: Streams) -> Result<(), Gone> {
     channels.send(first, &[]).await
 }
 
-/// Runs a command: the handler is asked at the start, and again whenever more of its input has come.
+/// Runs a command. The handler is called at the start, and again whenever more input has arrived.
 async fn exec(
     channels: &mut Channels,
     handler: &ExecHandler,
@@ -462,7 +453,7 @@ async fn exec(
         match channels.receive().await? {
             (STDIN, more) => bytes.extend_from_slice(&more),
             (CLOSE, channel) if channels.protocol.starts_with("v5") => has_ended |= channel.as_ref() == [STDIN],
-            // The size of the terminal.
+            // The terminal size is ignored.
             _ => {}
         }
         if bytes.len() > INPUT_BYTES_MAX {
@@ -471,7 +462,7 @@ async fn exec(
     }
 }
 
-/// Shows what a container has written.
+/// Sends the log of a container.
 async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Result<(), Gone> {
     open(channels, streams).await?;
     if streams.stdout && !text.is_empty() {
@@ -480,8 +471,8 @@ async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Resu
     channels.end(0).await
 }
 
-/// Forwards ports: each has a channel for data and one for errors, in the order they were asked for. Both begin with
-/// the number of the port.
+/// Forwards ports. Each port has a data channel and an error channel, in the order of the request. Both start with the
+/// port number.
 async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) -> Result<(), Gone> {
     let ports: Vec<(u16, Option<&PortHandler>)> = asked.iter().map(|it| (*it, listening.get(it))).collect();
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); ports.len()];

@@ -1,9 +1,9 @@
-//! `Clocks`: clients whose clock goes wrong.
+//! `Clocks`: clients with skewed clocks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// By how much the clocks of clients are ahead, in milliseconds; those that are right are not in it.
+/// Offset of each skewed client's clock from the server's, in milliseconds; positive if it is ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
     /// Guards the list.
@@ -20,7 +20,7 @@ impl Clocks {
         }
     }
 
-    /// By how much a client's clock is ahead.
+    /// Returns the offset of a client's clock.
     pub(crate) fn ahead_ms(&self, client: &str) -> i64 {
         let clocks = self.ahead_ms.lock().unwrap_or_else(PoisonError::into_inner);
         clocks.get(client).copied().unwrap_or(0)

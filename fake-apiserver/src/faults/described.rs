@@ -1,5 +1,5 @@
-//! `FaultRule`: a fault as data: what happens, to which requests, how often. Files, the control API and the builders of
-//! `testkit` write it.
+//! `FaultRule`: a fault described as data, with its effect, requests and number of uses. Files, the control API and the
+//! builders of `testkit` create it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Fault, Seen, Verdict, When};
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 
-/// A fault, described. Without narrowing it strikes every request for a resource.
+/// A fault as data. Without restrictions it strikes every request for a resource.
 ///
 /// ```
 /// use fake_apiserver::faults::FaultRule;
@@ -26,6 +26,7 @@ use crate::api::status::Status;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct FaultRule {
     /// Effect of the rule.
     pub effect: Effect,
@@ -35,11 +36,11 @@ pub struct FaultRule {
     /// Number of matching requests that pass before the first is struck.
     #[serde(default)]
     pub skip: u64,
-    /// Most requests that are struck; `None` is no bound.
+    /// Maximum number of requests that the fault applies to; unlimited if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// Probability with which a matching request is struck, from 0 to 1; `None` is certain. The same seed, rule and
-    /// order of requests strike the same ones.
+    /// Probability with which the fault applies to a matching request, from 0 to 1; `None` is always. The same seed,
+    /// rule and order of requests select the same requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
@@ -47,16 +48,17 @@ pub struct FaultRule {
 /// Effect on a request that is struck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Effect {
-    /// It is answered with 409 Conflict, as if another client had changed the object.
+    /// The request is answered with 409 Conflict, as if another client had changed the object.
     Conflict,
     /// It is answered with 404.
     NotFound,
-    /// It is answered with this failure.
+    /// The request is answered with this failure.
     Status(Failure),
-    /// It is handled after so many milliseconds.
+    /// The request is handled after this number of milliseconds.
     DelayMs(u64),
-    /// It is handled at once and answered so many milliseconds later.
+    /// The request is handled immediately, and answered this number of milliseconds later.
     DelayAnswerMs(u64),
     /// The connection is refused.
     Refuse,
@@ -64,27 +66,31 @@ pub enum Effect {
     Reset(When),
     /// The request is never answered.
     Hang(When),
-    /// The answer is cut after so many bytes, and the connection breaks.
+    /// The answer is cut after this number of bytes, and the connection breaks.
     Truncate(usize),
 }
 
-/// A failure as the server says it.
+/// An error answer of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Failure {
     /// HTTP status.
     pub code: u16,
-    /// The reason of the Status; empty for the one that goes with the code.
+    /// The reason of the Status; if empty, the usual reason of the code.
     pub reason: String,
-    /// The text for people; empty for one that says that it was injected.
+    /// The message of the Status; if empty, a text that states that the failure was injected.
     pub message: String,
-    /// Seconds to wait before another try; 0 for none.
+    /// Value of Retry-After in seconds; 0 omits it.
     pub retry_after_seconds: u32,
-    /// Set if the request is done nevertheless, so that only its answer is lost.
+    /// Set if the request is executed nevertheless, so that only its answer is lost.
     pub applied: bool,
+    /// Unused. End literals with `..`, because fields may be added.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub _more: (),
 }
 
-/// The reasons Kubernetes knows, with the code they usually come with. The first of a code is its own.
+/// Kubernetes' reasons, each with its usual code. The first reason of a code is its default.
 const REASONS: &[(u16, &str)] = &[
     (400, "BadRequest"),
     (401, "Unauthorized"),
@@ -107,7 +113,7 @@ const REASONS: &[(u16, &str)] = &[
     (504, "Timeout"),
 ];
 
-/// A rule that cannot be: the text says why.
+/// An invalid rule, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(String);
@@ -118,7 +124,7 @@ impl Failure {
         self.reason()?;
         match self.code {
             400..600 => Ok(()),
-            code => Err(RuleError(format!("{code} is no code of a failure"))),
+            code => Err(RuleError(format!("{code} is not the code of a failure"))),
         }
     }
 
@@ -130,7 +136,7 @@ impl Failure {
         let known = REASONS.iter().find(|(_, reason)| *reason == self.reason);
         known
             .map(|(_, reason)| *reason)
-            .ok_or_else(|| RuleError(format!("{:?} is no reason of Kubernetes", self.reason)))
+            .ok_or_else(|| RuleError(format!("{:?} is not a reason of Kubernetes", self.reason)))
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -158,14 +164,14 @@ impl FaultRule {
         }
     }
 
-    /// Validates the rule: a code below 400 is no failure, a reason must be one of Kubernetes, a probability lies
-    /// between 0 and 1.
+    /// Validates the rule: the code must be at least 400, the reason must be one of Kubernetes', and a probability must
+    /// be between 0 and 1.
     pub fn check(&self) -> Result<(), RuleError> {
         if let Effect::Status(failure) = &self.effect {
             failure.check()?;
         }
         match self.probability {
-            Some(it) if !(0.0..=1.0).contains(&it) => Err(RuleError(format!("{it} is no probability"))),
+            Some(it) if !(0.0..=1.0).contains(&it) => Err(RuleError(format!("{it} is not a probability"))),
             _ => Ok(()),
         }
     }
@@ -239,7 +245,7 @@ pub(crate) struct Described {
     pub(crate) rule: FaultRule,
     /// Seed of its random draws.
     pub(crate) seed: u64,
-    /// Requests that were meant so far.
+    /// Number of matching requests so far.
     seen: u64,
     /// Requests that were struck so far.
     struck: u64,
@@ -256,12 +262,12 @@ impl Described {
     }
 
     /// Returns `true` if chance strikes the `n`-th request. Each rule has its own sequence of draws, so that another
-    /// rule changes no uid, and no draw of this one.
+    /// rule affects neither uids nor the draws of this rule.
     fn is_drawn(&self, n: u64) -> bool {
         let Some(probability) = self.rule.probability else {
             return true;
         };
-        // splitmix64; of its result the bits a f64 holds.
+        // splitmix64; uses the bits that fit into an f64.
         let mut bits = self.seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -276,12 +282,15 @@ impl Fault for Described {
             return Verdict::Pass;
         }
         self.seen += 1;
-        let is_over = self.rule.times.is_some_and(|times| self.struck >= times);
-        if self.seen <= self.rule.skip || is_over || !self.is_drawn(self.seen) {
+        if self.seen <= self.rule.skip || self.is_spent() || !self.is_drawn(self.seen) {
             return Verdict::Pass;
         }
         self.struck += 1;
         self.rule.verdict(request)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.rule.times.is_some_and(|times| self.struck >= times)
     }
 }
 
@@ -314,19 +323,19 @@ mod tests {
     }
 
     #[rstest]
-    #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is no code of a failure")]
+    #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is not the code of a failure")]
     #[case(
         r#"{"effect": {"status": {"code": 500, "reason": "Bad"}}}"#,
-        "\"Bad\" is no reason of Kubernetes"
+        "\"Bad\" is not a reason of Kubernetes"
     )]
-    #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is no probability")]
-    fn a_rule_that_cannot_be_is_refused(#[case] json: &str, #[case] why: &str) {
+    #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is not a probability")]
+    fn impossible_rule_is_refused(#[case] json: &str, #[case] why: &str) {
         let rule: FaultRule = serde_json::from_str(json).unwrap();
         assert_eq!(rule.check().unwrap_err().to_string(), why);
     }
 
     #[test]
-    fn chance_is_a_function_of_the_seed() {
+    fn random_numbers_follow_from_the_seed() {
         let rule = FaultRule {
             probability: Some(0.25),
             ..FaultRule::new(Effect::Refuse)

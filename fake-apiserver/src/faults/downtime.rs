@@ -1,4 +1,4 @@
-//! `Downtime`: a server that is restarted, and not there for a while.
+//! `Downtime`: a server that restarts, and is unavailable for a while.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,15 @@ use tokio::time::Instant;
 
 /// Effect of a restart on the log of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RestartLog {
-    /// All of it: watches go on where they were.
+    /// The log is kept: watches resume from their last version.
     Kept,
-    /// Nothing: a watch from before is 410 Expired.
+    /// The log is lost: a watch from an earlier version is answered 410 Expired.
     Lost,
 }
 
-/// Until when the server is away, and for whom it is not.
+/// End of the downtime, and the clients that are exempt from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Downtime {
     shared: Arc<Shared>,
@@ -23,7 +24,7 @@ pub(crate) struct Downtime {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Guards the end of the present downtime, and the clients it spares.
+    /// Guards the end of the current downtime, and the exempt clients.
     away: Mutex<Option<(Instant, Vec<String>)>>,
     began: Notify,
 }

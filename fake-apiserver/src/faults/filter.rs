@@ -29,18 +29,22 @@ pub struct RequestFilter {
     /// latter all its subresources match, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// In this namespace.
+    /// Requests in this namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The object of this name. A create names none.
+    /// The object of this name. A create does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of this client: the name of an in-process client, else its `User-Agent`.
+    /// Requests of this client: the name of an in-process client, otherwise its `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Of any client but these.
+    /// Requests of any client except these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_clients: Vec<String>,
+    /// Unused. End literals with `..`, because fields may be added.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub _more: (),
 }
 
 impl RequestFilter {

@@ -1,4 +1,4 @@
-//! `Gate`: the events that one watch may deliver now, those of a test included.
+//! `Gate`: the events that one watch may deliver now, including injected ones.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -8,12 +8,12 @@ use super::{HeldEvent, Injected};
 /// Flow of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// As they come.
+    /// Immediately.
     #[default]
     Open,
-    /// Lets this number of events pass, then none until it is opened.
+    /// Lets this number of events pass, and holds the rest until it is opened.
     Held(u64),
-    /// None, nor the end of the watch: the other side is gone and the connection does not know.
+    /// Delivers nothing, not even the end of the watch: the connection is half-open.
     Silent,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Bookmarks {
     /// They are sent.
     #[default]
     Sent,
-    /// They are left out.
+    /// Bookmarks are withheld.
     Withheld,
 }
 
@@ -34,18 +34,18 @@ pub(crate) enum Sending {
     Once,
     /// And once more.
     Twice,
-    /// At most this number of its bytes, and then the connection breaks.
+    /// Sends at most this number of bytes, and then breaks the connection.
     Part(usize),
 }
 
 /// Next step of a watch.
 #[derive(Debug)]
 pub(crate) enum GateStep {
-    /// This is to be delivered first.
+    /// This event must be delivered first.
     Put(Injected),
-    /// Events pass as they come.
+    /// Events are delivered immediately.
     Open,
-    /// Delivers nothing, and shows the test the waiting events.
+    /// Delivers nothing, and publishes the pending events to the test.
     Held,
     /// Nothing.
     Silent,
@@ -57,21 +57,21 @@ pub(crate) struct Gate {
     /// Events that a test injected, oldest first; they pass a held gate.
     pub(crate) injected: VecDeque<Injected>,
     pub(crate) flow: Flow,
-    /// The next so many events are sent twice.
+    /// Number of next events that are sent twice.
     pub(crate) duplicates: u64,
-    /// The next event is cut after so many bytes.
+    /// The next event is cut after this number of bytes.
     pub(crate) cut_inside: Option<usize>,
-    /// Those that say that nothing changed.
+    /// Bookmarks.
     pub(crate) bookmarks: Bookmarks,
-    /// The one that ends the initial state.
+    /// The bookmark that ends the initial state.
     pub(crate) initial_end: Bookmarks,
-    /// Events that wait behind a held gate.
+    /// Events that are held.
     pub(crate) held: Vec<HeldEvent>,
-    /// Events delivered so far, with bookmarks.
+    /// Number of delivered events, including bookmarks.
     pub(crate) delivered: u64,
-    /// The resourceVersion of the last of them that had one.
+    /// The last delivered resourceVersion.
     pub(crate) last_revision: u64,
-    /// The revision up to which there is nothing more to deliver.
+    /// The revision up to which all events have been delivered.
     pub(crate) position: u64,
     pub(crate) has_ended: bool,
     pub(crate) waker: Option<Waker>,
@@ -92,7 +92,7 @@ impl Gate {
         }
     }
 
-    /// Counts an event that is about to be sent, and says how it is.
+    /// Counts an event that is about to be sent, and returns how to send it.
     pub(crate) fn sends(&mut self, revision: u64) -> Sending {
         self.delivered += 1;
         if revision > 0 {

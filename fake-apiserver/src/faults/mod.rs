@@ -1,5 +1,5 @@
-//! Faults that a test injects. Consulted once a request and, through the open watches, once a stream; it knows the
-//! vocabulary alone.
+//! Faults that a test injects. They are consulted once for each request and, through the open watches, once for each
+//! stream. This layer depends only on the vocabulary.
 //!
 //! ```
 //! use fake_apiserver::{ApiServer, faults::{Effect, FaultRule}};
@@ -58,7 +58,7 @@ pub(crate) struct Faults {
     pub(crate) watches: OpenWatches,
     /// State of the server: up or down.
     pub(crate) downtime: Downtime,
-    /// Clients whose clocks are skewed.
+    /// Clients with skewed clocks.
     pub(crate) clocks: Clocks,
 }
 

@@ -1,4 +1,4 @@
-//! `Struck`: the way of one request through the verdicts on it, before it is handled and after.
+//! `Struck`: the verdicts on one request, before and after it is handled.
 
 use super::{Faults, Held, Seen, Verdict, When};
 use crate::api::status::Status;
@@ -10,7 +10,7 @@ pub(crate) enum Broken {
     Refused,
     /// It breaks.
     Reset,
-    /// Nothing comes, ever.
+    /// No answer, ever.
     Silent,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Broken(Broken),
 }
 
-/// Faults still to be decided for a request that may be handled, and those that have struck it so far.
+/// Faults that are still undecided for a request, and the faults that have struck it so far.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     /// The verdict on its answer.
@@ -37,8 +37,8 @@ pub(crate) struct Struck {
 }
 
 impl Faults {
-    /// Asks the rules what is to happen to a request, and waits where they say so. If it returns an outcome, the
-    /// request is not to be handled.
+    /// Evaluates the rules for a request, and waits if they hold it. If it returns an outcome, the request must not be
+    /// handled.
     pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
         let mut verdict = self.rules.verdict(&request);
         loop {

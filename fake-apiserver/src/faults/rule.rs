@@ -1,4 +1,4 @@
-//! `Fault`, `Seen`, `FaultGuard`: rules that look at each request before it is handled.
+//! `Fault`, `Seen`, `FaultGuard`: rules that examine each request before it is handled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,11 @@ use http::Method;
 use super::{Verdict, WatchHandle};
 use crate::api::request_info::RequestInfo;
 
-/// A request as a fault sees it: routed and read, not yet handled.
+/// A request as a fault receives it: routed and read, but not yet handled.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Seen<'a> {
-    /// Its number among all requests the server ever got, counted from 1.
+    /// The request's number among all requests of the server, from 1.
     pub number: u64,
     /// Time of arrival, on the server's clock from its start.
     pub at: Duration,
@@ -30,22 +31,27 @@ pub struct Seen<'a> {
     pub method: &'a Method,
     /// Path and query as sent.
     pub path: &'a str,
-    /// The body as sent; empty if there is none.
+    /// The body as sent; may be empty.
     pub body: &'a Bytes,
 }
 
 /// A rule. Closures are rules.
 ///
-/// A rule has itself to itself while it is asked, so it may count without locks. Rules are asked in the order in which
-/// they were installed; the first verdict that is not [`Verdict::Pass`] counts.
+/// A rule is called with exclusive access, so it may count without locks. Rules are called in the order of
+/// installation; the first verdict other than [`Verdict::Pass`] applies.
 pub trait Fault: Send {
     /// Judges a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
 
-    /// Learns of a watch that begins, before it delivers anything; it may be held from the start. The rule must not
-    /// install or remove rules here.
+    /// Called when a watch starts, before it delivers anything; the rule may hold it. The rule must not install or
+    /// remove rules here.
     fn on_watch(&mut self, watch: &WatchHandle) {
         let _ = watch;
+    }
+
+    /// Returns `true` if the rule never strikes again, as after its last time. The control API shows it.
+    fn is_spent(&self) -> bool {
+        false
     }
 }
 
@@ -81,6 +87,8 @@ pub(crate) struct RuleSummary {
     pub(crate) id: u64,
     pub(crate) description: String,
     pub(crate) hits: u64,
+    /// Set if the rule never strikes again.
+    pub(crate) is_spent: bool,
 }
 
 impl std::fmt::Debug for Rules {
@@ -121,11 +129,12 @@ impl Rules {
             id: *id,
             description: rule.description.clone(),
             hits: rule.hits.load(Ordering::Relaxed),
+            is_spent: rule.fault.is_spent(),
         };
         self.lock().rules.iter().map(summary).collect()
     }
 
-    /// Removes a rule; whether there was one.
+    /// Removes a rule; returns `true` if it existed.
     pub(crate) fn remove(&self, id: u64) -> bool {
         self.lock().rules.remove(&id).is_some()
     }
@@ -144,7 +153,7 @@ impl Rules {
         Verdict::Pass
     }
 
-    /// Tells every rule of a watch that begins.
+    /// Notifies every rule of a new watch.
     pub(crate) fn watch_begins(&self, watch: &WatchHandle) {
         for rule in self.lock().rules.values_mut() {
             rule.fault.on_watch(watch);
@@ -152,7 +161,7 @@ impl Rules {
     }
 }
 
-/// A fault is gone when its guard is.
+/// Removes its fault when it is dropped.
 #[derive(Debug)]
 #[must_use = "the fault is removed when the guard is dropped; call `forget` to keep it"]
 pub struct FaultGuard {
@@ -172,12 +181,12 @@ impl FaultGuard {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// The same, to be read when the guard is gone.
+    /// Returns the count in a form that can be read after the guard was dropped.
     pub fn hits_shared(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.hits)
     }
 
-    /// Keeps the fault for as long as the server lives.
+    /// Keeps the fault for the rest of the server's life.
     pub fn forget(self) {
         std::mem::forget(self);
     }

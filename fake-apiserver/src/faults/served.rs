@@ -1,29 +1,29 @@
-//! `Unserved`: a filter that can strike nothing, because its resource is not served.
+//! `Unserved`: a filter that cannot match any request, because its resource is not served.
 
 use crate::api::request_info::Verb;
 use crate::api::resource::ResourceInfo;
 
 use super::RequestFilter;
 
-/// Most typing errors in a name that is proposed.
+/// Maximum number of typing errors in a name that is proposed.
 const TYPOS: usize = 2;
 
-/// Most names that are proposed.
+/// Maximum number of names that are proposed.
 const PROPOSED: usize = 3;
 
-/// Reason for which nothing can be struck.
+/// Reason for which a filter cannot match any request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
-    /// It is no resource, or has no such verb, and most likely never will.
+    /// The resource or the verb does not exist in this version of Kubernetes.
     #[error("{0}")]
     Never(String),
-    /// It is not served now; a CustomResourceDefinition may come that serves it.
+    /// The resource is not served now, but a CustomResourceDefinition may add it.
     #[error("no resource {0} is served; if it is a custom one, its definition must come first")]
     NotYet(String),
 }
 
 impl RequestFilter {
-    /// Sees to it that the resource is among those served, with its subresource, and with one of the verbs.
+    /// Checks that the resource is served, with its subresource and with one of the verbs.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, Verb, faults::RequestFilter};
@@ -36,14 +36,14 @@ impl RequestFilter {
     ///     filter.check_served(&served).map_err(|err| err.to_string())
     /// };
     /// assert_eq!(why("pods/status", Verb::Patch), Ok(()));
-    /// assert_eq!(why("pod", Verb::Patch).unwrap_err(), "no resource pod is served; did you mean pods?");
-    /// assert_eq!(why("bindings", Verb::Watch).unwrap_err(), "bindings has no verb watch, but create");
+    /// assert_eq!(why("pod", Verb::Patch).unwrap_err(), "the resource pod is not served; did you mean pods?");
+    /// assert_eq!(why("bindings", Verb::Watch).unwrap_err(), "bindings does not support watch; it supports create");
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// If it is not; the text names resources that are like it.
+    /// If it is not served. The text names similar resources.
     pub fn check_served(&self, served: &[ResourceInfo]) -> Result<(), Unserved> {
         let Some(name) = &self.resource else { return Ok(()) };
         let (resource, subresource) = match name.split_once('/') {
@@ -61,7 +61,7 @@ impl RequestFilter {
             return Err(match near.is_empty() {
                 true => Unserved::NotYet(resource.to_owned()),
                 false => Unserved::Never(format!(
-                    "no resource {resource} is served; did you mean {}?",
+                    "the resource {resource} is not served; did you mean {}?",
                     near.join(" or ")
                 )),
             });
@@ -74,7 +74,7 @@ impl RequestFilter {
                     let all = rows.iter().flat_map(|it| it.subresources.iter());
                     let names = sorted(all.map(|it| it.name.to_string()));
                     let has = if names.is_empty() { "none" } else { &names.join(", ") };
-                    let text = format!("{resource} has no subresource {wanted}, but {has}");
+                    let text = format!("{resource} does not have the subresource {wanted}; it has {has}");
                     return Err(Unserved::Never(text));
                 }
                 sorted(found.iter().flat_map(|it| it.verbs.iter().map(ToString::to_string)))
@@ -85,7 +85,11 @@ impl RequestFilter {
             return Ok(());
         }
         let asked: Vec<&str> = self.verbs.iter().map(|it| it.as_str()).collect();
-        let text = format!("{name} has no verb {}, but {}", asked.join(", "), verbs.join(", "));
+        let text = format!(
+            "{name} does not support {}; it supports {}",
+            asked.join(", "),
+            verbs.join(", ")
+        );
         Err(Unserved::Never(text))
     }
 }
@@ -106,7 +110,7 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// Returns the likely intended resources: those with such a short name, in another group, or with a similar name.
+/// Returns likely intended resources: resources with such a short name, in another group, or with a similar name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {
@@ -117,7 +121,7 @@ fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<Strin
             || it.short_names.iter().any(|name| is_name_of(name));
         match is_called_so {
             true => Some(0),
-            // A name in a group of its own is most likely one that is to come.
+            // A name in an unknown group probably belongs to a CRD that is created later.
             false if group.is_some_and(|group| it.group != group) => None,
             false => {
                 Some(strsim::levenshtein(&wanted, &it.resource)).filter(|it| *it <= TYPOS && *it * 3 <= wanted.len())

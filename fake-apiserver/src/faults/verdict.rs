@@ -14,43 +14,44 @@ use crate::api::status::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
-    /// Nothing was done: the state is as it was.
+    /// The request was not executed: the state is unchanged.
     Before,
-    /// It was done: the state has changed, and the client does not learn it.
+    /// The request was executed: the state has changed, but the client is not informed.
     After,
 }
 
 /// Decision of a fault about a request.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Verdict {
     /// No effect: the next rule decides.
     Pass,
-    /// It is answered with this Status and not handled.
+    /// The request is answered with this Status and not handled.
     Fail(Box<Status>),
-    /// The request is handled, and then answered with this Status: the client does not learn the result.
+    /// The request is handled, and then answered with this Status: the client does not receive the result.
     Lose(Box<Status>),
-    /// Handled after this time on the server's clock. Simulates a slow network on the way in.
+    /// The request is handled after this time on the server's clock. Simulates a slow network towards the server.
     Delay(Duration),
-    /// It is handled at once and answered after this time: the answer is as old when it comes. So a list is slow whose
-    /// items take long to send.
+    /// The request is handled immediately and answered after this time. The answer has the state at the time of
+    /// handling, like a list that takes long to send.
     DelayAnswer(Duration),
-    /// It is not handled: the connection is refused, as where no server listens.
+    /// The request is not handled: the connection is refused, as if no server listened.
     Refuse,
-    /// The connection breaks, with no answer.
+    /// The connection breaks without an answer.
     Reset(When),
-    /// There is never an answer, and the connection stays.
+    /// The request is never answered, and the connection stays open.
     Hang(When),
-    /// It is handled; of the answer's body only so many bytes come, then the connection breaks. Of a watch they are
-    /// counted over all its events.
+    /// The request is handled, and the connection breaks after this number of bytes of the answer's body. For a watch
+    /// the bytes of all its events count.
     Truncate(usize),
-    /// It waits, not yet handled, for another verdict; see [`Verdict::held`].
+    /// The request waits for another verdict before it is handled; see [`Verdict::held`].
     Held(Held),
-    /// It is handled, and its answer waits for another verdict, in which [`When`] no longer matters; see
+    /// The request is handled, and its answer waits for another verdict. That verdict's [`When`] is ignored; see
     /// [`Verdict::held_answer`].
     HeldAnswer(Held),
 }
 
-/// A verdict to come.
+/// A verdict that is decided later.
 #[derive(Debug)]
 pub struct Held(oneshot::Receiver<Verdict>);
 
@@ -59,7 +60,7 @@ pub struct Held(oneshot::Receiver<Verdict>);
 pub struct Decision(oneshot::Sender<Verdict>);
 
 impl Verdict {
-    /// A request that waits before it is handled, until it is decided; the decision may be to hold it again.
+    /// A request that waits before it is handled, until the decision; the decision may be to hold it again.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -94,7 +95,7 @@ impl Verdict {
         (Self::Held(Held(held)), Decision(decision))
     }
 
-    /// A request that is handled at once and whose answer waits until it is decided.
+    /// Returns a verdict that handles a request immediately and holds its answer until the decision.
     pub fn held_answer() -> (Self, Decision) {
         let (decision, held) = oneshot::channel();
         (Self::HeldAnswer(Held(held)), Decision(decision))
@@ -125,19 +126,19 @@ impl Future for Held {
 }
 
 impl fmt::Display for Verdict {
-    /// As the journal names it: `409 Conflict, not done`.
+    /// The description in the journal: `409 Conflict, not executed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("passes"),
-            Self::Fail(status) => write!(f, "{} {}, not done", status.code, status.reason),
-            Self::Lose(status) => write!(f, "{} {}, though done", status.code, status.reason),
+            Self::Fail(status) => write!(f, "{} {}, not executed", status.code, status.reason),
+            Self::Lose(status) => write!(f, "{} {}, but executed", status.code, status.reason),
             Self::Delay(time) => write!(f, "delayed by {time:?}"),
             Self::DelayAnswer(time) => write!(f, "answered {time:?} late"),
             Self::Refuse => f.write_str("connection refused"),
-            Self::Reset(When::Before) => f.write_str("connection reset, not done"),
-            Self::Reset(When::After) => f.write_str("connection reset, though done"),
-            Self::Hang(When::Before) => f.write_str("never answered, not done"),
-            Self::Hang(When::After) => f.write_str("never answered, though done"),
+            Self::Reset(When::Before) => f.write_str("connection reset, not executed"),
+            Self::Reset(When::After) => f.write_str("connection reset, but executed"),
+            Self::Hang(When::Before) => f.write_str("never answered, not executed"),
+            Self::Hang(When::After) => f.write_str("never answered, but executed"),
             Self::Truncate(bytes) => write!(f, "cut after {bytes} bytes"),
             Self::Held(_) => f.write_str("held"),
             Self::HeldAnswer(_) => f.write_str("answer held"),

@@ -1,9 +1,9 @@
-//! The events that a test puts into a watch, and those that wait behind a held one.
+//! Events that a test injects into a watch, and events that a held watch has not delivered.
 
 use crate::api::json::Value;
 use crate::api::status::Status;
 
-/// The `type` of an event that is put into a watch.
+/// The `type` of an injected event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEventKind {
     /// `ADDED`
@@ -14,12 +14,12 @@ pub enum WatchEventKind {
     Deleted,
     /// `BOOKMARK`
     Bookmark,
-    /// `ERROR`, whose object is a Status.
+    /// `ERROR`, with a Status as its object.
     Error,
 }
 
 impl WatchEventKind {
-    /// As the stream writes it.
+    /// Its name in the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -43,7 +43,7 @@ impl WatchEventKind {
 pub(crate) enum Injected {
     /// An event, true or not.
     Event(WatchEventKind, Value),
-    /// A bookmark at what was delivered last.
+    /// A bookmark at the last delivered version.
     Bookmark,
     /// The bookmark that ends the initial state, if it is withheld.
     InitialEnd,
@@ -57,12 +57,13 @@ pub(crate) enum Injected {
     Cut,
 }
 
-/// An event that waits behind a held watch.
+/// A pending event of a held watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldEvent {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'static str,
-    /// Namespace of the object; empty for objects of the cluster, bookmarks and errors.
+    /// Namespace of the object; empty for cluster-scoped objects, bookmarks and errors.
     pub namespace: String,
     /// Name of the object; empty for bookmarks and errors.
     pub name: String,

@@ -1,4 +1,4 @@
-//! The open watches, and what a test may do to each: put events in, hold it, break it.
+//! The open watches, and the operations of a test on each: inject events, hold or break it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ struct Shared {
     info: RequestInfo,
     client: Arc<str>,
     user_agent: String,
-    /// Guards what may be delivered, and who waits for it.
+    /// Guards the gate, and the wakers of its waiters.
     gate: Mutex<Gate>,
 }
 
@@ -43,7 +43,7 @@ impl OpenWatches {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a watch; it leaves when what this returns is dropped.
+    /// Registers a watch until the returned guard is dropped.
     pub(crate) fn enter(&self, info: RequestInfo, client: &Arc<str>, user_agent: &str) -> OpenWatch {
         let mut open = self.lock();
         open.next_id += 1;
@@ -71,7 +71,7 @@ impl OpenWatches {
     }
 }
 
-/// A watch's own end of the list.
+/// The registration of one watch in the list.
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
     list: OpenWatches,
@@ -111,19 +111,19 @@ impl OpenWatch {
         gate.step()
     }
 
-    /// Counts an event that is about to be sent, and says how it is.
+    /// Counts an event that is about to be sent, and returns how to send it.
     pub(crate) fn sends(&self, revision: u64) -> Sending {
         self.shared.gate().sends(revision)
     }
 
-    /// Counts an event that a test put in.
+    /// Counts an event that a test injected.
     pub(crate) fn counts(&self, revision: u64) {
         let mut gate = self.shared.gate();
         gate.delivered += 1;
         gate.last_revision = gate.last_revision.max(revision);
     }
 
-    /// The resourceVersion delivered last; 0 if there was none.
+    /// The last delivered resourceVersion; 0 before the first event.
     pub(crate) fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
     }
@@ -138,12 +138,12 @@ impl OpenWatch {
         fate == Bookmarks::Withheld
     }
 
-    /// Notes that everything up to a revision has been delivered or was not selected.
+    /// Records that everything up to a revision has been delivered or was not selected.
     pub(crate) fn reaches(&self, revision: u64) {
         self.shared.gate().position = revision;
     }
 
-    /// Shows the test what waits.
+    /// Publishes the pending events to the test's handle.
     pub(crate) fn show_held(&self, held: Vec<HeldEvent>) {
         self.shared.gate().held = held;
     }
@@ -156,9 +156,9 @@ impl Drop for OpenWatch {
     }
 }
 
-/// An open watch, as a test sees it. It may have ended meanwhile; what is done to it then is lost.
+/// Handle of an open watch. After the end of the watch, operations on it do nothing.
 ///
-/// What is put in passes a watch that is held. It does not pass one that is silenced.
+/// Injected events are delivered even if the watch is held, but not if it is silenced.
 #[derive(Clone, Debug)]
 pub struct WatchHandle {
     shared: Arc<Shared>,
@@ -186,7 +186,7 @@ impl WatchHandle {
         &self.shared.user_agent
     }
 
-    /// Returns `true` if it has ended, or the client has left it.
+    /// Returns `true` if the watch has ended, or its client has disconnected.
     pub fn has_ended(&self) -> bool {
         self.shared.gate().has_ended
     }
@@ -196,12 +196,12 @@ impl WatchHandle {
         self.shared.gate().delivered
     }
 
-    /// Returns the resourceVersion of the last delivered event; 0 if there was none.
+    /// Returns the resourceVersion of the last delivered event; 0 before the first.
     pub fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
     }
 
-    /// The revision up to which its client has seen everything; 0 if it has received nothing yet.
+    /// The revision up to which the client has received everything; 0 before the first event.
     pub(crate) fn position(&self) -> u64 {
         let gate = self.shared.gate();
         gate.position.max(gate.last_revision)
@@ -212,8 +212,8 @@ impl WatchHandle {
         self.shared.gate().flow == Flow::Silent
     }
 
-    /// The events that wait behind a held watch, in order; none unless it [is held](WatchHandle::is_held). They are
-    /// shown when the client has asked for the next event, as it does when it waits, so look when the runtime is idle.
+    /// The events that a held watch has not delivered, in order; empty unless it [is held](WatchHandle::is_held). They
+    /// appear when the client polls for the next event, so read them while the runtime is idle.
     pub fn held(&self) -> Vec<HeldEvent> {
         self.shared.gate().held.clone()
     }
@@ -226,31 +226,31 @@ impl WatchHandle {
 
 /// Content of the watch.
 impl WatchHandle {
-    /// Delivers an event to this watch alone. State does not change: the client may receive a false event.
+    /// Delivers an event to this watch only. The state is not changed, so the event may be false.
     pub fn send(&self, kind: WatchEventKind, object: serde_json::Value) {
         self.put(Injected::Event(kind, object.into()));
     }
 
-    /// Delivers a bookmark with the resourceVersion that was delivered last, whether the client requested bookmarks or
-    /// not; where nothing was delivered yet, with the one the client began with, and none where it began with none.
-    /// Real servers send them about once a minute, and before the end of a watch.
+    /// Delivers a bookmark with the last delivered resourceVersion, even if the client did not request bookmarks.
+    /// Before the first event, it has the version from which the client started; without such a version it is not sent.
+    /// Real servers send bookmarks about once a minute, and before the end of a watch.
     pub fn bookmark(&self) {
         self.put(Injected::Bookmark);
     }
 
-    /// Sends bookmarks no more: they are a courtesy of the server, on which a client must not depend.
+    /// Stops sending bookmarks. A client must not depend on them, because servers do not guarantee them.
     pub fn withhold_bookmarks(&self) {
         self.change(|gate| gate.bookmarks = Bookmarks::Withheld);
     }
 
-    /// Does not send the bookmark that ends the initial state of a streaming list (`sendInitialEvents`) until
-    /// [`send_initial_end`](WatchHandle::send_initial_end): the client may not believe that it has seen all. Changes
-    /// that come meanwhile pass. So it is on a server whose watch cache lags behind etcd.
+    /// Withholds the bookmark that ends the initial state of a streaming list (`sendInitialEvents`) until
+    /// [`send_initial_end`](WatchHandle::send_initial_end), so that the client must treat the state as incomplete.
+    /// Changes are delivered in the meantime. Real servers do this while their watch cache lags behind etcd.
     pub fn withhold_initial_end(&self) {
         self.change(|gate| gate.initial_end = Bookmarks::Withheld);
     }
 
-    /// Sends the bookmark that was withheld, and withholds no other.
+    /// Sends the withheld bookmark; later bookmarks are not withheld.
     pub fn send_initial_end(&self) {
         self.change(|gate| {
             gate.initial_end = Bookmarks::Sent;
@@ -258,8 +258,8 @@ impl WatchHandle {
         });
     }
 
-    /// Delivers the next so many events twice each: what a client sees that resumes from an older resourceVersion than
-    /// it has seen.
+    /// Delivers each of the next `events` events twice, as for a client that resumes from an older resourceVersion than
+    /// it has received.
     pub fn duplicate(&self, events: u64) {
         self.change(|gate| gate.duplicates = gate.duplicates.saturating_add(events));
     }
@@ -267,14 +267,14 @@ impl WatchHandle {
 
 /// Timing of the watch.
 impl WatchHandle {
-    /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), nor does the watch
-    /// end by itself: a slow network, or a server that is behind. Reads up to 512 changes ahead, which compaction does
-    /// not take away.
+    /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), not even a regular
+    /// end. Simulates a slow network, or a server that lags behind. Reads up to 512 changes ahead, which are kept
+    /// despite compaction.
     pub fn hold(&self) {
         self.change(|gate| gate.flow = Flow::Held(0));
     }
 
-    /// Lets so many more events of a held watch pass, bookmarks included.
+    /// Releases this number of events of a held watch, including bookmarks.
     pub fn release(&self, events: u64) {
         self.change(|gate| match &mut gate.flow {
             Flow::Held(more) => *more = more.saturating_add(events),
@@ -282,13 +282,13 @@ impl WatchHandle {
         });
     }
 
-    /// Lets everything pass again: all that waited comes at once.
+    /// Resumes the watch: all waiting events are delivered at once.
     pub fn resume(&self) {
         self.change(|gate| gate.flow = Flow::Open);
     }
 
-    /// Delivers nothing more, not even the end of the watch, as when a server or a load balancer on the way dies and
-    /// the client does not notice. Only [`resume`](WatchHandle::resume) ends it.
+    /// Delivers nothing more, not even the end of the watch, as when a server or a load balancer dies and the client
+    /// does not notice. Only [`resume`](WatchHandle::resume) ends this.
     pub fn silence(&self) {
         self.change(|gate| gate.flow = Flow::Silent);
     }
@@ -296,12 +296,12 @@ impl WatchHandle {
 
 /// End of the watch.
 impl WatchHandle {
-    /// Ends the watch as a server does whose log was compacted: an ERROR event with 410 Expired, then the end.
+    /// Ends the watch as a server with a compacted log does: an ERROR event with 410 Expired, then the end.
     pub fn expire(&self) {
         self.put(Injected::Expire);
     }
 
-    /// Ends the watch with an ERROR event of this Status, as a server does that fails while it watches.
+    /// Ends the watch with an ERROR event with this Status, like a server that fails during the watch.
     pub fn fail(&self, status: Status) {
         self.put(Injected::Error(Box::new(status)));
     }
@@ -311,12 +311,12 @@ impl WatchHandle {
         self.put(Injected::End);
     }
 
-    /// Breaks the connection between two events: the client sees an error, and no end.
+    /// Breaks the connection between two events: the client gets an error instead of an end.
     pub fn cut(&self) {
         self.put(Injected::Cut);
     }
 
-    /// Breaks the connection within the next event, after so many bytes of it at the most.
+    /// Breaks the connection inside the next event, after at most this number of bytes.
     pub fn cut_inside(&self, bytes: usize) {
         self.change(|gate| gate.cut_inside = Some(bytes));
     }

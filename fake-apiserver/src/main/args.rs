@@ -1,4 +1,4 @@
-//! Options that every personality which serves objects has, and what their values look like.
+//! Options of all personalities that serve objects, with the parsers of their values.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use fake_apiserver::{KubernetesVersion, UnknownWorker, Worker};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of the fake")]
 pub(crate) struct Common {
-    /// Write a kubeconfig for this server, readable only by its owner
+    /// Write a kubeconfig for this server, readable only by its owner (on Windows, by everyone who may read its
+    /// directory)
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -22,8 +23,13 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) load: Vec<PathBuf>,
 
-    /// Seed of uids, generated names, tokens and all other random numbers but keys of TLS; anyone who knows it can make
-    /// tokens. Without it uids are those of seed 0, and tokens come from the system's randomness
+    /// Let Pods and Nodes follow the Stages of KWOK in this file or directory, instead of the kubelet's default (may be
+    /// repeated)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stages: Vec<PathBuf>,
+
+    /// Seed of uids, generated names, tokens and all other random numbers except TLS keys; with the seed, anyone can
+    /// create tokens. By default uids use seed 0, and tokens use the system's randomness
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
@@ -31,17 +37,17 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MINOR", default_value_t)]
     pub(crate) kubernetes_version: KubernetesVersion,
 
-    // The words are in the help.
+    // The help lists the names.
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers, help = workers_help())]
     pub(crate) workers: Workers,
 
-    /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them, and in a browser
-    /// it is a page to look at them). It shows and writes all objects, Secrets and rights included, without Roles and
-    /// validation, for users in system:masters; its token is written to stderr and into the kubeconfig
+    /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them, or shows a
+    /// page in a browser). It gives users in system:masters read and write access to all objects, including Secrets and
+    /// Roles, without RBAC and validation; its token is written to stderr and into the kubeconfig
     #[arg(long)]
     pub(crate) control: bool,
 
-    /// The token of the control API, whose user is in system:masters [default: a random one]
+    /// Bearer token of the control API, for a user in system:masters [default: random]
     #[arg(long, value_name = "TOKEN", requires = "control", value_parser = not_empty)]
     pub(crate) control_token: Option<String>,
 
@@ -49,17 +55,18 @@ pub(crate) struct Common {
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
     pub(crate) history_bytes: usize,
 
-    /// With --control: bytes of bodies and answers kept in the journal; older entries lose theirs
+    /// With --control: bytes of bodies and answers kept in the journal; the bodies of older entries are dropped
     #[arg(long, value_name = "BYTES", default_value = "8Mi", value_parser = bytes)]
     pub(crate) journal_bytes: usize,
 
-    /// Call webhooks of this host, or of the service NAME.NAMESPACE.svc, at an address (may be repeated)
+    /// Call webhooks and aggregated API servers of this host, or of the service NAME.NAMESPACE.svc, at an address (may
+    /// be repeated)
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
 
-    /// Answer requests for these hosts, too, separated by commas; `*.` matches all names below a name, `*` any.
-    /// Loopback names and the address it listens on are always accepted; others are refused, since a web page can reach
-    /// this server under another host name
+    /// Also answer requests for these hosts, separated by commas; `*.` matches all names below a name, `*` any.
+    /// Loopback names and the listening address are always accepted; other hosts are refused, because a web page can
+    /// reach this server under another host name
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }
@@ -68,29 +75,29 @@ pub(crate) struct Common {
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(pub(crate) Vec<Worker>);
 
-/// An address, or a name that has one.
+/// An address, or a host name that resolves to one.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs()
         .map_err(|err| err.to_string())?
         .next()
-        .ok_or_else(|| "the name has no address".to_owned())
+        .ok_or_else(|| "the name does not resolve to an address".to_owned())
 }
 
 /// Parses the value of `--control-token`. No client can send an empty one.
 fn not_empty(text: &str) -> Result<String, &'static str> {
     match text {
-        "" => Err("it may not be empty"),
+        "" => Err("the token must not be empty"),
         text => Ok(text.to_owned()),
     }
 }
 
 /// Parses the value of `--webhook-address`.
 fn webhook_address(text: &str) -> Result<(String, SocketAddr), String> {
-    let (host, at) = text.split_once('=').ok_or("there is no `=` between host and address")?;
+    let (host, at) = text.split_once('=').ok_or("expected HOST=ADDRESS")?;
     Ok((host.to_owned(), address(at)?))
 }
 
-/// Parses the value of `--workers`: none, or a list of names.
+/// Parses the value of `--workers`: `none`, or a list of names.
 fn workers(text: &str) -> Result<Workers, UnknownWorker> {
     if text.is_empty() {
         return Ok(Workers(Vec::new()));

@@ -1,4 +1,4 @@
-//! `assets`: a folder with the programs of a control plane, as `KUBEBUILDER_ASSETS` names it.
+//! `assets`: creates a directory with the programs of a control plane, for `KUBEBUILDER_ASSETS`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::{report, tell};
 /// Further names of this program.
 const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
 
-/// Writes the programs into `folder` and says how to use it. A kubectl is linked if one is on the path.
+/// Writes the programs into `folder` and prints how to use it. Links kubectl if it is in `PATH`.
 pub(crate) fn install(folder: &Path) -> Result<(), String> {
     let fail = |path: &Path, err: io::Error| format!("cannot write {}: {err}", path.display());
     std::fs::create_dir_all(folder).map_err(|err| fail(folder, err))?;
@@ -25,12 +25,31 @@ pub(crate) fn install(folder: &Path) -> Result<(), String> {
         Some(found) => link(&found, &path).map_err(|err| fail(&path, err))?,
         None if path.exists() => {}
         None => report(format_args!(
-            "there is no kubectl on the path, so none is in {}",
+            "kubectl was not found on the path, so it is missing in {}",
             folder.display()
         )),
     }
-    tell(format_args!("export KUBEBUILDER_ASSETS={}", quoted(&folder)));
+    tell_folder(&folder);
     Ok(())
+}
+
+/// Prints the command that sets the environment variable for tools.
+#[cfg(not(windows))]
+fn tell_folder(folder: &Path) {
+    tell(format_args!("export KUBEBUILDER_ASSETS={}", quoted(folder)));
+}
+
+/// Prints the command for both shells of Windows, without the prefix that `canonicalize` adds, because other programs
+/// do not support it.
+#[cfg(windows)]
+fn tell_folder(folder: &Path) {
+    let text = folder.display().to_string();
+    let text = text.strip_prefix(r"\\?\").unwrap_or(&text);
+    tell(format_args!("cmd:        set \"KUBEBUILDER_ASSETS={text}\""));
+    tell(format_args!(
+        "PowerShell: $env:KUBEBUILDER_ASSETS = '{}'",
+        text.replace('\'', "''")
+    ));
 }
 
 /// The file name of a program.
@@ -38,7 +57,7 @@ fn program(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// The first program of this name on the path, outside of `folder`.
+/// Returns the first program of this name in `PATH`, outside of `folder`.
 fn find(name: &str, folder: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut folders = std::env::split_paths(&path);
@@ -48,8 +67,7 @@ fn find(name: &str, folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Makes `path` lead to `program`. What a control plane's programs were before is replaced: links and files, no
-/// folders.
+/// Links `path` to `program`, or copies it on Windows. Replaces an existing file or link, but not a directory.
 fn link(program: &Path, path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -63,7 +81,8 @@ fn link(program: &Path, path: &Path) -> io::Result<()> {
     return std::fs::copy(program, path).map(drop);
 }
 
-/// The path as a shell reads it.
+/// Quotes the path for shells, including fish.
+#[cfg(not(windows))]
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);

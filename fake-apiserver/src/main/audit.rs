@@ -10,10 +10,10 @@ use fake_apiserver::{ApiServerBuilder, AuditPolicy};
 use crate::report;
 use crate::rotation::{Limits, RotatedFile};
 
-/// The size at which a log is renamed, unless another one is asked for.
+/// Default size at which a log is renamed.
 const DEFAULT_MEGABYTES: u32 = 100;
 
-/// Renamed files that are kept by default, and for how many days.
+/// Defaults of the number of rotated files, and of their age in days.
 const DEFAULT_BACKUPS: usize = 100;
 const DEFAULT_DAYS: u32 = 366;
 
@@ -21,27 +21,27 @@ const DEFAULT_DAYS: u32 = 366;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Audit")]
 pub(crate) struct AuditArgs {
-    /// The policy of audit.k8s.io/v1 that says which requests are recorded, and how much of each
+    /// File with the policy (audit.k8s.io/v1) that selects the recorded requests and their level of detail
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
 
-    /// The file that events are appended to, a line of JSON each; `-` is stdout
+    /// File to which events are appended as lines of JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
 
-    /// Megabytes after which the file is renamed and a new one begins; 0 is 100
+    /// Size in megabytes at which the file is rotated; 0 means 100
     #[arg(long, value_name = "MB", default_value_t = DEFAULT_MEGABYTES)]
     audit_log_maxsize: u32,
 
-    /// Days for which renamed files are kept; 0 is no limit
+    /// Days for which rotated files are kept; 0 means unlimited
     #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_DAYS)]
     audit_log_maxage: u32,
 
-    /// Number of renamed files that are kept; 0 is no limit
+    /// Number of rotated files that are kept; 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BACKUPS)]
     audit_log_maxbackup: usize,
 
-    /// Compress renamed files with gzip
+    /// Compress rotated files with gzip
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     audit_log_compress: bool,
 
@@ -97,7 +97,7 @@ pub(crate) fn apply(args: &AuditArgs, builder: ApiServerBuilder) -> Result<ApiSe
     Ok(builder.audit(policy, move |line| {
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(err) = out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
-            report(format_args!("an audit event is lost: {err}"));
+            report(format_args!("lost an audit event: {err}"));
         }
     }))
 }

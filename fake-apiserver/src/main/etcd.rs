@@ -1,6 +1,6 @@
-//! `etcd`, as far as starters of API servers need it: it reports that it is healthy, and ends on a signal.
+//! `etcd`, as far as tools that start API servers need it: it reports that it is healthy, and exits on a signal.
 //!
-//! The API server keeps its objects itself, so nothing is stored here and etcd's protocol is not spoken.
+//! The API server keeps its objects itself, so this program stores nothing and does not implement etcd's protocol.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::args::address;
-use crate::setup::interruption;
+use crate::interruption::interruption;
 
 /// Time limit for a client's request.
 const REQUEST_BOUND: Duration = Duration::from_secs(2);
 
-/// The longest request that is read.
+/// Maximum length of a request, in bytes.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Stand-in for the etcd of a control plane: answers /health and /version, and stores nothing
+/// Replacement for etcd in a fake control plane: answers /health and /version, and stores nothing
 ///
-/// The fake kube-apiserver keeps its objects itself. The options are those of etcd that starters of control planes
-/// pass; others are refused.
+/// The fake kube-apiserver keeps its objects itself. The options are the ones that tools pass to etcd when they start a
+/// control plane; other options are refused.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, args_override_self = true)]
 pub(crate) struct Args {
@@ -35,23 +35,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     advertise_client_urls: Vec<String>,
 
-    /// URLs for other members, which do not exist: nothing listens there
+    /// URLs for other members; ignored, because there are no other members
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     listen_peer_urls: Vec<String>,
 
-    /// URLs advertised to other members, which do not exist
+    /// URLs advertised to other members; ignored
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     initial_advertise_peer_urls: Vec<String>,
 
-    /// The members, of which this is the only one
+    /// The members of the cluster; this one must be the only one
     #[arg(long, value_name = "NAMES=URLS", value_delimiter = ',')]
     initial_cluster: Vec<String>,
 
-    /// The data folder; nothing is written into it
+    /// The data directory; nothing is written into it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
 
-    /// The folder of the write-ahead log; nothing is written into it
+    /// The directory of the write-ahead log; nothing is written into it
     #[arg(long, value_name = "DIR")]
     wal_dir: Option<String>,
 
@@ -67,12 +67,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
 
-    /// End when the process that started it ends (Unix)
+    /// Exit when the process that started it exits (Unix)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 }
 
-/// Reads the arguments. A flag has one hyphen or two, as Go's package `flag` reads them; some starters write
+/// Reads the arguments. A flag may have one or two hyphens, as with Go's package `flag`; some tools write
 /// `-data-dir`.
 pub(crate) fn parse(args: Vec<OsString>) -> Args {
     Args::parse_from(args.into_iter().map(|arg| match arg.to_str() {
@@ -83,14 +83,14 @@ pub(crate) fn parse(args: Vec<OsString>) -> Args {
 
 /// The address of a URL of plain HTTP.
 fn url(text: &str) -> Result<SocketAddr, String> {
-    let rest = text.strip_prefix("http://").ok_or("only http:// is spoken")?;
+    let rest = text.strip_prefix("http://").ok_or("only http:// is supported")?;
     address(rest.trim_end_matches('/'))
 }
 
-/// Answers until a signal comes, or its parent ends.
+/// Answers until a signal arrives or its parent ends.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(args: &Args) -> Result<(), String> {
-    let interrupted = interruption(args.exit_with_parent).map_err(|err| format!("cannot listen for signals: {err}"))?;
+    let interrupted = interruption(args.exit_with_parent)?;
     let mut served = Vec::new();
     for address in &args.listen_client_urls {
         let listener = TcpListener::bind(address).await;
@@ -104,11 +104,11 @@ pub(crate) async fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Answers one connection after the other; none of them takes long.
+/// Handles connections one after the other; each of them is short.
 async fn serve(listener: TcpListener) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // A slow client is cut off, and one that is gone needs no answer.
+            // A slow client is disconnected, and errors of a disconnected client are ignored.
             let _ = timeout(REQUEST_BOUND, answer(stream)).await;
         }
     }

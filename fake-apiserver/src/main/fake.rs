@@ -1,4 +1,4 @@
-//! `fake-apiserver` itself: its options, which are few and have defaults for a laptop.
+//! The command `fake-apiserver`, with few options and defaults for local use.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = Listen::parse)]
     listen: Listen,
 
-    /// Speak HTTPS, with a certificate authority made for this run
+    /// Serve HTTPS, with a certificate authority created for this run
     #[arg(long)]
     tls: bool,
 
@@ -39,16 +39,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
-    /// Listen beyond loopback even where anyone who reaches the port is an administrator, or can derive the tokens of
-    /// a seed
+    /// Listen beyond loopback although everyone who can reach the port is an administrator, or can derive the tokens
+    /// from a seed
     #[arg(long)]
     insecure_listen: bool,
 
-    /// Lifetime of Events after their last write, such as `90m` or `1h30m`; 0s is for ever
+    /// Lifetime of Events after their last write, such as `90m` or `1h30m`; 0s keeps them forever
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
-    /// Admission plugins that are off by default: service-account, resource-quota-status (may be repeated)
+    /// Enable an optional admission plugin: service-account, resource-quota-status (may be repeated)
     #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status"])]
     admission: Vec<String>,
 
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     verbose: bool,
 
-    /// End when the process that started the server ends (Unix)
+    /// End when the process that started the server ends
     #[arg(long)]
     exit_with_parent: bool,
 
@@ -66,10 +66,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the programs kube-apiserver, etcd and kubectl into a folder, for envtest and similar tools
+    /// Write the programs kube-apiserver, etcd and kubectl into a directory, for envtest and similar tools
     #[command(visible_alias = "install-assets")]
     Assets {
-        /// The folder; it is created if it is missing
+        /// The directory; it is created if it is missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -141,9 +141,10 @@ Examples:
 
 `fake-apiserver kube-apiserver --help` and `fake-apiserver etcd --help` list the flags of the programs in it.
 
-When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM.";
+When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM; on Windows on Ctrl-C,
+Ctrl-Break, and when its console closes.";
 
-/// The whole life of the server; the error is for people.
+/// Runs the server until it ends. The error is shown to the user.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     if let Some(Command::Assets { folder }) = &args.command {
@@ -201,10 +202,10 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Parses the value of `--token`. Colons separate the parts, except within Kubernetes' own names: `system:masters` is
-/// one, `system:serviceaccount:shop:operator` another.
+/// Parses the value of `--token`. Colons separate the parts, except inside Kubernetes' own names, such as
+/// `system:masters` and `system:serviceaccount:shop:operator`.
 fn token(text: &str) -> Result<Token, String> {
-    let (token, names) = text.split_once('=').ok_or("there is no `=`")?;
+    let (token, names) = text.split_once('=').ok_or("expected TOKEN=USER")?;
     let mut parts = names.split(':');
     let mut all: Vec<String> = Vec::new();
     while let Some(first) = parts.next() {
@@ -221,7 +222,7 @@ fn token(text: &str) -> Result<Token, String> {
         all.push(name.join(":"));
     }
     if token.is_empty() || all.iter().any(String::is_empty) {
-        return Err("neither the token nor a name may be empty".to_owned());
+        return Err("tokens and names must not be empty".to_owned());
     }
     let user = all.remove(0);
     Ok(Token {

@@ -1,12 +1,14 @@
-//! `--feature-gates`: the gates of kube-apiserver, of which only the defaults are served.
+//! `--feature-gates`: the gates of kube-apiserver. Only their defaults are supported.
 
 use fake_apiserver::KubernetesVersion;
 
-/// Name of each gate, and its default and stage from a version on, with `locked` where kube-apiserver refuses another
-/// value, or `gone`; generated.
+use crate::report;
+
+/// Generated list of gates: name, default and stage from a version on, with `locked` if kube-apiserver refuses another
+/// value, or `gone`.
 const GATES: &str = include_str!("feature_gates.txt");
 
-/// Checks `name=value` pairs, in kube-apiserver's words where it refuses them, too.
+/// Checks `name=value` pairs, with kube-apiserver's texts for the pairs that it refuses, too.
 pub(crate) fn check(version: KubernetesVersion, pairs: &[String]) -> Result<(), String> {
     for pair in pairs.iter().map(|it| it.trim()).filter(|it| !it.is_empty()) {
         check_one(version, pair)
@@ -28,8 +30,15 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
     if let "AllAlpha" | "AllBeta" = name {
         return match (name, value) {
             ("AllAlpha", false) => Ok(()),
-            _ => Err(format!(
-                "{name} changes gates that are only served by their defaults here"
+            (_, true) => {
+                // Suites enable all gates in order to enable a single one, usually for an API.
+                report(format_args!(
+                    "warning: --feature-gates={name}=true has no effect: every gate has its default here"
+                ));
+                Ok(())
+            }
+            (_, false) => Err(format!(
+                "{name} would change gates, which always have their defaults here"
             )),
         };
     }
@@ -44,12 +53,12 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
             Err(format!("{set}, feature is locked to {default}"))
         }
         (false, false) => Err(format!(
-            "feature gate {name} cannot be turned {wanted} here: this server has its default, {default}"
+            "feature gate {name} cannot be turned {wanted} here: this server only supports its default, {default}"
         )),
     }
 }
 
-/// Default, stage and lock of a gate; `None` where the version has none of the name.
+/// Default, stage and lock of a gate; `None` if this version does not have the gate.
 fn gate(version: KubernetesVersion, name: &str) -> Option<&'static str> {
     let line = GATES
         .lines()

@@ -99,5 +99,6 @@ fn proxy(args: &FrontProxyArgs) -> Result<Option<FrontProxy>, String> {
         uid_headers: trimmed(&args.requestheader_uid_headers),
         group_headers: trimmed(&args.requestheader_group_headers),
         extra_headers_prefix: trimmed(&args.requestheader_extra_headers_prefix),
+        ..FrontProxy::default()
     }))
 }

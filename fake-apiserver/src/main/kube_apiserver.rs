@@ -1,4 +1,4 @@
-//! `kube-apiserver` by its own flags, as envtest and its like pass them. What is not supported is refused by name.
+//! `kube-apiserver` with its own flags, as envtest and similar tools pass them. Unsupported flags are refused by name.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,25 +16,37 @@ use crate::args::{Common, duration};
 use crate::audit::{self, AuditArgs};
 use crate::front_proxy::{self, FrontProxyArgs};
 use crate::setup::{self, Setup};
-use crate::{feature_gates, log, other_flags};
+use crate::{feature_gates, log, other_flags, report};
 
 /// The port of kube-apiserver.
 const SECURE_PORT: u16 = 6443;
 
-/// Admission plugins that can be turned off here.
-const PLUGINS: [&str; 1] = ["ServiceAccount"];
-
-/// Admission plugins that are on in kube-apiserver and have no effect here, so that turning them off changes nothing.
-const ABSENT_PLUGINS: [&str; 5] = [
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
+/// Admission plugins that are enabled in kube-apiserver but absent here, so that disabling them changes nothing.
+const ABSENT_PLUGINS: [&str; 17] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
     "ClusterTrustBundleAttest",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
     "PodTopologyLabels",
 ];
 
-/// Admission plugins that are always on here.
-const FIXED_PLUGINS: [&str; 15] = [
+/// Admission plugins that are enabled by default and can be disabled.
+const PLUGINS: [&str; 20] = [
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "DefaultStorageClass",
     "DefaultTolerationSeconds",
@@ -47,15 +59,17 @@ const FIXED_PLUGINS: [&str; 15] = [
     "Priority",
     "ResourceQuota",
     "RuntimeClass",
+    "ServiceAccount",
     "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
 
-/// The API server of a control plane for tests, by the flags of kube-apiserver: it keeps its objects in memory
+/// A fake kube-apiserver for the control planes of tests, with kube-apiserver's flags; it keeps its objects in memory
 ///
-/// Flags that are not listed are refused, and so are values that this server would ignore. What would change nothing is
-/// accepted, see the end.
+/// Unlisted flags are refused, and so are values that this server would have to ignore. Flags without an effect here
+/// are accepted with the values listed at the end.
 #[derive(Debug, Parser)]
 #[command(name = "kube-apiserver", version, args_override_self = true)]
 pub(crate) struct Args {
@@ -71,12 +85,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=0))]
     insecure_port: u16,
 
-    /// The address of the server that is advertised to clients: the endpoint of the Service kubernetes, unless it is
-    /// a loopback address
+    /// Address that is advertised to clients as the endpoint of the Service kubernetes, unless it is a loopback address
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
 
-    /// Folder of apiserver.crt and apiserver.key, which are created if they are missing
+    /// Directory of apiserver.crt and apiserver.key, which are created if they are missing
     #[arg(long, value_name = "DIR", default_value = "/var/run/kubernetes")]
     cert_dir: PathBuf,
 
@@ -88,11 +101,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
 
-    /// Authorities of client certificates: CN is the user, each O a group
+    /// Certificate authorities of clients; a certificate's CN is the user, each O a group
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
 
-    /// Treat a request without credentials as system:anonymous; else it is answered 401, and so it is under AlwaysAllow
+    /// Treat requests without credentials as system:anonymous; otherwise, and under AlwaysAllow, they are answered 401
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     anonymous_auth: bool,
 
@@ -100,19 +113,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "AlwaysAllow", value_parser = ["AlwaysAllow", "RBAC"])]
     authorization_mode: Vec<String>,
 
-    /// Bearer tokens, a line each: token,user,uid,"group1,group2"
+    /// File of bearer tokens, one per line: token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
 
-    /// Issuer of the tokens of ServiceAccounts; those of the second and further ones are accepted, too
+    /// Issuer of the tokens of ServiceAccounts (may be repeated); tokens of further issuers are accepted, too
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
 
-    /// Keys and certificates whose tokens are accepted (may be repeated)
+    /// Keys or certificates that verify the tokens of ServiceAccounts (may be repeated)
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
 
-    /// The key that signs tokens: RSA, P-256 or P-384
+    /// Private key that signs the tokens of ServiceAccounts: RSA, P-256 or P-384
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
 
@@ -120,15 +133,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     api_audiences: Vec<String>,
 
-    /// Range of cluster IPs; the first is the Service kubernetes
+    /// Range of cluster IPs; the first address is the Service kubernetes
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24")]
     service_cluster_ip_range: String,
 
-    /// Admission plugins to turn off, of those that are on
+    /// Default admission plugins to disable
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
 
-    /// Admission plugins to turn on
+    /// Optional admission plugins to enable
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
 
@@ -160,26 +173,32 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     etcd_prefix: String,
 
-    /// Time between compactions: exact lists and continue tokens that are older than the last but one are answered 410;
-    /// 0 is never
+    /// Time between compactions: exact lists and continue tokens from before the second to last one are answered 410;
+    /// 0 disables compaction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     etcd_compaction_interval: Duration,
 
-    /// Feature gates, name=true|false: those are accepted that say what this server does, which is the default of each
-    /// in the version of Kubernetes
+    /// Feature gates, name=true|false; each must have its default in the served version of Kubernetes, because this
+    /// server behaves accordingly
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     feature_gates: Vec<String>,
 
-    /// Turns built-in APIs off: api/all, api/ga, group/version or group/version/resource, each =true|false. The core
-    /// group stays; alpha and beta APIs are not served
+    /// Enable or disable built-in APIs: api/all, api/ga, api/beta, group/version or group/version/resource, each
+    /// =true|false. The core group cannot be disabled. Beta APIs can be enabled if a stable version has the same types;
+    /// alpha APIs cannot
     #[arg(long, value_name = "APIS", value_delimiter = ',')]
     runtime_config: Vec<String>,
 
-    /// Most requests in progress that read; one more is answered 429. 0 is no limit
+    /// Serve API versions that Kubernetes has removed: autoscaling/v2beta2, batch/v1beta1, policy/v1beta1 (not a flag
+    /// of kube-apiserver)
+    #[arg(long, value_name = "VERSIONS", value_delimiter = ',')]
+    retired_apis: Vec<String>,
+
+    /// Maximum number of concurrent read requests; more are answered 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
 
-    /// Most requests in progress that write; one more is answered 429. 0 is no limit
+    /// Maximum number of concurrent write requests; more are answered 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
 
@@ -187,17 +206,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = ["false"])]
     enable_priority_and_fairness: String,
 
+    /// Certificate that is shown to aggregated API servers, in PEM
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
+    proxy_client_cert_file: Option<PathBuf>,
+
+    /// Key of the certificate that is shown to aggregated API servers, in PEM
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    proxy_client_key_file: Option<PathBuf>,
+
     #[command(flatten)]
     front_proxy: FrontProxyArgs,
 
     #[command(flatten)]
     audit: AuditArgs,
 
-    /// Log level; from 4 on every request is logged to stderr
+    /// Log level; from 4 on, every request is logged to stderr
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
 
-    /// End when the process that started the server ends (Unix), so that tests that are killed leave none behind
+    /// Exit when the process that started the server exits (Unix), so that killed tests do not leave servers behind
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 
@@ -205,7 +232,7 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// Reads the arguments. A flag that is neither one of these nor one of the others is none of kube-apiserver.
+/// Parses the arguments. Flags that are neither in `Args` nor in the list of ignored flags are refused as unknown.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
     let refused = |why: String| Args::command().error(ErrorKind::UnknownArgument, format!("{why}\n"));
     let args = other_flags::take_out(args).map_err(refused)?;
@@ -215,14 +242,14 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
             .get(ContextKind::InvalidArg)
             .filter(|_| err.kind() == ErrorKind::UnknownArgument);
         match unknown {
-            Some(flag) => refused(format!("unknown flag: {flag}; --help lists those there are")),
+            Some(flag) => refused(format!("unknown flag: {flag}; see --help for the supported flags")),
             None => err,
         }
     })?;
     Args::from_arg_matches(&matches)
 }
 
-/// The whole life of the server; the error is for people.
+/// Runs the server until it ends. The error is shown to the user.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
@@ -232,14 +259,24 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     let builder = admission(&args, users(&args, builder)?)?;
     feature_gates::check(args.common.kubernetes_version, &args.feature_gates)?;
     let builder = audit::apply(&args.audit, builder)?;
+    warn_of_stages(&args.runtime_config);
     let builder = tokens(&args, builder)?
         .runtime_config(&args.runtime_config)
         .map_err(|why| format!("--runtime-config: {why}"))?
+        .retired_apis(args.retired_apis.iter().map(String::as_str))
+        .map_err(|why| format!("--retired-apis: {why}"))?
         .max_requests_inflight(args.max_requests_inflight, args.max_mutating_requests_inflight)
         .compaction_interval(Some(args.etcd_compaction_interval).filter(|it| !it.is_zero()))
         .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
         .service_cluster_ip_range(&args.service_cluster_ip_range)
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
+    let builder = match (&args.proxy_client_cert_file, &args.proxy_client_key_file) {
+        (Some(certificate), Some(key)) => builder.proxy_client_certificate(
+            read("proxy-client-cert-file", certificate)?,
+            read("proxy-client-key-file", key)?,
+        ),
+        _ => builder,
+    };
     let setup = Setup {
         builder: advertise(&args, builder),
         listen,
@@ -251,7 +288,28 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Makes the address of clients the endpoint of the Service `kubernetes`. No Endpoints may have a loopback address.
+/// Prints the APIs that a stage such as `api/beta` enables, because kube-apiserver enables more.
+fn warn_of_stages(pairs: &[String]) {
+    for pair in pairs
+        .iter()
+        .filter(|it| matches!(it.trim(), "api/all=true" | "api/beta=true"))
+    {
+        report(format_args!(
+            "warning: --runtime-config={pair} turns on the beta APIs with the types of a stable version: v1beta1 of \
+             admissionregistration.k8s.io, networking.k8s.io and storage.k8s.io, and v1beta2 of resource.k8s.io"
+        ));
+    }
+    if pairs
+        .iter()
+        .any(|it| matches!(it.trim(), "api/all=true" | "api/alpha=true"))
+    {
+        report(format_args!(
+            "warning: alpha APIs are not supported, and --runtime-config does not enable any"
+        ));
+    }
+}
+
+/// Makes the advertised address the endpoint of the Service `kubernetes`. Endpoints may not have loopback addresses.
 fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
     let address = args.advertise_address.unwrap_or(args.bind_address);
     if address.is_loopback() || address.is_unspecified() {
@@ -267,7 +325,7 @@ fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
 
 /// Applies the options of authentication and authorization.
 fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    // One mode that allows is enough, as for kube-apiserver. Then there is no anonymous user, since whoever reaches the
+    // As in kube-apiserver, one allowing mode is enough. It disables anonymous users, because everyone who reaches the
     // port could do everything. After `ApplyAuthorization` of pkg/kubeapiserver/options.
     let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
     builder = builder
@@ -285,10 +343,10 @@ fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder,
         return Ok(builder);
     };
     let text = String::from_utf8(read("token-auth-file", file)?)
-        .map_err(|_| format!("--token-auth-file {}: it is not text", file.display()))?;
+        .map_err(|_| format!("--token-auth-file {}: the file is not valid UTF-8", file.display()))?;
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let fields = csv(line);
-        let [token, user, _uid, groups @ ..] = fields.as_slice() else {
+        let [token, user, uid, groups @ ..] = fields.as_slice() else {
             let number = number + 1;
             return Err(format!(
                 "--token-auth-file {}, line {number}: expected token,user,uid",
@@ -296,12 +354,12 @@ fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder,
             ));
         };
         let groups = groups.iter().flat_map(|it| it.split(',')).map(str::trim);
-        builder = builder.token(token, user, groups.filter(|it| !it.is_empty()));
+        builder = builder.token_with_uid(token, user, uid, groups.filter(|it| !it.is_empty()));
     }
     Ok(builder)
 }
 
-/// Splits a line into its fields, some of which are quoted.
+/// Splits a CSV line into fields, which may be quoted.
 fn csv(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.trim().chars() {
@@ -346,30 +404,30 @@ fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder
 
 /// The admission plugins.
 fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    let known = |name: &str| {
-        let all = PLUGINS.iter().chain(&FIXED_PLUGINS);
-        all.copied().any(|it| it == name)
-    };
+    let known = |name: &str| PLUGINS.contains(&name);
     for name in &args.enable_admission_plugins {
         if !known(name) {
-            return Err(format!("--enable-admission-plugins: there is no {name:?} here"));
+            return Err(format!(
+                "--enable-admission-plugins: admission plugin {name:?} is not supported here"
+            ));
         }
     }
     for name in &args.disable_admission_plugins {
-        if FIXED_PLUGINS.contains(&name.as_str()) {
-            return Err(format!("--disable-admission-plugins: {name} is always on here"));
-        }
         if !known(name) && !ABSENT_PLUGINS.contains(&name.as_str()) {
             return Err(format!(
                 "--disable-admission-plugins: admission plugin {name:?} is unknown"
             ));
         }
     }
-    let is_off = |name: &str| args.disable_admission_plugins.iter().any(|it| it == name);
-    Ok(match is_off("ServiceAccount") {
+    let off = || args.disable_admission_plugins.iter().map(String::as_str);
+    let builder = match off().any(|it| it == "ServiceAccount") {
         true => builder,
         false => builder.service_account_admission(),
-    })
+    };
+    let others = off().filter(|it| *it != "ServiceAccount" && PLUGINS.contains(it));
+    builder
+        .disable_admission_plugins(others)
+        .map_err(|name| format!("--disable-admission-plugins: {name} cannot be disabled here"))
 }
 
 /// The certificate, and the authorities of clients.
@@ -387,7 +445,7 @@ fn transport(args: &Args) -> Result<ServeOptions, String> {
     } else {
         let (pem, key_pem) =
             fake_apiserver::self_signed_certificate(args.advertise_address.unwrap_or(args.bind_address))
-                .map_err(|err| format!("cannot make a certificate: {err}"))?;
+                .map_err(|err| format!("cannot create a certificate: {err}"))?;
         let write = |path: &Path, pem: &str| {
             write_private(path, pem).map_err(|err| format!("cannot write {}: {err}", path.display()))
         };

@@ -7,19 +7,19 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::report;
 
-/// Writes the server's log from here on; every request of it if it is `verbose`.
+/// Enables the server's log; with `verbose` it contains every request.
 pub(crate) fn start(verbose: bool) -> Result<(), String> {
     let level = if verbose { Level::DEBUG } else { Level::WARN };
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())
 }
 
 /// The machine's time of day, for the lines of the log.
-#[expect(clippy::disallowed_methods, reason = "a log is read by people")]
+#[expect(clippy::disallowed_methods, reason = "the log shows wall-clock times")]
 fn now() -> jiff::Timestamp {
     jiff::Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
 
-/// Writes the server's own log to stderr, a line an event.
+/// Writes the server's own log to stderr, one line per event.
 struct Log {
     level: Level,
 }
@@ -48,7 +48,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The time a line of the log begins with.
+/// The time at the start of each line of the log.
 fn time_of_day() -> impl fmt::Display {
     now().strftime("%H:%M:%S%.3f ").to_string()
 }

@@ -1,7 +1,7 @@
 //! The command `fake-apiserver`: an API server for kubectl and every other client, until it is interrupted.
 //!
-//! The same program is `kube-apiserver` and `etcd` when it is called by these names, so that what starts a control
-//! plane from a folder of programs starts this one; `assets` makes such a folder.
+//! The program acts as `kube-apiserver` or `etcd` when it is called by these names, so that tools which start a control
+//! plane from a directory of programs can start it. `assets` creates such a directory.
 
 mod args;
 mod audit;
@@ -10,9 +10,12 @@ mod front_proxy;
 mod assets;
 mod etcd;
 mod fake;
+mod interruption;
 mod kube_apiserver;
 mod log;
 mod other_flags;
+mod parent;
+mod reason;
 mod rotation;
 mod setup;
 
@@ -24,11 +27,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Gives back to the system what was freed, where that of the C library keeps the most it ever had.
+/// Returns freed memory to the system; the allocator of the C library keeps its peak.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The program by the name it was called by.
+/// The program, by the name under which it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Personality {
     FakeApiserver,
@@ -42,20 +45,26 @@ fn main() -> ExitCode {
         Personality::FakeApiserver => fake::run(fake::Args::parse_from(args)),
         Personality::KubeApiserver => match kube_apiserver::parse(args) {
             Ok(args) => kube_apiserver::run(args),
-            Err(unknown) => unknown.exit(),
+            Err(unknown) => {
+                if unknown.use_stderr() {
+                    reason::tell_parent(&unknown.to_string());
+                }
+                unknown.exit()
+            }
         },
         Personality::Etcd => etcd::run(&etcd::parse(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
+            reason::tell_parent(&format!("error: {reason}\n"));
             report(format_args!("error: {reason}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The personality that the name of the program or its first argument asks for, and the arguments that are left.
+/// The personality that the program's name or its first argument selects, and the remaining arguments.
 fn personality(mut args: Vec<OsString>) -> (Personality, Vec<OsString>) {
     let of = |name: &OsString| {
         let name = Path::new(name).file_stem().and_then(|it| it.to_str());
@@ -85,7 +94,7 @@ fn report(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Prints a line on stdout. A closed stdout is ignored: there is nobody left to report it to.
+/// Prints a line on stdout. A closed stdout is ignored, because the error could not be reported.
 fn tell(line: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "{line}");

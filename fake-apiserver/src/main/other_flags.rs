@@ -1,36 +1,36 @@
-//! The flags of kube-apiserver that this program has no option for, each with the values that say what it does anyway.
-//! Any other value is refused with the reason: nothing that is asked for is ignored.
+//! Flags of kube-apiserver without an option in this program, each with the values that match its behaviour. Any other
+//! value is refused with the reason, so that no flag is ignored.
 
 use std::ffi::OsString;
 
 use Accepts::{Any, Nothing, Only};
 
-const AGGREGATED: &str = "aggregated API servers are not called";
-const AUDIT: &str = "audit events are written one by one, as a whole";
-const AUDIT_WEBHOOK: &str = "audit events are sent nowhere; --audit-log-path is the file they are written to";
+const AGGREGATED: &str = "aggregated API servers are called at --webhook-address";
+const AUDIT: &str = "audit events are written one by one, without truncation";
+const AUDIT_WEBHOOK: &str = "audit events are only written to --audit-log-path";
 const ETCD: &str = "objects are kept in memory, and etcd is not called";
-const KUBELET: &str = "no kubelet is called";
+const KUBELET: &str = "kubelets are not called";
 const LOG: &str = "the log is lines of text on stderr";
-const MEMORY: &str = "objects are kept in memory, in no file that could be encrypted";
+const MEMORY: &str = "objects are kept in memory, so nothing is encrypted at rest";
 const METRICS: &str = "/metrics is not configurable";
-const PROFILES: &str = "there are no profiles";
+const PROFILES: &str = "profiling is not supported";
 const RIGHTS: &str = "the authorizers are AlwaysAllow and RBAC";
-const SHUTDOWN: &str = "the server ends as soon as it is told to";
-const TLS: &str = "TLS is 1.2 and 1.3, with the library's choice of algorithms";
+const SHUTDOWN: &str = "the server shuts down without a delay";
+const TLS: &str = "TLS 1.2 and 1.3 are supported, with the library's default algorithms";
 const USERS: &str =
-    "users are known by --token-auth-file, client certificates, tokens of ServiceAccounts and front proxies";
+    "users are authenticated by --token-auth-file, client certificates, tokens of ServiceAccounts and front proxies";
 
 /// A flag of kube-apiserver.
 struct Flag {
     name: &'static str,
-    /// Set if it stands alone for `true`.
+    /// Set if the flag without a value means `true`.
     is_switch: bool,
     accepts: Accepts,
-    /// The state of things, which no flag changes.
+    /// A fixed behaviour of this server; the flag cannot change it.
     fact: &'static str,
 }
 
-/// The values of a flag that change nothing.
+/// The accepted values of a flag, which do not change anything.
 enum Accepts {
     Any,
     Only(&'static [&'static str]),
@@ -100,19 +100,19 @@ const FLAGS: &[Flag] = &[
     value("coordinated-leadership-lease-duration", Any, "the feature gate CoordinatedLeaderElection is off"),
     value("coordinated-leadership-renew-deadline", Any, "the feature gate CoordinatedLeaderElection is off"),
     value("coordinated-leadership-retry-period", Any, "the feature gate CoordinatedLeaderElection is off"),
-    value("cors-allowed-origins", Nothing, "requests of web pages are refused"),
+    value("cors-allowed-origins", Nothing, "requests from web pages are refused"),
     value("debug-socket-path", Nothing, PROFILES),
-    value("default-not-ready-toleration-seconds", Only(&["300"]), "added tolerations last for the default time"),
-    value("default-unreachable-toleration-seconds", Only(&["300"]), "added tolerations last for the default time"),
-    value("delete-collection-workers", Any, "a collection is deleted at once"),
-    switch("disable-http2-serving", Only(&["false"]), "HTTP/2 is spoken to clients that ask for it"),
+    value("default-not-ready-toleration-seconds", Only(&["300"]), "the added tolerations have the default duration"),
+    value("default-unreachable-toleration-seconds", Only(&["300"]), "the added tolerations have the default duration"),
+    value("delete-collection-workers", Any, "collections are deleted without workers"),
+    switch("disable-http2-serving", Only(&["false"]), "HTTP/2 is used if a client requests it"),
     value("disabled-metrics", Nothing, METRICS),
     value("egress-selector-config-file", Nothing, "webhooks are called directly"),
-    value("emulated-version", Nothing, "--kubernetes-version says which version is served"),
-    switch("emulation-forward-compatible", Only(&["false"]), "--kubernetes-version says which version is served"),
+    value("emulated-version", Nothing, "--kubernetes-version selects the served version"),
+    switch("emulation-forward-compatible", Only(&["false"]), "--kubernetes-version selects the served version"),
     switch("enable-aggregator-routing", Any, AGGREGATED),
     switch("enable-bootstrap-token-auth", Only(&["false"]), USERS),
-    switch("enable-garbage-collector", Only(&["true"]), "deletions count on a garbage collector"),
+    switch("enable-garbage-collector", Only(&["true"]), "deletions rely on a garbage collector"),
     switch("enable-logs-handler", Only(&["false"]), LOG),
     value("encryption-provider-config", Nothing, MEMORY),
     switch("encryption-provider-config-automatic-reload", Only(&["false"]), MEMORY),
@@ -123,24 +123,24 @@ const FLAGS: &[Flag] = &[
     value("etcd-readycheck-timeout", Any, ETCD),
     value("etcd-servers-overrides", Any, ETCD),
     value("external-hostname", Nothing, "there is no name but the address of a request"),
-    value("goaway-chance", Only(&["0"]), "connections stay until a client closes them"),
+    value("goaway-chance", Only(&["0"]), "connections remain open until a client closes them"),
     value("http2-max-streams-per-connection", Nothing, "connections have the default number of streams"),
     value("kubelet-certificate-authority", Any, KUBELET),
     value("kubelet-client-certificate", Any, KUBELET),
     value("kubelet-client-key", Any, KUBELET),
     value("kubelet-preferred-address-types", Any, KUBELET),
     value("kubelet-timeout", Any, KUBELET),
-    value("kubernetes-service-node-port", Only(&["0"]), "the Service kubernetes has a cluster IP alone"),
+    value("kubernetes-service-node-port", Only(&["0"]), "the Service kubernetes only has a cluster IP"),
     value("lease-reuse-duration-seconds", Any, ETCD),
-    value("livez-grace-period", Any, "the server is alive when it first answers"),
+    value("livez-grace-period", Any, "the server is live as soon as it answers"),
     value("log-flush-frequency", Any, LOG),
     value("log-json-info-buffer-size", Only(&["0"]), LOG),
     switch("log-json-split-stream", Only(&["false"]), LOG),
     value("log-text-info-buffer-size", Only(&["0"]), LOG),
     switch("log-text-split-stream", Only(&["false"]), LOG),
     value("logging-format", Only(&["text"]), LOG),
-    value("max-connection-bytes-per-sec", Only(&["0"]), "there is no limit on bytes a second"),
-    value("min-compatibility-version", Nothing, "--kubernetes-version says which version is served"),
+    value("max-connection-bytes-per-sec", Only(&["0"]), "the bandwidth is not limited"),
+    value("min-compatibility-version", Nothing, "--kubernetes-version selects the served version"),
     value("min-request-timeout", Only(&["1800"]), "watches last for the default time"),
     value("oidc-ca-file", Nothing, USERS),
     value("oidc-client-id", Nothing, USERS),
@@ -157,14 +157,12 @@ const FLAGS: &[Flag] = &[
     switch("permit-address-sharing", Only(&["false"]), "the port is not shared"),
     switch("permit-port-sharing", Only(&["false"]), "the port is not shared"),
     switch("profiling", Only(&["false"]), PROFILES),
-    value("proxy-client-cert-file", Any, AGGREGATED),
-    value("proxy-client-key-file", Any, AGGREGATED),
-    value("request-timeout", Nothing, "requests are not ended by time"),
-    switch("runtime-config-emulation-forward-compatible", Only(&["false"]), "--kubernetes-version says which version is served"),
+    value("request-timeout", Nothing, "requests do not time out"),
+    switch("runtime-config-emulation-forward-compatible", Only(&["false"]), "--kubernetes-version selects the served version"),
     switch("service-account-extend-token-expiration", Only(&["true"]), "tokens of Pods are extended, as by default"),
     value("service-account-jwks-uri", Nothing, "keys are at /openid/v1/jwks of this server"),
-    switch("service-account-lookup", Only(&["true"]), "a token ends with its ServiceAccount"),
-    value("service-account-max-token-expiration", Nothing, "tokens live as long as is asked for"),
+    switch("service-account-lookup", Only(&["true"]), "a token becomes invalid with its ServiceAccount"),
+    value("service-account-max-token-expiration", Nothing, "tokens have the requested lifetime"),
     value("service-account-signing-endpoint", Nothing, "tokens are signed with the key of --service-account-signing-key-file"),
     value("service-node-port-range", Only(&["30000-32767"]), "node ports are from the default range"),
     value("show-hidden-metrics-for-version", Nothing, METRICS),
@@ -173,19 +171,19 @@ const FLAGS: &[Flag] = &[
     value("shutdown-watch-termination-grace-period", Only(&["0", "0s"]), SHUTDOWN),
     value("storage-backend", Only(&["etcd3"]), ETCD),
     value("storage-initialization-timeout", Any, ETCD),
-    value("storage-media-type", Only(&["application/json", "application/vnd.kubernetes.protobuf"]), ETCD),
-    value("strict-transport-security-directives", Nothing, "requests of web pages are refused"),
+    value("storage-media-type", Only(&["", "application/json", "application/vnd.kubernetes.protobuf"]), ETCD),
+    value("strict-transport-security-directives", Nothing, "requests from web pages are refused"),
     value("tls-cipher-suites", Nothing, TLS),
     value("tls-curve-preferences", Nothing, TLS),
     value("tls-min-version", Only(&["VersionTLS12"]), TLS),
-    value("tls-sni-cert-key", Nothing, "there is one certificate"),
-    value("tracing-config-file", Nothing, "there are no traces"),
+    value("tls-sni-cert-key", Nothing, "only one certificate is supported"),
+    value("tracing-config-file", Nothing, "tracing is not supported"),
     value("vmodule", Nothing, LOG),
     switch("watch-cache", Only(&["true"]), "every watch reads the log of --history-bytes"),
     value("watch-cache-sizes", Any, "every watch reads the log of --history-bytes"),
 ];
 
-/// Takes out the flags that change nothing. The error names a flag that would, and says why it cannot.
+/// Removes the flags without an effect. The error names a flag with an unsupported value, and the reason.
 pub(crate) fn take_out(args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut left = Vec::new();
     let mut args = args.into_iter();
@@ -227,7 +225,7 @@ impl Flag {
     }
 }
 
-/// The lines of `--help` about flags that are accepted and change nothing.
+/// The lines of `--help` about flags that are accepted without an effect.
 pub(crate) fn help() -> String {
     let mut text = "Flags of kube-apiserver that change nothing here, and are accepted with these values:\n".to_owned();
     for flag in FLAGS {
@@ -257,7 +255,7 @@ mod tests {
     const REAL: &str = include_str!("../../tests/data/kube_apiserver_flags.txt");
 
     #[test]
-    fn every_flag_of_kube_apiserver_is_an_option_or_one_of_these() {
+    fn every_flag_of_kube_apiserver_is_an_option_or_listed() {
         let command = Args::command();
         let is_option = |name: &str| command.get_arguments().any(|it| it.get_long() == Some(name));
         for name in REAL.lines() {
@@ -273,13 +271,13 @@ mod tests {
     #[case::own(&["--secure-port=1", "--etcd-servers", "x"], &["--secure-port=1", "--etcd-servers", "x"], "")]
     #[case::a_switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
     #[case::a_switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
-    #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported here, only false: there are no profiles")]
+    #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported here, only false: profiling is not supported")]
     #[case::a_value_of_its_own(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
     #[case::another_value(&["--tls-min-version", "VersionTLS13"],
-        &[], "--tls-min-version=VersionTLS13 is not supported here, only VersionTLS12: TLS is 1.2 and 1.3, with the \
-             library's choice of algorithms")]
+        &[], "--tls-min-version=VersionTLS13 is not supported here, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \
+             the library's default algorithms")]
     #[case::never(&["--oidc-issuer-url=https://x"],
-        &[], "--oidc-issuer-url is not supported here: users are known by --token-auth-file, client certificates, tokens \
+        &[], "--oidc-issuer-url is not supported here: users are authenticated by --token-auth-file, client certificates, tokens \
              of ServiceAccounts and front proxies")]
     #[case::no_value(&["--kubelet-timeout"], &[], "flag needs an argument: --kubelet-timeout")]
     fn what_changes_nothing_is_taken_out(#[case] args: &[&str], #[case] left: &[&str], #[case] why: &str) {

@@ -1,4 +1,4 @@
-//! `RotatedFile`: a log whose old parts are renamed, compressed and removed, after lumberjack.
+//! `RotatedFile`: a log file that is renamed, compressed and removed as lumberjack does.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The form of times in the names of old parts.
+/// Format of the times in the names of rotated files.
 const TIME: &str = "%Y-%m-%dT%H-%M-%S.%3f";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Limits of a log; 0 is none.
+/// Limits of a log; 0 means unlimited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes of one file.
@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) compresses: bool,
 }
 
-/// A log that is written a line at a time.
+/// A log to which lines are appended.
 #[derive(Debug)]
 pub(crate) struct RotatedFile {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct RotatedFile {
 }
 
 impl RotatedFile {
-    /// Opens the file, or creates it with its folder.
+    /// Opens the file, or creates it together with its directory.
     pub(crate) fn open(path: &Path, limits: Limits) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
@@ -54,9 +54,9 @@ impl RotatedFile {
         Ok(this)
     }
 
-    /// Goes on in an empty file.
+    /// Starts an empty file.
     fn rotate(&mut self) -> io::Result<()> {
-        // The log was last written a moment ago: that is the time of the rotation.
+        // The log was written a moment ago, so the current time is the time of the rotation.
         let last = self.file.metadata()?.modified()?;
         fs::rename(&self.path, self.backup(last)?)?;
         self.file = append(&self.path)?;
@@ -64,7 +64,7 @@ impl RotatedFile {
         self.tidy_up()
     }
 
-    /// The beginning and the end of the names of old files.
+    /// Prefix and suffix of the names of rotated files.
     fn affixes(&self) -> (String, String) {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let end = self.path.extension().map(|it| format!(".{}", it.to_string_lossy()));
@@ -77,7 +77,7 @@ impl RotatedFile {
         Ok(self.path.with_file_name(format!("{start}{}{end}", time.strftime(TIME))))
     }
 
-    /// Old files with their times, the newest first; those that were compressed have `.gz` at the end.
+    /// Old files with their times, newest first; compressed ones end with `.gz`.
     fn old_files(&self) -> io::Result<Vec<(SystemTime, PathBuf)>> {
         let (start, end) = self.affixes();
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -142,7 +142,7 @@ impl Write for RotatedFile {
     }
 }
 
-/// Opens a file that only its owner reads.
+/// Opens a file that only its owner can read.
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
@@ -151,7 +151,7 @@ fn append(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Puts a file into one with `.gz` at its end.
+/// Compresses a file into another with the suffix `.gz`.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = OsString::from(path);
     name.push(".gz");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_has_no_room_begins_a_new_file() {
+    fn line_beyond_the_size_limit_starts_a_new_file() {
         let folder = folder("room");
         let path = folder.join("audit.log");
         let mut log = RotatedFile::open(&path, limits(0, 0, false)).expect("it can be made");

@@ -1,4 +1,4 @@
-//! The life of a server as a process: made as it was asked for, filled, announced, and ended by a signal.
+//! A server as a process: builds it from the options, loads objects, announces it, and ends it on a signal.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -6,17 +6,21 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
-use serde_json::Value;
+use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, Worker, load};
+use serde_json::{Value, json};
 
 use crate::args::Common;
+use crate::interruption::interruption;
 use crate::{report, tell};
 
-/// Entries of a journal without readers: a server that runs for days must not grow by it.
+/// Maximum number of entries of a journal without readers, so that the memory of a long-running server does not grow.
 const JOURNAL_ENTRIES_UNREAD: usize = 256;
 
-/// Entries of the journal where the control API shows it.
+/// Size of the journal if the control API is on.
 const JOURNAL_ENTRIES: usize = 16_384;
+
+/// The node of Pods, if there are workers and no Node is loaded.
+const NODE: &str = "node-0";
 
 /// The user of the control API's token.
 const CONTROL_USER: &str = "fake-apiserver-control";
@@ -24,12 +28,8 @@ const CONTROL_USER: &str = "fake-apiserver-control";
 /// The first line of a kubeconfig this command wrote, and may therefore replace.
 const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at its next start.\n";
 
-/// Time between the mark and the removal of a Pod: about that of a write to etcd.
+/// Time between the mark and the removal of a Pod: about the time of a write to etcd.
 const REMOVAL_DELAY: Duration = Duration::from_millis(5);
-
-/// Time between two looks for the process that started the server.
-#[cfg(unix)]
-const PARENT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A server that is ready to be started.
 pub(crate) struct Setup {
@@ -37,13 +37,13 @@ pub(crate) struct Setup {
     pub(crate) builder: ApiServerBuilder,
     pub(crate) listen: SocketAddr,
     pub(crate) options: ServeOptions,
-    /// Objects that are there from the start, in place of those of their names.
+    /// Initial objects, which replace existing objects of the same names.
     pub(crate) objects: Vec<Value>,
     /// Ends when the process that started it ends.
     pub(crate) exit_with_parent: bool,
 }
 
-/// A builder with all that the common options say. The token of the control API is in them afterwards.
+/// Returns a builder with the common options. Sets the token of the control API in the options.
 pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     let mut builder = ApiServer::builder()
         .seed(common.seed.unwrap_or(0))
@@ -54,7 +54,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         .kubernetes_service(true);
     if common.seed.is_none() {
         builder = builder.revision(first_revision());
-        let keys = ServiceAccountKeys::generate().map_err(|err| format!("cannot make keys for tokens: {err}"))?;
+        let keys = ServiceAccountKeys::generate().map_err(|err| format!("cannot generate keys for tokens: {err}"))?;
         builder = builder.service_account_keys(keys);
     }
     for (host, address) in &common.webhook_address {
@@ -66,7 +66,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     let token = match (common.control_token.take(), common.seed) {
         (Some(token), _) => token,
         (None, Some(seed)) => format!("seed-{seed}"),
-        (None, None) => fake_apiserver::random_token().map_err(|err| format!("cannot make a token: {err}"))?,
+        (None, None) => fake_apiserver::random_token().map_err(|err| format!("cannot create a token: {err}"))?,
     };
     builder = builder
         .control_api()
@@ -77,7 +77,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     Ok(builder)
 }
 
-/// Refuses a seed where others reach the server: whoever guesses it has its keys and tokens.
+/// Refuses a seed if other machines can reach the server, because the seed is enough to derive its keys and tokens.
 pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> Result<(), String> {
     match common.seed {
         Some(_) if !listen.ip().is_loopback() => Err(format!(
@@ -87,25 +87,27 @@ pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> R
     }
 }
 
-/// The revision to begin with: further than an earlier run has come, unless that wrote a thousand times a second all
-/// its life. Watchers of the earlier run get 410, and list again.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "runs of one server in a row have nothing else in common"
-)]
+/// The first revision: higher than the last revision of an earlier run, unless that run made a thousand writes per
+/// second all the time. Watchers of the earlier run get 410, and list again.
+#[expect(clippy::disallowed_methods, reason = "repeated runs of one server share only this")]
 fn first_revision() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since_epoch.map_or(0, |it| it.as_secs() * 1000)
 }
 
 impl Setup {
-    /// Serves until a signal comes or its parent ends; the error is for people.
+    /// Serves until a signal arrives or the parent ends. The error is a text for users.
     pub(crate) async fn serve(self) -> Result<(), String> {
-        let interrupted =
-            interruption(self.exit_with_parent).map_err(|err| format!("cannot listen for signals: {err}"))?;
+        let interrupted = interruption(self.exit_with_parent)?;
         let server = self.builder.start();
         server.load(self.objects).map_err(|err| err.to_string())?;
         fill(&server, &self.common)?;
+        let stages = load::read(&self.common.stages).map_err(|err| err.to_string())?;
+        let stages = stages.into_iter().map(|it| it.object);
+        server.kubelet().stages(stages).map_err(|err| err.to_string())?;
+        if self.common.workers.0.contains(&Worker::Kubelet) {
+            ensure_node(&server).await?;
+        }
         let options = self.options.accept_hosts(&self.common.accept_hosts);
         let serving = server.serve_with(self.listen, &options).await;
         let serving = serving.map_err(|err| format!("cannot listen on {}: {err}", self.listen))?;
@@ -116,7 +118,7 @@ impl Setup {
         if let Some(token) = token {
             let url = serving.url();
             report(format_args!("control API at {url}/_fake, bearer token {token}"));
-            // The fragment behind `#` is not sent: no server, log or other page sees the token.
+            // The browser does not send the fragment after `#`, so the token stays out of servers' logs.
             let shown = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC);
             report(format_args!("its page: {url}/_fake/#token={shown}"));
         }
@@ -128,7 +130,18 @@ impl Setup {
     }
 }
 
-/// Loads what the command line names.
+/// Creates a Node, which the kubelet completes, unless one was loaded.
+async fn ensure_node(server: &ApiServer) -> Result<(), String> {
+    let nodes = server.list("v1", "Node", "").await;
+    if nodes.is_ok_and(|it| !it.is_empty()) {
+        return Ok(());
+    }
+    let labels = json!({"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}});
+    server.load([node]).map(drop).map_err(|err| err.to_string())
+}
+
+/// Loads the files of the command line.
 fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     let definitions = load::read(&common.crd).map_err(|err| err.to_string())?;
     let other = definitions
@@ -152,7 +165,8 @@ fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the kubeconfig, but never over a foreign one. It may hold a key, so only its owner may read it.
+/// Writes the kubeconfig, but never replaces a file that this command did not write. The file may contain a key, so
+/// only its owner may read it.
 fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>) -> Result<(), String> {
     let fail = |reason: &dyn fmt::Display| format!("cannot write the kubeconfig {}: {reason}", file.display());
     match std::fs::read(file) {
@@ -170,46 +184,10 @@ fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>)
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = options.open(file).map_err(|err| fail(&err))?;
-    // The mode counts for new files only.
+    // The mode only applies to new files.
     #[cfg(unix)]
     out.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|err| fail(&err))?;
     out.write_all(format!("{KUBECONFIG_MARK}{config}").as_bytes())
         .map_err(|err| fail(&err))
-}
-
-/// Waits for a signal, or for the end of the process that started this one. Signals are caught from the call on, not
-/// from the first poll.
-#[cfg(unix)]
-pub(crate) fn interruption(exit_with_parent: bool) -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let parent = exit_with_parent.then(std::os::unix::process::parent_id);
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = end_of(parent) => {}
-        }
-    })
-}
-
-/// Waits for the end of the process that started this one. Its children go to another process then.
-#[cfg(unix)]
-async fn end_of(parent: Option<u32>) {
-    let Some(parent) = parent else {
-        return std::future::pending().await;
-    };
-    while std::os::unix::process::parent_id() == parent {
-        tokio::time::sleep(PARENT_INTERVAL).await;
-    }
-}
-
-#[cfg(not(unix))]
-pub(crate) fn interruption(_exit_with_parent: bool) -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
 }

@@ -1,4 +1,4 @@
-//! The answer of a write.
+//! The result of a write.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::storage::Stored;
 pub(crate) enum Answer {
     /// An object as it is stored.
     Stored(Arc<Stored>),
-    /// An object that is not stored: a dry run, a deleted object, a Scale. In the version asked for, with its kind.
+    /// An object that is not stored (of a dry run, a deleted object, a Scale) in the requested version, with its kind.
     Object(Object),
-    /// A Status that is no failure.
+    /// A Status of success.
     Status(Box<SuccessStatus>),
-    /// Plain text: what containers have written.
+    /// Plain text: the output of containers.
     Text(String),
-    /// A connection, which is not answered with a body: that of a Pod.
+    /// A connection to a Pod, which is not answered with a body.
     Connection(Connection),
     /// Nothing at all: 204.
     Nothing,
@@ -31,7 +31,7 @@ pub(crate) enum Answer {
 pub(crate) struct SuccessStatus {
     /// The name of the object, if the Status has details.
     pub(crate) details: Option<SuccessDetails>,
-    /// `code`; left out where 0.
+    /// `code`; omitted if 0.
     pub(crate) code: u16,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct SuccessDetails {
 pub(crate) struct Written {
     /// The body.
     pub(crate) answer: Answer,
-    /// 200; 201 where an object was created; 202 where one is still to go.
+    /// 200; 201 if an object was created; 202 if its deletion is pending.
     pub(crate) code: u16,
 }
 
@@ -59,7 +59,7 @@ impl Written {
         Self { answer, code: 200 }
     }
 
-    /// Asks the conversion webhook for the object in the version of `row`, in which it is shown.
+    /// Requests the conversion of the object to the version of `row`, in which it is returned.
     pub(super) async fn converted(self, reader: &Reader, row: &Row) -> Result<Self, Status> {
         if let Answer::Stored(stored) = &self.answer {
             reader.convert_stored(row, std::slice::from_ref(stored)).await?;
@@ -69,14 +69,14 @@ impl Written {
 }
 
 impl Answer {
-    /// The answer that shows an object which was not stored, in the version asked for.
+    /// The answer with an object that was not stored, in the requested version.
     pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
         row.show_unstored(&mut object);
         Self::Object(object)
     }
 }
 
-/// Fails with what validation found.
+/// Fails if validation found errors.
 pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         Ok(())

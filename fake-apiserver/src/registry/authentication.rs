@@ -1,4 +1,4 @@
-//! `Authentication`: whose a token is, and who comes without one.
+//! `Authentication`: the user of a token, and the user of requests without one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ pub(crate) struct Access {
     pub(super) reader: Arc<Reader>,
     /// Authentication of users.
     pub(crate) authentication: Authentication,
-    /// Makes and reads the tokens of ServiceAccounts.
+    /// Issues and verifies the tokens of ServiceAccounts.
     pub(crate) tokens: Tokens,
 }
 
 impl Access {
     pub(super) fn new(reader: Arc<Reader>, authentication: Authentication, tokens: TokenOptions) -> Self {
-        // A key that is not given is made from the server's seed.
+        // Without a configured key, one is derived from the server's seed.
         let tokens = Tokens::new(tokens, reader.entropy.seed());
         Self {
             reader,
@@ -32,9 +32,9 @@ impl Access {
 /// Options of authentication.
 #[derive(Clone, Debug)]
 pub(crate) struct Authentication {
-    /// User of every request without credentials, unless `anonymous` says otherwise.
+    /// User of every request without credentials, unless `anonymous` sets another.
     pub(crate) admin: Arc<UserInfo>,
-    /// Set if users differ in their rights.
+    /// Set if permissions depend on the user.
     pub(crate) has_rights: bool,
     /// The users of tokens.
     pub(crate) tokens: BTreeMap<String, Arc<UserInfo>>,
@@ -54,7 +54,8 @@ impl Default for Authentication {
 }
 
 impl Authentication {
-    /// Returns `true` if an unknown token is refused: where rights depend on the user, or all have to say who they are.
+    /// Returns `true` if an unknown token is refused: if permissions depend on the user, or if anonymous requests are
+    /// refused.
     pub(crate) fn is_strict(&self) -> bool {
         self.has_rights || self.anonymous == Anonymous::Refused
     }
@@ -62,15 +63,15 @@ impl Authentication {
 
 /// Result of looking up a bearer token.
 pub(crate) enum TokenVerdict {
-    /// It is this user's; with the audiences that were asked about and that it is for.
+    /// Token of this user, with the requested audiences that it is valid for.
     User(Arc<UserInfo>, Vec<String>),
     /// The token is invalid, with the reason in the server's words.
     Unknown(String),
 }
 
 impl Access {
-    /// Looks up the owner of a token: a configured one, or one issued for a ServiceAccount. `audiences` are those to
-    /// check for, the server's own if there are none.
+    /// Looks up the owner of a token: a configured one, or a ServiceAccount. `audiences` are the audiences to check
+    /// for; if empty, the server's own.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
         let own = self.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());

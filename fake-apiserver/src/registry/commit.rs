@@ -1,5 +1,5 @@
-//! Commits of the verbs, each of which tells everyone concerned: the CRDs it defines, the Roles, the configuration of
-//! admission, the server's own controllers.
+//! Commits of the verbs. Each notifies the parts that it concerns: CRDs, Roles, the configuration of admission, the
+//! server's own controllers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::options::DeleteOptions;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 
 impl Registry {
-    /// Replaces all state: watches end, CRDs are read anew.
+    /// Replaces the whole state: watches end, and CRDs are parsed again.
     pub(crate) fn restore(&self, world: World) {
         self.writer.replace_all(world);
         self.authorization.roles_replaced();
@@ -29,20 +29,23 @@ impl Registry {
     pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.writer.insert(row, key, body)?;
         self.signal(row, &stored.key);
+        self.sync_addresses(row, None, &stored.key);
         Ok(stored)
     }
 
-    /// Stores an object in place of `old`, if that is still the one.
+    /// Replaces `old` by an object, if `old` is still stored.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.writer.replace(row, old, body)?;
         self.signal(row, &stored.key);
+        self.sync_addresses(row, Some(old), &stored.key);
         Ok(stored)
     }
 
-    /// Removes `old`, if it is still the one.
+    /// Removes `old`, if it is still stored.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
         let revision = self.writer.remove(row, old)?;
         self.signal(row, &old.key);
+        self.sync_addresses(row, Some(old), &old.key);
         if row.is_custom() {
             self.definitions.instance_removed(&self.deletes());
             self.sync_registrations();
@@ -50,7 +53,7 @@ impl Registry {
         Ok(revision)
     }
 
-    /// Removes the Events whose time is over, oldest first, and says when the next one's is.
+    /// Removes expired Events, oldest first, and returns the next expiry time.
     pub(crate) fn expire_events(&self) -> Option<Instant> {
         let (now, leases) = (Instant::now(), &self.writer.event_leases);
         let row = self.reader.scheme().lookup("", "v1", EVENTS)?;
@@ -58,7 +61,7 @@ impl Registry {
             let next = leases.pop(now);
             let Some((key, revision)) = next else { break };
             let stored = self.reader.store.get(&row.storage, &key);
-            // An Event that was written or removed in between has another expiry, or none.
+            // If the Event was written again or removed in the meantime, this expiry is outdated.
             if let Some(stored) = stored.filter(|it| it.revision == revision)
                 && self.remove(&row, &stored).is_ok()
             {
@@ -68,13 +71,26 @@ impl Registry {
         leases.first()
     }
 
-    /// Deletes one object of a CRD that is being deleted. An object that changed meanwhile is tried again after that
-    /// write. Custom resources have no grace period, so none is left marked.
+    /// Deletes one object of a CRD that is being deleted. If the object has changed in the meantime, the deletion is
+    /// retried after that write. Custom resources do not have a grace period, so the object is removed at once.
     fn deletes(&self) -> impl Fn(&Row, &Stored) {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }
 
-    /// Tells everyone concerned of a commit.
+    /// Updates the condition of an APIService after a call of its server: the error is the reason of the failure.
+    pub(crate) fn remote_called(&self, name: &str, result: Result<(), String>) {
+        self.own_loops().remote_called(name, result);
+    }
+
+    fn own_loops(&self) -> OwnLoops<'_> {
+        OwnLoops {
+            reader: &self.reader,
+            writer: &self.writer,
+            checks: &self.remote_checks,
+        }
+    }
+
+    /// Runs the server's own reactions to a commit: definitions, registrations, authorization, admission and loops.
     fn signal(&self, row: &Row, key: &Key) {
         if *row.storage == *CRDS {
             self.definitions.written(&self.deletes());
@@ -82,8 +98,7 @@ impl Registry {
         }
         self.authorization.roles_written(row, key);
         self.admission.written(row, key);
-        let Self { reader, writer, .. } = self;
-        OwnLoops { reader, writer }.sync(row, key);
+        self.own_loops().sync(row, key);
         if *row.storage == *API_SERVICES {
             self.sync_registration_of(key);
         }

@@ -34,14 +34,14 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        // The name is generated later, so that a refusal shows what it begins with.
+        // The name is generated later, so a refusal shows `generateName`.
         let names = [object.name(), object.meta_str("generateName")];
         let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
         self.reader.check_namespace(row, object.namespace(), name)?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.remarks.warnings.extend(repeated);
 
-        // A POST clears what only the server sets (`WipeObjectMetaSystemFields`); a PUT that creates keeps it.
+        // A POST clears fields that only the server sets (`WipeObjectMetaSystemFields`); a PUT that creates keeps them.
         if request.info.verb == Verb::Create {
             for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
                 object.metadata_mut().remove(field);
@@ -73,11 +73,11 @@ impl Registry {
         self.create_mutated(request, object, &attributes.hidden).await
     }
 
-    /// Brings an object that admission may have changed to the form of all others.
+    /// Normalises an object that admission may have changed.
     pub(super) fn complete_admitted(&self, request: &WriteRequest<'_>, object: &mut Object) {
         let repeated = metadata::dedupe_owner_references(object, true);
         request.remarks.warnings.extend(repeated);
-        // The object is settled already, and the server's own plugins write nothing empty.
+        // The object is already normalised, and the server's own plugins do not write empty values.
         if self.admission.may_be_changed(request.row) {
             request.row.settle(object);
         }
@@ -92,29 +92,32 @@ impl Registry {
     ) -> Result<Written, Status> {
         let row = request.row;
         let strategy = row.strategy();
+        // A mutation may have changed the namespace.
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
         row.to_storage(&mut object);
-        // The version is judged last, as storage does in the real server.
+        // The version is checked last, because in kube-apiserver storage checks it.
         let version = object.metadata_mut().remove("resourceVersion");
 
         self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object, hidden)?;
         self.check_creation(request)?;
-        // Only a valid object is warned of.
+        // Warnings are only sent for valid objects.
         request.remarks.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
         self.admission
             .check_write(request, Operation::Create, &mut object, None)
             .await?;
-        row.default_as_read(&mut object);
+        let is_completed_on_read = row.default_as_read(&mut object);
         let key = codec::key_of(&object);
         self.reader.convert_to_store(row, &object).await?;
-        let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
+        let codec::Encoded { mut body, has_fraction } = codec::encode(row, &object)?;
+        body.is_completed_on_read |= is_completed_on_read;
         if request.options.dry_run {
             if let Some(existing) = self.reader.store.get(&row.storage, &key) {
                 return Err(self.exists(request, &object, &existing));
             }
-            // Storage, which refuses a version, is not reached.
+            // Storage, which refuses a version, is not reached by a dry run.
             object
                 .metadata_mut()
                 .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
@@ -146,8 +149,8 @@ impl Registry {
         }
     }
 
-    /// Makes up a name from `generateName` before anything is derived from it, as a Job's labels are. A real server
-    /// begins anew with another name where one is taken; no client sees the difference.
+    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it. A real
+    /// server retries with another name if one is taken; clients cannot observe the difference.
     fn choose_name(&self, row: &Row, object: &mut Object) {
         if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
             return;
@@ -161,7 +164,7 @@ impl Registry {
         }
     }
 
-    /// PUT and apply need the right to create where they create (rules C3, H2).
+    /// PUT and apply require the create permission if they create an object (rules C3, H2).
     fn check_creation(&self, request: &WriteRequest<'_>) -> Result<(), Status> {
         match request.info.verb {
             Verb::Create => Ok(()),
@@ -204,11 +207,12 @@ impl Registry {
             strategy.prepare_for_create(object, context);
             Ok::<(), Status>(())
         })?;
+        hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
-        self.validate_new(request, object)
+        self.validate_new(request, object, hidden)
     }
 
-    fn validate_new(&self, request: &WriteRequest<'_>, object: &Object) -> Result<(), Status> {
+    fn validate_new(&self, request: &WriteRequest<'_>, object: &Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let mut errors = FieldErrors::new();
         let checks = row.metadata_checks("");
@@ -217,8 +221,9 @@ impl Registry {
         self.reader.with_context(request.conditions(""), |context| {
             row.strategy().validate_create(object, &mut errors, context);
         });
+        hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
-        // The rules of every object come after those of the kind; most kinds have run them already.
+        // Common rules follow the kind's own; most kinds have run them already.
         if checks.on_create.is_empty() {
             metadata::validate_object(object, namespaced, &mut errors);
         } else {
@@ -250,7 +255,7 @@ fn names_version(version: &Value) -> bool {
         .is_some_and(|text| super::reader::parse_uint(text).is_ok_and(|it| it > 0))
 }
 
-/// Refuses what would be an object of a definition that is being deleted.
+/// Refuses to create an object of a definition that is being deleted.
 fn accepts_creates(row: &Row, object: &Object) -> Result<(), Status> {
     if row.custom_resource().is_none_or(|it| it.accepts_creates) {
         return Ok(());
@@ -277,7 +282,7 @@ mod tests {
     #[case::in_earnest("", 500)]
     #[case::as_a_trial("?dryRun=All", 201)]
     #[tokio::test]
-    async fn a_version_is_minded_by_storage_alone(#[case] query: &str, #[case] code: u16) {
+    async fn only_storage_checks_the_resource_version(#[case] query: &str, #[case] code: u16) {
         let body = r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#;
         assert_eq!(post(query, body).await, code);
     }
@@ -287,7 +292,7 @@ mod tests {
     #[case::a_part_of_it("/api/v1/namespaces/default/status/y", 404)]
     #[case::of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
     #[tokio::test]
-    async fn subresources_have_no_parts(#[case] path: &str, #[case] code: u16) {
+    async fn subresource_paths_with_more_segments_are_not_found(#[case] path: &str, #[case] code: u16) {
         let request = http::Request::get(path).body("").unwrap();
         assert_eq!(ApiServer::start().call(request).await.status(), code);
     }

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions at work: a stored one is served, a changed one is served anew, a deleted one takes its
-//! objects with it. What the real server's CRD controllers do later is done here right after the write.
+//! Serves CustomResourceDefinitions: serves stored ones, updates changed ones, and removes deleted ones with their
+//! objects. kube-apiserver's CRD controllers do this later; here it happens directly after the write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
-/// A stored CRD, read once for as long as it is not written.
+/// A stored CRD, parsed once until it is written again.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
@@ -28,7 +28,7 @@ struct Definition {
     served: BTreeSet<String>,
     /// Its resource, once it is established or being deleted; the same until the CRD changes.
     resource: Option<Arc<CustomResource>>,
-    /// The CRD itself, for as long as there is something to do to it.
+    /// The CRD itself, until it is settled.
     unsettled: Option<Arc<Object>>,
 }
 
@@ -51,7 +51,7 @@ impl Definition {
         }
     }
 
-    /// The rows of what is served.
+    /// The served rows.
     fn rows(&self) -> Vec<Arc<Row>> {
         let Some(resource) = &self.resource else {
             return Vec::new();
@@ -61,27 +61,26 @@ impl Definition {
     }
 }
 
-/// The stored CRDs as they were last read. A write is found in the log, so that it costs the same however many there
-/// are.
+/// The stored CRDs as last read. Writes are found in the log, so the cost does not depend on the number of CRDs.
 #[derive(Debug, Default)]
 struct StoredDefinitions {
     /// The epoch of the store and the revision they were read at; `None` before the first time.
     cursor: Option<(u64, Revision)>,
     known: BTreeMap<Key, Definition>,
-    /// Those with something to do to them.
+    /// Keys of the CRDs that are not settled.
     unsettled: BTreeSet<Key>,
     /// The accepted names of each group.
     used: BTreeMap<String, UsedNames>,
-    /// The rows that are served, by the CRDs they come from.
+    /// The served rows, by their CRDs.
     served: BTreeMap<Key, Vec<Arc<Row>>>,
-    /// Those whose rows may be others now.
+    /// CRDs with rows that may have changed.
     written: BTreeSet<Key>,
-    /// The groups whose CRDs were written, for those who ask.
+    /// The groups of written CRDs, until they are read.
     written_groups: BTreeSet<String>,
 }
 
 impl StoredDefinitions {
-    /// Reads what was written since the last time.
+    /// Reads the CRDs written since the last call.
     fn catch_up(&mut self, store: &Store, row: &Row) {
         let fresh = self
             .cursor
@@ -112,7 +111,7 @@ impl StoredDefinitions {
         gone.iter().for_each(|key| self.set(row, key, None));
     }
 
-    /// Takes note of the present state of a CRD.
+    /// Records the current state of a CRD.
     fn set(&mut self, row: &Row, key: &Key, stored: Option<&Arc<Stored>>) {
         let before = self.known.remove(key);
         if let Some(before) = &before {
@@ -136,13 +135,13 @@ impl StoredDefinitions {
         self.known.insert(key.clone(), definition);
     }
 
-    /// Those with something to do to them, in the order of their names.
+    /// The CRDs that are not settled, sorted by name.
     fn unsettled(&self) -> impl Iterator<Item = (&Definition, &Arc<Object>)> {
         let known = self.unsettled.iter().filter_map(|key| self.known.get(key));
         known.filter_map(|it| Some((it, it.unsettled.as_ref()?)))
     }
 
-    /// The first state in which the controllers want a CRD to be that it is not in.
+    /// The next state that the controllers would give a CRD; `None` if it is settled.
     fn next_state(&self, now: &str) -> Option<(Arc<Stored>, Object)> {
         let none = UsedNames::default();
         self.unsettled().find_map(|(it, crd)| {
@@ -151,14 +150,14 @@ impl StoredDefinitions {
         })
     }
 
-    /// Serves what CRDs say that were written.
+    /// Serves the written CRDs.
     fn serve(&mut self, scheme: &mut Scheme) {
         for key in std::mem::take(&mut self.written) {
             let rows = self.known.get(&key).map(Definition::rows).unwrap_or_default();
             let before = self.served.remove(&key).unwrap_or_default();
             let is_same = |(old, new): (&Arc<Row>, &Arc<Row>)| old.definition() == new.definition();
             if rows.len() == before.len() && before.iter().zip(&rows).all(is_same) {
-                // The row is the same: watches that wait for it to change go on.
+                // The row is unchanged, so watches that wait for a change continue.
                 self.served.insert(key, before);
                 continue;
             }
@@ -178,7 +177,7 @@ pub(crate) struct Definitions {
     writer: Arc<Writer>,
     /// The stored CRDs as they were last read.
     stored: Mutex<StoredDefinitions>,
-    /// Number of requests to finish deleted CRDs since the current pass began; 0 if none is running.
+    /// Number of requests to finish deleted CRDs since the current pass began; 0 between passes.
     finishing: AtomicUsize,
     /// Signalled when the served resources change.
     pub(crate) changed: Arc<Notify>,
@@ -202,14 +201,14 @@ impl Definitions {
             .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     }
 
-    /// The stored CRDs as they are now. Only what was written since the last look is read.
+    /// Returns the stored CRDs in their current state. Only CRDs written since the last call are read.
     fn stored(&self, row: &Row) -> MutexGuard<'_, StoredDefinitions> {
         let mut definitions = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         definitions.catch_up(&self.reader.store, row);
         definitions
     }
 
-    /// Takes the groups whose CRDs were written since the last time.
+    /// Removes and returns the groups of the CRDs written since the last call.
     pub(super) fn take_written_groups(&self) -> BTreeSet<String> {
         let taken = self
             .row()
@@ -237,15 +236,16 @@ impl Definitions {
         self.changed.notify_waiters();
     }
 
-    /// After a write to a CRD: brings the status of all up to date, one write each, then serves what is established.
+    /// After a write to a CRD: updates the status of all CRDs, with one write for each, then serves the established
+    /// ones.
     pub(super) fn written(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
-        // Each step may change what the others may have, such as a name set free; it ends because each one moves on.
+        // A step may change the names available to other CRDs. The loop ends because each step advances one CRD.
         while self.reconcile_one(&row, delete) {}
         self.load();
     }
 
-    /// Finds a CRD with something to do and does it; false if there is none.
+    /// Reconciles one CRD that needs it; `false` if no CRD does.
     fn reconcile_one(&self, row: &Row, delete: Delete<'_>) -> bool {
         let now = self.reader.entropy.now_seconds();
         let next = self.stored(row).next_state(&now);
@@ -255,7 +255,7 @@ impl Definitions {
         }
     }
 
-    /// Stores the next state of a CRD; false if nothing has changed, or another write came first.
+    /// Stores the next state of a CRD; `false` if it has not changed, or if another write was faster.
     fn write(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
         let now = self.reader.entropy.now_seconds();
         let manager = Manager {
@@ -277,9 +277,9 @@ impl Definitions {
         body.bytes != stored.body.bytes && self.writer.replace(row, stored, body).is_ok()
     }
 
-    /// Deletes the objects of CRDs that are being deleted; whose are gone, goes. Whether a CRD was written.
+    /// Deletes the objects of CRDs that are being deleted, and then the CRDs. Returns `true` if a CRD was written.
     fn finish_deleted_all(&self, row: &Row, delete: Delete<'_>) -> bool {
-        // Each deleted object requests this again: a pass under way is then repeated when it is done.
+        // Each deleted object requests another pass: a running pass is then repeated at its end.
         if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {
             return false;
         }
@@ -298,7 +298,7 @@ impl Definitions {
         }
     }
 
-    /// Takes one step for one of them; false if there is nothing to do.
+    /// Performs one step for one of them; `false` if it is finished.
     fn finish_deleted(&self, row: &Row, delete: Delete<'_>) -> bool {
         let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
             let resource = it.resource.clone().filter(|_| crd.is_terminating())?;
@@ -325,7 +325,7 @@ impl Definitions {
         false
     }
 
-    /// Deletes every object of a resource; returns how many finalizers still hold.
+    /// Deletes every object of a resource; returns the number of objects that finalizers keep.
     fn delete_instances(&self, row: &Row, delete: Delete<'_>) -> usize {
         let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(&row.storage);
@@ -337,7 +337,7 @@ impl Definitions {
         left
     }
 
-    /// After an object of a custom resource went: its CRD may have waited for that.
+    /// Called after an object of a custom resource was removed, because its CRD may have waited for this.
     pub(super) fn instance_removed(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
         if self.finish_deleted_all(&row, delete) {

@@ -1,4 +1,4 @@
-//! DELETE: grace, finalizers, propagation and preconditions, then the object goes (rules B13 to B23, J1).
+//! DELETE: grace, finalizers, propagation and preconditions, then removal (rules B13 to B23, J1).
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::api::user::UserInfo;
 use crate::entropy;
 use crate::storage::{Key, StoreError, Stored};
 
-/// The finalizer by which the garbage collector holds an owner until its dependents are orphaned.
+/// The finalizer with which the garbage collector keeps an owner until its dependents are orphaned.
 const ORPHAN: &str = "orphan";
-/// The finalizer by which the garbage collector holds an owner until its dependents are gone.
+/// The finalizer with which the garbage collector keeps an owner until its dependents are deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Tries of a delete whose object keeps changing underneath.
+/// Maximum number of attempts of a delete, if the object keeps changing.
 const TRIES: usize = 8;
 
 /// Result of one try of a delete.
@@ -36,19 +36,19 @@ pub(super) enum Deletion {
         /// Set if the object is no longer stored.
         is_gone: bool,
     },
-    /// The object is stored with its mark, and is removed next; the answer shows it as given here.
+    /// The object is stored with its deletion mark, and is removed next; the answer shows this object.
     Marked(Arc<Stored>, Object),
 }
 
 /// Next step in the deletion of an object.
 enum Step {
-    /// Its deletion is under way already and the client changes nothing about it.
+    /// Its deletion is already in progress, and the request does not change it.
     Pending,
     /// It is marked as deleted and stays.
     Mark(Object),
-    /// It is marked, then goes: a Pod whose grace period is over.
+    /// It is marked, then removed: a Pod after its grace period.
     MarkAndRemove(Object),
-    /// It goes.
+    /// It is removed.
     Remove,
 }
 
@@ -65,7 +65,8 @@ impl Registry {
         self.delete_as(row, info, Some(user), options, remarks).await
     }
 
-    /// Deletes an object; without a user admission does not run, as in an eviction, which has been admitted itself.
+    /// Deletes an object. Admission does not run without a user, for example in an eviction, which has already been
+    /// admitted.
     pub(super) async fn delete_as(
         &self,
         row: &Row,
@@ -92,7 +93,8 @@ impl Registry {
             let (answer, is_gone) = match done {
                 Deletion::Answered { answer, is_gone } => (answer, is_gone),
                 Deletion::Marked(marked, object) => {
-                    // A client that goes away meanwhile leaves it marked, as in etcd: the next delete removes it.
+                    // If the client disconnects in the meantime, the object remains marked, as in etcd; the next delete
+                    // removes it.
                     if !self.removal_delay.is_zero() {
                         tokio::time::sleep(self.removal_delay).await;
                     }
@@ -101,7 +103,7 @@ impl Registry {
             };
             let mut written = Written::updated(answer);
             if !is_gone && options.orphan_dependents == Some(false) {
-                // This old form of foreground deletion is answered 202: dependents are awaited.
+                // This old form of foreground deletion is answered 202, because the deletion waits for dependents.
                 written.code = 202;
             }
             return written.converted(&self.reader, row).await;
@@ -109,7 +111,7 @@ impl Registry {
         Err(Status::object_modified(&resource, &info.name))
     }
 
-    /// DELETE of a collection: each object in turn; the answer lists them as they were.
+    /// DELETE of a collection: deletes one object after another; the answer contains their states before the deletion.
     pub(crate) async fn delete_collection(
         &self,
         row: &Row,
@@ -135,7 +137,7 @@ impl Registry {
         Ok(page)
     }
 
-    /// Asks admission whether an object may go; not once its deletion is under way.
+    /// Calls admission for the deletion of an object, unless its deletion is already in progress.
     async fn admit_deletion(
         &self,
         (row, info): (&Row, &RequestInfo),
@@ -151,7 +153,7 @@ impl Registry {
         let old = self.reader.decode(row, stored);
         let mut in_storage = old.clone();
         row.to_storage(&mut in_storage);
-        if row.strategy().forbids_deletion(&old).is_some()
+        if row.strategy().forbids_deletion(&old, self.reader.plugins).is_some()
             || matches!(self.next_step(row, &in_storage, options), Step::Pending)
         {
             return Ok(());
@@ -161,7 +163,7 @@ impl Registry {
         self.admission.check_admitted(&attributes).await
     }
 
-    /// One try; `None` if the object changed meanwhile.
+    /// One attempt; `None` if the object has changed in the meantime.
     pub(super) fn delete_once(
         &self,
         row: &Row,
@@ -170,10 +172,10 @@ impl Registry {
     ) -> Result<Option<Deletion>, Status> {
         let answered = |answer, is_gone| Some(Deletion::Answered { answer, is_gone });
         let strategy = row.strategy();
-        // Deletion works on the stored version; the answer is in the version asked for.
+        // Deletion works on the stored version; the response has the requested version.
         let mut old = self.reader.decode(row, stored);
         options.check_preconditions(row, stored)?;
-        if let Some(why) = strategy.forbids_deletion(&old) {
+        if let Some(why) = strategy.forbids_deletion(&old, self.reader.plugins) {
             return Err(Status::forbidden(&row.info.group_resource(), old.name(), why));
         }
         row.to_storage(&mut old);
@@ -207,8 +209,8 @@ impl Registry {
         })
     }
 
-    /// Removes a marked object, also in a newer state, and answers with `object`. An object that is gone already is no
-    /// error, and a new object of the same name stays.
+    /// Removes a marked object, even if it has changed, and answers with `object`. An object that was already removed
+    /// is not an error, and a new object of the same name is kept.
     fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
         loop {
             match self.remove(row, &marked) {
@@ -285,7 +287,7 @@ impl Registry {
     }
 }
 
-/// A marked object for storage. Only its metadata has changed: where a webhook converts, it need not be asked.
+/// Encodes a marked object. Only its metadata has changed, so conversion webhooks are not called.
 fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::storage::Body, Status> {
     let Some((resource, _)) = row.conversion_on_read() else {
         return Ok(codec::encode(row, object)?.body);
@@ -303,15 +305,15 @@ fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::s
 }
 
 enum Grace {
-    /// The kind knows no grace, or the object is past it.
+    /// The kind does not support grace periods, or the period is over.
     None,
     /// Grace is running and the client does not shorten it.
     Pending,
-    /// The object now has this many seconds.
+    /// The object now has this grace period in seconds.
     Begun(i64),
 }
 
-/// Grace periods (rules B17, B18): sets the time of deletion where one begins or is shortened.
+/// Grace periods (rules B17, B18): sets the time of deletion if a period begins or is shortened.
 fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Timestamp) -> Grace {
     let asked = options.grace_period_seconds;
     let Some(seconds) = row.strategy().grace_period(object, asked) else {
@@ -319,7 +321,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        // Marked with no time left: the object is about to be removed, and goes at once.
+        // A period of 0 seconds: the object is about to be removed, so remove it now.
         let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
         let Some(running) = running else {
             return Grace::None;
@@ -331,7 +333,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
         let ends = begun
             .saturating_add(SignedDuration::from_secs(asked - running))
             .unwrap_or(now);
-        // The past is no time to be deleted at: what remains is at least a second.
+        // A deletion time in the past is replaced by now, and the remaining period is at most a second.
         let (ends, asked) = if ends < now { (now, asked.min(1)) } else { (ends, asked) };
         let meta = object.metadata_mut();
         meta.insert("deletionTimestamp".into(), entropy::seconds(ends).into());
@@ -368,7 +370,7 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     }
 }
 
-/// Adds and removes the garbage collector's finalizers as the options say (rule B19).
+/// Adds and removes the garbage collector's finalizers according to the options (rule B19).
 fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOptions) {
     let has = |name: &str| object.finalizers().any(|it| it == name);
     let default = row.strategy().facts().default_propagation;
@@ -430,7 +432,8 @@ impl DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// The same for a kind that is marked first, whose handler has words of its own.
+    /// Like [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that are marked first. Their handler
+    /// has its own texts.
     fn check_preconditions_of_marked(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
         let revision = stored.revision.to_string();
         let pairs = [
@@ -455,8 +458,8 @@ fn with_version(mut object: Object, revision: u64) -> Object {
     object
 }
 
-/// Warns that a Job's dependents stay unless the client says otherwise, which surprises people. The request alone
-/// decides: the Job need not exist (rule B21; `job/storage.REST.Delete`).
+/// Warns that a Job's dependents are kept by default. The warning depends on the request only, even if the Job does not
+/// exist (rule B21; `job/storage.REST.Delete`).
 fn warn_of_orphans(row: &Row, options: &DeleteOptions, warnings: &Warnings) {
     let is_said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if !is_said && (&*row.info.group, &*row.info.resource) == ("batch", "jobs") {

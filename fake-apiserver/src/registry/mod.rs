@@ -1,9 +1,9 @@
-//! Meaning of the verbs. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
-//! nothing of HTTP.
+//! Meaning of the verbs. `Registry` is the only entry from HTTP to state. It depends on storage, watch and the
+//! vocabulary, and not on HTTP.
 
 #![cfg_attr(
     not(feature = "cel"),
-    allow(dead_code, reason = "parts of all rooms serve expressions alone")
+    allow(dead_code, reason = "many parts are only used by expressions")
 )]
 
 use std::fmt;
@@ -29,8 +29,10 @@ pub(crate) mod request;
 pub(crate) mod writer;
 pub(crate) mod answer;
 mod commit;
+pub(crate) mod remote;
 mod own_loops;
-mod registrations;
+mod addresses;
+pub(crate) mod registrations;
 mod recent;
 mod owners;
 pub(crate) mod create;
@@ -52,6 +54,7 @@ use authorization::{Authorization, Rbac};
 use definitions::Definitions;
 use reader::Reader;
 use recent::Recent;
+use remote::RemoteChecks;
 use scheme::enablement::Enablement;
 use tokens::TokenOptions;
 use writer::Writer;
@@ -68,27 +71,27 @@ impl fmt::Debug for Streams {
 /// Options of a registry.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// Bounds on what was changed.
+    /// Bounds of the history.
     pub(crate) logs: LogBounds,
-    /// Lifetime of an Event after its last write; `None`: for ever.
+    /// Lifetime of an Event after its last write; `None` for an unlimited one.
     pub(crate) event_ttl: Option<Duration>,
-    /// Time between compactions; `None`: there are none.
+    /// Time between compactions; `None` disables them.
     pub(crate) compaction_interval: Option<Duration>,
     /// Time between the two writes of a Pod's deletion: its mark and its removal.
     pub(crate) removal_delay: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) tokens: TokenOptions,
-    /// `None`: every user may do everything.
+    /// `None` without RBAC: every user has all permissions.
     pub(crate) rbac: Option<Rbac>,
     pub(crate) admission: AdmissionSetup,
-    /// Set if the APIServices of what is served here are kept.
-    pub(crate) keeps_api_services: bool,
+    /// Set if the APIServices of all served groups and the IPAddresses of Services are kept.
+    pub(crate) keeps_own_objects: bool,
 }
 
 /// All state and its rules.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The state as it is read.
+    /// Read access to the state.
     pub(crate) reader: Arc<Reader>,
     /// The doors to storage.
     pub(crate) writer: Arc<Writer>,
@@ -96,13 +99,15 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// CRDs at work.
     pub(crate) definitions: Definitions,
-    /// Set if the APIServices of what is served here are kept.
-    keeps_api_services: bool,
+    /// Set if the APIServices of all served groups and the IPAddresses of Services are kept.
+    keeps_own_objects: bool,
     /// Time between the mark and the removal of a Pod without a grace period.
     removal_delay: Duration,
     /// The objects written last.
     recent: Recent,
-    /// Answers of Pods to connections, where there is a kubelet.
+    /// Pending calls of the servers of APIServices.
+    pub(crate) remote_checks: Arc<RemoteChecks>,
+    /// Answers of Pods to connections, if a kubelet runs.
     pod_streams: OnceLock<Streams>,
     /// Authentication.
     pub(crate) access: Access,
@@ -115,7 +120,13 @@ impl Registry {
     pub(crate) fn new(world: World, entropy: Entropy, setup: Setup) -> Self {
         let store = Store::new(world, setup.logs);
         let transport = Arc::clone(&setup.admission.transport);
-        let reader = Arc::new(Reader::new(store, entropy, transport, setup.compaction_interval));
+        let reader = Arc::new(Reader::new(
+            store,
+            entropy,
+            transport,
+            setup.compaction_interval,
+            setup.admission.plugins,
+        ));
         let writer = Arc::new(Writer::new(Arc::clone(&reader), setup.event_ttl));
         let doors = || (Arc::clone(&reader), Arc::clone(&writer));
         let authorization = Arc::new(Authorization::new(doors(), setup.rbac));
@@ -124,9 +135,10 @@ impl Registry {
             admission: Admission::new(doors(), Arc::clone(&authorization), setup.admission),
             authorization,
             definitions: Definitions::new(doors()),
-            keeps_api_services: setup.keeps_api_services,
+            keeps_own_objects: setup.keeps_own_objects,
             removal_delay: setup.removal_delay,
             recent: Recent::default(),
+            remote_checks: Arc::default(),
             pod_streams: OnceLock::new(),
             reader,
             writer,
@@ -136,7 +148,7 @@ impl Registry {
         registry
     }
 
-    /// Serves the built-in resources of a version of Kubernetes, but those that are turned off.
+    /// Serves the built-in resources of a version of Kubernetes, except the disabled ones.
     pub(crate) fn enable(&self, version: KubernetesVersion, enablement: Enablement) {
         self.reader.change_scheme(|scheme| {
             scheme.version = version;
@@ -144,12 +156,12 @@ impl Registry {
         });
     }
 
-    /// Lets Pods answer from here on; the first to be set stays.
+    /// Sets the handler of connections to Pods; only the first call has an effect.
     pub(crate) fn set_pod_streams(&self, streams: impl PodStreams + 'static) {
         let _ = self.pod_streams.set(Streams(Box::new(streams)));
     }
 
-    /// Returns the answers of Pods; `None` where there is no kubelet.
+    /// Returns the handler of connections to Pods; `None` without a kubelet.
     fn pod_streams(&self) -> Option<&dyn PodStreams> {
         self.pod_streams.get().map(|it| &*it.0)
     }

@@ -14,7 +14,7 @@ use crate::api::options::{FieldValidation, PatchKind};
 use crate::api::status::Status;
 use crate::storage::Key;
 
-/// A patch that is computed anew from each state of the object.
+/// A patch that is applied again for each state of the object.
 struct Patched<'a> {
     row: &'a Row,
     kind: PatchKind,
@@ -38,7 +38,7 @@ impl Change for Patched<'_> {
     }
 }
 
-/// An applied configuration that is merged anew into each state of the object.
+/// An apply configuration that is merged again for each state of the object.
 struct Applied<'a> {
     request: &'a WriteRequest<'a>,
     configuration: &'a Object,
@@ -110,7 +110,7 @@ impl Registry {
         .await
     }
 
-    /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
+    /// PATCH with an applied configuration, which creates the object if it does not exist (rules H1 to H17).
     pub(crate) async fn apply(&self, request: &WriteRequest<'_>, configuration: &Object) -> Result<Written, Status> {
         let row = request.row;
         let now = self.reader.entropy.now_seconds();

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::managed_fields::{self, Manager, Types};
 use super::reader::Reader;
 use super::registrations::API_SERVICES;
+use super::remote::RemoteChecks;
 use super::scheme::{Row, codec};
 use super::types::cursor::Cursor;
+use super::types::remote_server::RemoteServer;
 use super::writer::Writer;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
@@ -17,10 +19,9 @@ use crate::storage::{Key, KeyRange, Stored};
 const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
 const SLICES: &str = "discovery.k8s.io/endpointslices";
-/// The field manager of what is applied to FlowSchemas.
+/// The field manager of applies to FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Reasons that this server gives for an unavailable APIService. Conditions with other reasons were set by a test, and
-/// stay.
+/// This server's reasons for an unavailable APIService. Conditions with other reasons were set by a test, and are kept.
 const REASONS: [&str; 4] = [
     "ServiceNotFound",
     "ServicePortError",
@@ -53,11 +54,12 @@ impl Condition {
     }
 }
 
-/// Loops that bring conditions up to date.
+/// Loops that keep conditions up to date.
 #[derive(Clone, Copy)]
 pub(super) struct OwnLoops<'a> {
     pub(super) reader: &'a Reader,
     pub(super) writer: &'a Writer,
+    pub(super) checks: &'a RemoteChecks,
 }
 
 impl OwnLoops<'_> {
@@ -118,29 +120,67 @@ impl OwnLoops<'_> {
         let Some((stored, service)) = self.present(row, key) else {
             return;
         };
-        let Some(condition) = self.availability(&Cursor::root(&service)) else {
+        let Some(remote) = RemoteServer::of(&service) else {
             return;
         };
-        if condition.is_in(&Cursor::root(&service)) {
+        if self.reader.has_route(&remote) {
+            return self.checks.add(&remote.name);
+        }
+        if let Some(condition) = self.availability(&Cursor::root(&service)) {
+            self.store_condition(row, &stored, &service, &condition);
+        }
+    }
+
+    /// Updates the condition of an APIService after a call of its server.
+    pub(super) fn remote_called(&self, name: &str, result: Result<(), String>) {
+        let Some(row) = self
+            .reader
+            .scheme()
+            .lookup("apiregistration.k8s.io", "v1", "apiservices")
+        else {
+            return;
+        };
+        let Some((stored, service)) = self.present(&row, &Key::new("", name)) else {
+            return;
+        };
+        let (status, reason, message) = match result {
+            Ok(()) => ("True", "Passed", "all checks passed".to_owned()),
+            Err(why) => ("False", "FailedDiscoveryCheck", why),
+        };
+        let condition = Condition {
+            kind: "Available",
+            status,
+            reason,
+            message,
+        };
+        self.store_condition(&row, &stored, &service, &condition);
+    }
+
+    fn store_condition(&self, row: &Row, stored: &Stored, service: &Object, condition: &Condition) {
+        if condition.is_in(&Cursor::root(service)) {
             return;
         }
         let now = self.reader.entropy.now_seconds();
         let mut next = service.clone();
-        let object = Cursor::root(&service);
+        let object = Cursor::root(service);
         let mut conditions = object.list("status.conditions").to_vec();
+        let is_same_status = |it: &Value| it["type"] == condition.kind && it["status"] == condition.status;
+        let since = conditions.iter().find(|it| is_same_status(it));
+        let since = since.and_then(|it| it["lastTransitionTime"].as_str()).unwrap_or(&now);
+        let condition_value = condition.to_value(since);
         conditions.retain(|it| it["type"] != condition.kind);
-        conditions.push(condition.to_value(&now));
+        conditions.push(condition_value);
         next.insert("status".into(), json!({"conditions": conditions}));
         let manager = own_manager(row, "kube-apiserver", &now);
         let types = Types {
             schema: row.schema(),
             other: &|object, version| row.in_version(object, version),
         };
-        managed_fields::track_update(&types, Some(&service), &mut next, &manager);
-        self.store_own(row, &stored, &next);
+        managed_fields::track_update(&types, Some(service), &mut next, &manager);
+        self.store_own(row, stored, &next);
     }
 
-    /// Returns the condition of an APIService that leads to a Service; `None` where there is nothing to say.
+    /// Returns the condition `Available` of an APIService if it can be set without a call to the server.
     fn availability(&self, service: &Cursor<'_>) -> Option<Condition> {
         let target = service.at("spec.service");
         if !target.is_set("") {
@@ -184,11 +224,11 @@ impl OwnLoops<'_> {
                 return unavailable("MissingEndpoints", text);
             }
         }
-        // The real server would now call the aggregated API server.
+        // kube-apiserver would call the server now. Without a route its address is unknown here.
         let mut conditions = service.items("status.conditions");
         let present = conditions.find(|it| it.text("type") == "Available");
         if present.is_none_or(|it| REASONS.contains(&it.text("reason"))) {
-            let text = "aggregated API servers are not called by this server".to_owned();
+            let text = format!("no address is set for the service {name}.{namespace}.svc");
             return unavailable("FailedDiscoveryCheck", text);
         }
         None
@@ -215,7 +255,7 @@ impl OwnLoops<'_> {
         Some((stored, object))
     }
 
-    /// Stores the object. Where it has changed meanwhile, that write updates the conditions itself.
+    /// Stores the object. If the object has changed in the meantime, the other write updates the conditions itself.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
             let _ = self.writer.replace(row, stored, body);
@@ -246,7 +286,7 @@ fn dangling(level: &str, is_there: bool) -> Condition {
     }
 }
 
-/// The name of the port with a number, empty where it has none.
+/// The name of the port with a number; may be empty.
 fn port_name(service: &Cursor<'_>, number: i64) -> Option<String> {
     let spec = service.at("spec");
     let mut ports = spec.items("ports");

@@ -1,4 +1,4 @@
-//! Conversions for the owners of fields: managedFields are worked out at once, so a webhook is asked before (O10).
+//! Conversions for field owners: managedFields are computed synchronously, so webhooks are called before (O10).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,12 +9,12 @@ use super::types::no_version::NoVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
 
-/// Conversions that the owners of one write may need; a few for each version among them.
+/// Maximum number of conversions for the owners of one write; each version needs a few.
 const CONVERSIONS_MAX: usize = 64;
 
 impl Registry {
-    /// Calls `track`, which works out the owners of the fields of these objects, until it finds the webhook's answer to
-    /// each conversion that it needs: each may depend on the one before it.
+    /// Calls `track`, which computes the managed fields of these objects, until the webhook has provided all
+    /// conversions that it needs; each may depend on the previous one.
     pub(super) async fn convert_for_owners(
         &self,
         row: &Row,
@@ -32,7 +32,7 @@ impl Registry {
             track(&Types {
                 schema: row.schema(),
                 other: &|object, version| {
-                    let converted = row.in_version(object, version)?;
+                    let converted = row.in_version_for_owners(object, version)?;
                     if object.api_version() == version || conversion.answer(object, version).is_some() {
                         return Ok(converted);
                     }

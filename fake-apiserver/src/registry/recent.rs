@@ -1,5 +1,5 @@
-//! `Recent`: the objects that were written last, as they were before they were encoded. Who writes an object mostly
-//! writes it again, and reading the old one back is a sixth of what an update or an apply costs.
+//! `Recent`: a cache of the objects written last, before their encoding. The writer of an object often writes it again,
+//! and decoding the old one is a sixth of the cost of an update or an apply.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use super::scheme::codec;
 use crate::api::object::Object;
 use crate::storage::Stored;
 
-/// Objects kept; the oldest goes.
+/// Maximum number of cached objects; the oldest are dropped first.
 const OBJECTS_MAX: usize = 64;
-/// Bytes of their encoding, of which an object in memory takes several times as many; the oldest go.
+/// Maximum size of their encoding in bytes (several times as much in memory); the oldest are dropped first.
 const BYTES_MAX: usize = 128 * 1024;
 
-/// Objects beside what storage made of them.
+/// Decoded objects with their stored form.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Kept>);
 
@@ -30,8 +30,8 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an object in the version of `row`, which has just been stored and is the same when it is read back: a
-    /// number with a fraction may change when it is printed and read.
+    /// Caches an object in the version of `row` that has just been stored, if decoding would return the same object: a
+    /// number with a fraction may change in a round trip.
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
         if !row.is_as_stored || bytes > BYTES_MAX {
@@ -55,7 +55,7 @@ impl Recent {
         drop(kept);
     }
 
-    /// A stored object in the version of `row`, which is not kept any longer: it is about to be changed.
+    /// Returns a stored object in the version of `row`, and removes it from the cache, because it is about to change.
     pub(super) fn take(&self, row: &Row, stored: &Arc<Stored>) -> Object {
         match self.lock().remove(row, stored) {
             Some(object) => Arc::unwrap_or_clone(object),
@@ -63,7 +63,7 @@ impl Recent {
         }
     }
 
-    /// The same object, if it is kept, which it stays.
+    /// The cached object, without removing it from the cache.
     pub(super) fn peek(&self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
         let kept = self.lock();
         let at = kept.find(row, stored)?;
@@ -74,8 +74,10 @@ impl Recent {
 impl Kept {
     fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<usize> {
         let mut kept = self.objects.iter();
-        kept.rposition(|(it, _)| Arc::ptr_eq(it, stored))
-            .filter(|_| row.is_as_stored)
+        let at = kept.rposition(|(it, _)| Arc::ptr_eq(it, stored))?;
+        // Versions with the same types are stored alike.
+        let is_of_version = self.objects[at].1.api_version() == &*row.api_version;
+        (row.is_as_stored && is_of_version).then_some(at)
     }
 
     fn remove(&mut self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
@@ -114,7 +116,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn kept_objects_equal_read_ones(
+        fn cached_objects_equal_decoded_objects(
             text in ".{0,8}", whole in any::<i64>(), float in any::<f64>(), is_float in any::<bool>(),
         ) {
             let (row, recent) = (row(), Recent::default());
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_taken_once_and_the_oldest_goes() {
+    fn cached_object_is_taken_once_and_the_oldest_is_dropped() {
         let (row, recent) = (row(), Recent::default());
         let object = object(json!({}));
         let all: Vec<_> = (0..=OBJECTS_MAX as u64).map(|it| stored(&row, &object, it)).collect();
@@ -141,7 +143,7 @@ mod tests {
             [found(0), found(1), found(1), found(OBJECTS_MAX)],
             [false, true, false, true]
         );
-        // An object that was written since is another one, though it looks the same.
+        // An object written since then differs, although it looks the same.
         assert!(recent.lock().remove(&row, &stored(&row, &object, 2)).is_none());
     }
 }

@@ -1,6 +1,6 @@
-//! APIServices of the APIs that this server serves itself, as `crdregistration` of `pkg/controlplane/controller` and
-//! the `autoRegisterController` of kube-aggregator keep them: those of built-in groups are made once, at the start;
-//! those of CRDs follow their CRDs, and are made again where a client deletes or changes them.
+//! APIServices of the APIs that this server serves, maintained like `crdregistration` of `pkg/controlplane/controller`
+//! and the `autoRegisterController` of kube-aggregator. APIServices of built-in groups are created once, at the start.
+//! APIServices of CRDs follow their CRDs, and are restored if a client deletes or changes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::storage::{Key, KeyRange, Stored};
 /// The storage name of APIServices.
 pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 
-/// The manager of what the server writes itself.
+/// The manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
-/// The label of the APIServices that the server manages, and its values: made once, and kept.
+/// The label of the APIServices that the server manages, with its values: created once, or maintained.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const ON_START: &str = "onstart";
 const ALWAYS: &str = "true";
@@ -28,8 +28,8 @@ const ALWAYS: &str = "true";
 /// `groupPriorityMinimum` and `versionPriority` of the groups of CRDs.
 const OF_CRDS: (u32, u32) = (1_000, 100);
 
-/// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. What is not
-/// listed has no APIService.
+/// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. Other versions
+/// do not get an APIService.
 const PRIORITIES: [(&str, &str, u32, u32); 21] = [
     ("", "v1", 18_000, 1),
     ("apps", "v1", 17_800, 15),
@@ -55,22 +55,18 @@ const PRIORITIES: [(&str, &str, u32, u32); 21] = [
 ];
 
 impl Registry {
-    /// Makes the APIServices of the built-in groups that are served.
+    /// Creates the APIServices of the served built-in groups.
     pub(crate) fn register_builtins(&self) {
         let scheme = self.reader.scheme();
-        let served = |group, version| {
-            let mut rows = scheme.rows();
-            rows.any(|row| row.info.group == group && row.info.version == version)
-        };
         let Some(row) = self.api_services() else { return };
         for (group, version, of_group, of_version) in PRIORITIES {
-            if served(group, version) {
+            if scheme.serves(group, version) {
                 self.create_registration(&row, group, version, (of_group, of_version), ON_START);
             }
         }
     }
 
-    /// Brings the APIServices of the groups whose CRDs were written up to date.
+    /// Updates the APIServices of the groups of written CRDs.
     pub(super) fn sync_registrations(&self) {
         let groups = self.definitions.take_written_groups();
         let Some(row) = self.api_services() else { return };
@@ -91,7 +87,7 @@ impl Registry {
         }
     }
 
-    /// Brings the APIService of a name up to date after a write to it.
+    /// Updates the APIService of this name after a write to it.
     pub(super) fn sync_registration_of(&self, key: &Key) {
         let Some(row) = self.api_services() else { return };
         if let Some((version, group)) = key.name().split_once('.') {
@@ -99,11 +95,11 @@ impl Registry {
         }
     }
 
-    /// The row of APIServices, where this server keeps some of its own.
+    /// The row of APIServices, if this server maintains them.
     fn api_services(&self) -> Option<Arc<Row>> {
         let scheme = self.reader.scheme();
         let row = scheme.lookup("apiregistration.k8s.io", "v1", "apiservices");
-        row.filter(|_| self.keeps_api_services)
+        row.filter(|_| self.keeps_own_objects)
     }
 
     fn sync_registration(&self, row: &Row, group: &str, version: &str) {
@@ -120,7 +116,7 @@ impl Registry {
             return;
         }
         if !is_wanted {
-            // A write that came first looks again itself.
+            // On a conflict, the other write triggers its own check.
             let _ = self.remove(row, &stored);
             return;
         }
@@ -137,7 +133,7 @@ impl Registry {
         let name = format!("{version}.{group}");
         object.insert("metadata".into(), json!({"name": name, "labels": {MANAGED: managed}}));
         object.insert("spec".into(), spec(group, version, priorities));
-        // A client that came first keeps its own.
+        // If a client created it first, it is kept.
         if self.reader.store.get(&row.storage, &Key::new("", &name)).is_none() {
             let _ = self.put_own(row, Object(object), SERVER);
         }
@@ -175,6 +171,16 @@ impl Registry {
     }
 }
 
+/// `groupPriorityMinimum` of a group that this server serves; the priority of CRDs' groups for other ones. The group of
+/// APIServices themselves precedes all others.
+pub(crate) fn priority_of(group: &str) -> u32 {
+    if group == "apiregistration.k8s.io" {
+        return u32::MAX;
+    }
+    let found = PRIORITIES.iter().find(|it| it.0 == group);
+    found.map_or(OF_CRDS.0, |it| it.2)
+}
+
 fn spec(group: &str, version: &str, (of_group, of_version): (u32, u32)) -> Value {
     let mut spec = json!({"version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version});
     if !group.is_empty() {
@@ -183,7 +189,7 @@ fn spec(group: &str, version: &str, (of_group, of_version): (u32, u32)) -> Value
     spec
 }
 
-/// The versions of a CRD that are served, as its spec says.
+/// The served versions of a CRD, according to its spec.
 pub(super) fn versions_served(crd: &Object) -> BTreeSet<String> {
     let crd = Cursor::root(crd);
     let served = crd

@@ -1,4 +1,4 @@
-//! The request of a write and the remarks on it, as all rooms see them.
+//! The request of a write and its warnings and annotations, for all rooms.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +11,16 @@ use crate::api::options::WriteOptions;
 use crate::api::request_info::RequestInfo;
 use crate::api::user::UserInfo;
 
-/// A write, taken apart by `endpoints`.
+/// A write request, parsed by `endpoints`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteRequest<'a> {
-    /// The resource in the version asked for.
+    /// The resource in the requested version.
     pub(crate) row: &'a Row,
     /// Verb, namespace, name, subresource.
     pub(crate) info: &'a RequestInfo,
     /// Options of the query.
     pub(crate) options: &'a WriteOptions,
-    /// `User-Agent`, which names the manager where the query does not (rule H7).
+    /// `User-Agent`, which determines the manager's name unless the query does (rule H7).
     pub(crate) user_agent: &'a str,
     /// User of the write.
     pub(crate) user: &'a UserInfo,
@@ -35,7 +35,7 @@ pub(crate) struct Remarks {
     pub(crate) annotations: Annotations,
 }
 
-/// Warnings for the client of one request, which it gets whether the request succeeds or fails (rule A30).
+/// Warnings for the client of one request, sent whether it succeeds or fails (rule A30).
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<Vec<String>>);
 
@@ -48,14 +48,14 @@ impl Warnings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
     }
 
-    /// Takes the warnings recorded so far, in their order.
+    /// Removes and returns the warnings so far, in order.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Annotations of the audit event of one request. The first value of a key stays, as `addAuditAnnotationLocked` of
-/// k8s.io/apiserver has it.
+/// Annotations of the audit event of one request. The first value of a key is kept, as in `addAuditAnnotationLocked` of
+/// k8s.io/apiserver.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations(Option<Mutex<Kept>>);
 
@@ -73,17 +73,17 @@ pub(crate) type Latencies = BTreeMap<&'static str, Duration>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Annotation {
     pub(crate) value: String,
-    /// Set if only events that show bodies have it.
+    /// Set if only events with bodies contain it.
     pub(crate) is_of_body: bool,
 }
 
 impl Annotations {
-    /// Annotations that are kept, since the request has an audit event. Those by default are not.
+    /// Returns annotations that are stored, for a request with an audit event. By default annotations are not stored.
     pub(crate) fn kept() -> Self {
         Self(Some(Mutex::default()))
     }
 
-    /// Adds an annotation, whose value is made only where annotations are kept.
+    /// Adds an annotation; its value is only computed if annotations are kept.
     pub(crate) fn add(&self, key: impl Into<String>, value: impl FnOnce() -> String) {
         self.insert(key, false, value);
     }
@@ -103,7 +103,7 @@ impl Annotations {
         }
     }
 
-    /// Takes the annotations recorded so far.
+    /// Removes and returns the annotations so far.
     pub(crate) fn take(&self) -> BTreeMap<String, Annotation> {
         let kept = self.0.as_ref();
         kept.map_or_else(BTreeMap::new, |kept| {
@@ -111,8 +111,8 @@ impl Annotations {
         })
     }
 
-    /// Counts the time that webhooks took: of those that change objects, which are called one by one, the sum, and of
-    /// the others the longest.
+    /// Records the time spent in webhooks: the sum for mutating webhooks, which are called one by one, and the maximum
+    /// for validating ones.
     pub(crate) fn called_webhook(&self, is_mutating: bool, took: Duration) {
         let Some(kept) = &self.0 else { return };
         let latencies = &mut kept.lock().unwrap_or_else(PoisonError::into_inner).latencies;
@@ -128,7 +128,7 @@ impl Annotations {
         }
     }
 
-    /// Takes the time that layers took so far.
+    /// Removes and returns the latencies so far.
     pub(crate) fn take_latencies(&self) -> Latencies {
         let kept = self.0.as_ref();
         kept.map_or_else(BTreeMap::new, |kept| {
@@ -150,12 +150,12 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// Calls `work` with the type of the object, in this version and in those its owners may have written in.
+    /// Calls `work` with the type of the object, in this version and in the versions that its owners may have used.
     pub(crate) fn with_types<T>(&self, work: impl FnOnce(&Types<'_, '_>) -> T) -> T {
         let row = self.row;
         work(&Types {
             schema: row.schema(),
-            other: &|object, version| row.in_version(object, version),
+            other: &|object, version| row.in_version_for_owners(object, version),
         })
     }
 
@@ -169,21 +169,21 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// The manager's name: the parameter, else the first word of the user agent.
+    /// The manager's name: the parameter, or else the first word of the user agent.
     pub(crate) fn manager_name(&self) -> String {
         managed_fields::manager_name(self.options.field_manager.as_deref(), Some(self.user_agent))
     }
 }
 
-/// Circumstances of a write that strategies may consult; those of the server's own writes by default.
+/// Circumstances of a write that strategies may use. The default describes the server's own writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Conditions<'a> {
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// User of the write; `None` for the server's own.
     pub(crate) user: Option<&'a UserInfo>,
-    /// Set if nothing is to be stored.
+    /// Set for a dry run.
     pub(crate) dry_run: bool,
-    /// Facts of the body that the object does not show.
+    /// Facts of the body that the decoded object lacks.
     pub(crate) hidden: &'a Hidden,
 }

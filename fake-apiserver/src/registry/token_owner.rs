@@ -1,4 +1,4 @@
-//! `TokenOwner`: the user of a ServiceAccount's token, as long as the objects that it is bound to are there.
+//! `TokenOwner`: the user of a ServiceAccount's token, while the objects that it is bound to exist.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,20 +9,21 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 
-/// Time past its end for which a token is still accepted, for clocks that differ; also an object's past its deletion.
+/// Time after its expiry for which a token is still accepted, because clocks differ. Also applies after the deletion of
+/// a bound object.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Owner of a token, and its audiences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
     pub(crate) user: UserInfo,
-    /// The audiences of the token that were asked about.
+    /// The requested audiences that the token is valid for.
     pub(crate) audiences: Vec<String>,
 }
 
 impl Access {
-    /// Returns the owner of a token. `Ok(None)`: no token of this server; an error gives the reason for which one is no
-    /// longer valid. `audiences` are those to check for, the server's own if there are none.
+    /// Returns the owner of a token. `Ok(None)` if the token is not from this server; an error with the reason if it is
+    /// no longer valid. `audiences` are the audiences to check for; if empty, the server's own.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
         let tokens = &self.tokens;
         let Some(claims) = tokens.signer.claims(token) else {
@@ -66,7 +67,7 @@ impl Access {
             let namespace = if kind == "node" { "" } else { namespace };
             let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
             let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
-            // A Pod's token names its node, too; it lives as long as the Pod.
+            // A Pod's token also names its node; it is valid as long as the Pod exists.
             let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
             if is_bound && !is_there {
                 return Err(INVALIDATED.to_owned());
@@ -81,8 +82,8 @@ impl Access {
         Ok(Some(TokenOwner { user, audiences }))
     }
 
-    /// The same of a token that kube-controller-manager wrote into a Secret. It has no end: it is good while the Secret
-    /// holds it.
+    /// Returns the owner of a token that kube-controller-manager wrote into a Secret. It does not expire, and is valid
+    /// while the Secret contains it.
     fn legacy_owner(&self, token: &str, claims: &Value, audiences: &[&str]) -> Result<TokenOwner, String> {
         let at = |name: &str| {
             let name = format!("kubernetes.io/serviceaccount/{name}");
@@ -139,7 +140,7 @@ impl Access {
     }
 }
 
-/// Error for a token whose object is gone.
+/// Error for a token that is bound to a deleted object.
 const INVALIDATED: &str = "service account token has been invalidated";
 
 fn add(user: &mut UserInfo, key: &str, value: &str) {
@@ -147,7 +148,7 @@ fn add(user: &mut UserInfo, key: &str, value: &str) {
     user.extra.insert(key, vec![value.to_owned()]);
 }
 
-/// The audiences of a token that were asked about; an error if there is none.
+/// The requested audiences that the token has; an error if it does not have any of them.
 fn common_audiences(claims: &Value, asked: &[&str], own: &[String]) -> Result<Vec<String>, String> {
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let asked = if asked.is_empty() { &own[..] } else { asked };

@@ -1,6 +1,6 @@
-//! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest hands them out and as they are judged when they
-//! come back. Unless the server was given keys they are signed with HMAC by a key made from the seed, so only the
-//! server that made one can check it.
+//! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest issues them and authentication verifies them.
+//! Unless the server was given keys, they are signed with HMAC by a key derived from the seed, so only the server that
+//! issued a token can verify it.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 /// Options of tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenOptions {
-    /// Signer of tokens; `None`: a key made from the seed.
+    /// Signer of tokens; `None` to derive a key from the seed.
     pub(crate) signer: Option<Arc<dyn TokenSigner>>,
     /// Issuer of tokens, and further accepted issuers; empty for [`ISSUER`].
     pub(crate) issuers: Vec<String>,
-    /// For whom a token must be; empty for the issuers.
+    /// Audiences of accepted tokens; if empty, the issuers.
     pub(crate) audiences: Vec<String>,
 }
 
-/// Makes tokens and reads them.
+/// Issues tokens and verifies them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     pub(super) signer: Arc<dyn TokenSigner>,
@@ -40,7 +40,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// `seed` is that of the key if the options name none.
+    /// `seed` is the seed of the key, if the options do not contain a key.
     pub(crate) fn new(options: TokenOptions, seed: u64) -> Self {
         let issuers = match options.issuers.is_empty() {
             true => vec![ISSUER.to_owned()],
@@ -61,17 +61,17 @@ impl Tokens {
         self.issuers.first().map_or(ISSUER, String::as_str)
     }
 
-    /// For whom a token is that is asked for without audiences.
+    /// The audiences of a token that is requested without audiences.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// A token that says `claims`.
+    /// Returns a token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
         self.signer.sign(claims)
     }
 
-    /// The public keys and their algorithms; `None` if there are none.
+    /// The public keys and their algorithms, if there are any.
     pub(crate) fn key_set(&self) -> Option<(Value, Vec<&'static str>)> {
         self.signer.key_set()
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_by_its_own_key_alone() {
+    fn token_is_verified_only_by_its_own_key() {
         let (key, claims) = (TokenKey::from_seed(1), json!({"sub": "x"}));
         let token = key.sign(&claims).unwrap();
         assert_eq!(key.claims(&token), Some(claims));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_rfc_4231() {
+    fn hmac_codes_equal_rfc_4231() {
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let code = hmac_sha256(&key, b"Hi There").map(|it| format!("{it:02x}")).concat();

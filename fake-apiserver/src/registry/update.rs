@@ -22,16 +22,15 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
-/// Tries of a write whose object keeps changing underneath; with one writer more than one is rare.
+/// Maximum number of attempts of a write, if the object keeps changing. A single writer rarely needs two.
 const TRIES: usize = 8;
 
-/// Makes the new object of a write from the old one, which is in the requested version.
+/// Creates the new object of a write from the old one, which is in the requested version.
 pub(super) trait Change: Sync {
-    /// The new object. It is asked again when the old one changed meanwhile.
+    /// Returns the new object. Called again if the old one has changed in the meantime.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
-    /// Works out the owners of fields, whose result is dropped: the webhook is asked first for the conversions that
-    /// `next` needs.
+    /// Determines the owners of fields, and drops the result: this finds the conversions by webhooks that `next` needs.
     fn track(&self, _types: &Types<'_, '_>, _old: &Object) {}
 
     /// Returns `true` if the new object already has the owners of its fields, as apply's does.
@@ -44,12 +43,12 @@ pub(super) trait Change: Sync {
         true
     }
 
-    /// Returns the object that admission sees instead, such as a Scale.
+    /// Returns the object that admission receives instead, such as a Scale.
     fn shown(&self, _object: &Object) -> Result<Option<Object>, Status> {
         Ok(None)
     }
 
-    /// Takes over what admission made of that.
+    /// Applies admission's changes to that object.
     fn take(&self, _object: &mut Object, _shown: &Object) -> Result<(), Status> {
         Ok(())
     }
@@ -68,7 +67,7 @@ impl Change for Replace<'_> {
             let version = it.object.meta_str("resourceVersion");
             version.is_empty() || super::reader::parse_uint(version) == Ok(0)
         };
-        // Where the version that it names is not the stored one any more, there is no second try.
+        // A body with a version is used only once, because after a conflict its version is outdated.
         let next = match body.as_ref().is_some_and(overwrites) {
             true => body.clone(),
             false => body.take(),
@@ -102,15 +101,15 @@ impl Registry {
         self.change(request, uid.as_deref(), &Replace { request, body }).await
     }
 
-    /// The object that a PUT is to replace, if it has been written lately.
+    /// Returns the object that a PUT will replace, if it was written recently.
     pub(crate) fn replaced(&self, row: &Row, info: &RequestInfo) -> Option<Arc<Object>> {
         let key = Key::new(&info.namespace, &info.name);
         let stored = self.reader.store.get(&row.storage, &key)?;
         self.recent.peek(row, &stored)
     }
 
-    /// Replaces the object that a request names by the result of `change`, retrying on concurrent writes.
-    /// `uid` is the object the client means, if it says (rule A7).
+    /// Replaces the object that a request names by the result of `change`, and retries on concurrent writes. `uid` is
+    /// the uid in the client's object, if set (rule A7).
     pub(super) async fn change(
         &self,
         request: &WriteRequest<'_>,
@@ -134,7 +133,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
     }
 
-    /// One try; `None` if the object changed meanwhile.
+    /// One attempt; `None` if the object has changed in the meantime.
     async fn change_once(
         &self,
         request: &WriteRequest<'_>,
@@ -150,7 +149,7 @@ impl Registry {
         self.finish_change(request, stored, old, next, change).await
     }
 
-    /// The rest of a try: from the new object as the client wants it to storage.
+    /// The rest of an attempt: from the client's new object to storage.
     async fn finish_change(
         &self,
         request: &WriteRequest<'_>,
@@ -169,7 +168,7 @@ impl Registry {
         let strategy = row.strategy();
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         metadata::check_name(&object, &request.info.name)?;
-        // A patch has its result deduplicated last, and so its warning says that that is after admission.
+        // The result of a patch is deduplicated after admission, and its warning mentions that.
         let is_patch = request.info.verb == Verb::Patch;
         let repeated = metadata::dedupe_owner_references(&mut object, is_patch);
         request.remarks.warnings.extend(repeated);
@@ -181,6 +180,8 @@ impl Registry {
             (object, old) = self.admit_change(request, change, (object, old), &mut hidden).await?;
         }
         check_version(request, &object, stored)?;
+        // A mutation may have changed the namespace.
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
@@ -209,21 +210,22 @@ impl Registry {
             }
             return Ok(Some(Written::updated(Answer::unstored(row, object))));
         }
-        let stored = if body.bytes == stored.body.bytes {
-            Arc::clone(stored)
-        } else {
-            match self.replace(row, stored, body) {
-                Ok(stored) => stored,
-                Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => return Ok(None),
-            }
-        };
+        let stored =
+            if body.bytes == stored.body.bytes && !stored.body.is_completed_on_read && !hidden.has_null_metadata {
+                Arc::clone(stored)
+            } else {
+                match self.replace(row, stored, body) {
+                    Ok(stored) => stored,
+                    Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => return Ok(None),
+                }
+            };
         if !has_fraction {
             self.recent.keep(row, &stored, object);
         }
         Ok(Some(Written::updated(Answer::Stored(stored))))
     }
 
-    /// Notes in an object which of its fields the manager of the request changes.
+    /// Records in an object the fields that the manager of the request changes.
     async fn track_change(&self, request: &WriteRequest<'_>, old: &Object, object: &mut Object) {
         let now = self.reader.entropy.now_seconds();
         let name = request.manager_name();
@@ -240,8 +242,8 @@ impl Registry {
         }
     }
 
-    /// The mutating phase of a change; answers the new object and the old one. What is hidden is so no more where the
-    /// object was read anew.
+    /// The mutating phase of a change; returns the new object and the old one. Hidden facts are dropped if the object
+    /// was decoded again.
     async fn admit_change(
         &self,
         request: &WriteRequest<'_>,
@@ -288,8 +290,8 @@ impl Registry {
         self.admission.check_admitted(&attributes).await
     }
 
-    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A
-    /// manifest, which has never been stored, gets what a new object gets.
+    /// Stores an object unchanged, replacing an existing one, as if it were part of a dump of the store. A manifest,
+    /// which has never been stored, gets the fields of a new object.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
         let Decoded { mut object, .. } = body::read(row, object, Text::default(), None, FieldValidation::Ignore)?;
@@ -298,7 +300,7 @@ impl Registry {
         if is_manifest {
             let mut errors = FieldErrors::new();
             self.reader.with_context(Conditions::default(), |context| {
-                // A manifest is stored without regard to admission.
+                // A manifest is stored without admission.
                 let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context)?;
                 row.strategy().prepare_for_create(&mut object, context);
@@ -333,7 +335,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), key.name()))
     }
 
-    /// Writes an object again as it is, if it is still this one.
+    /// Writes an object again without a change, if it is still the stored one.
     pub(crate) fn touch(&self, row: &Row, stored: &Stored) -> bool {
         self.replace(row, stored, stored.body.clone()).is_ok()
     }
@@ -362,18 +364,20 @@ impl Registry {
             Ok::<(), Status>(())
         })?;
         metadata::prepare_update(object, old, strategy, subresource, hidden);
+        hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
         let checks = row.metadata_checks(subresource);
         metadata::validate_update(object, old, strategy, &checks, &mut errors);
         self.reader.with_context(conditions, |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
+        hidden.show_in(&mut errors);
         refuse(row, object, &errors)
     }
 }
 
-/// A write to the resource keeps the status; one to `/status` keeps the rest (rules C5, C6). Of a custom resource the
-/// strategy sees to that.
+/// A write to the resource keeps the status; a write to `/status` keeps all other fields (rules C5, C6). For custom
+/// resources the strategy does this.
 fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Object) {
     let row = request.row;
     match request.info.subresource.as_str() {
@@ -400,7 +404,7 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
     }
 }
 
-/// Gives a field the value it had. Most writes carry it already, and comparing is cheaper than copying.
+/// Restores the value of a field. Usually it is equal, and comparing is cheaper than copying.
 fn restore_field(object: &mut Object, field: &str, value: Option<&Value>) {
     if object.get(field) != value {
         object.remove(field);
@@ -434,7 +438,7 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
         let mut errors = FieldErrors::new();
         let path = FieldPath::new("metadata").child("resourceVersion");
         errors.invalid(path, 0, "must be specified for an update");
-        // The real server names the resource here, not the kind.
+        // kube-apiserver names the resource here, not the kind.
         let kind = crate::api::resource::GroupKind {
             group: row.info.group.clone(),
             kind: row.info.resource.clone(),
@@ -444,14 +448,14 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
     Err(Status::object_modified(&row.info.group_resource(), object.name()))
 }
 
-/// Returns `true` if an update of what is not there creates it. The stores of subresources share that with their
-/// resource's: a Service may be made by a write of its status.
+/// Returns `true` if an update of an absent object creates it. Subresources share this property with their resource: a
+/// write of its status may create a Service.
 pub(super) fn may_create(request: &WriteRequest<'_>) -> bool {
     let may = request.row.strategy().facts().allows_create_on_update;
     may && matches!(request.info.subresource.as_str(), "" | "status")
 }
 
-/// The version that a body names, 0 for none.
+/// The version that a body names; 0 if it is empty.
 fn version_of(object: &Object) -> Result<u64, Status> {
     match object.meta_str("resourceVersion") {
         "" => Ok(0),
@@ -459,8 +463,8 @@ fn version_of(object: &Object) -> Result<u64, Status> {
     }
 }
 
-/// Takes the version out of what is to be created by an update or apply, which is read, but means nothing. Storage,
-/// which would drop it, is not reached by a dry run.
+/// Removes the version from an object that an update or apply creates. Storage would drop it, but a dry run does not
+/// reach storage.
 pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
     version_of(object)?;
     if !request.options.dry_run {
@@ -469,10 +473,10 @@ pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> R
     Ok(())
 }
 
-/// 409 of a PUT that names another object's uid, or that of one which is gone (rule A7).
+/// The 409 for a PUT with the uid of another or a deleted object (rule A7).
 fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
     let row = request.row;
-    // A dry run does not come as far as the prefix of etcd.
+    // A dry run does not reach the prefix of etcd.
     let prefix = if request.options.dry_run { "" } else { "/registry" };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {prefix}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \

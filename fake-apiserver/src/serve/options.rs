@@ -5,7 +5,7 @@ use crate::api::front_proxy::FrontProxy;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 
-/// Options of a listener: in the clear or over TLS, and the hosts it answers to.
+/// Options of a listener: plain HTTP or TLS, and the accepted hosts.
 ///
 /// ```
 /// use fake_apiserver::ServeOptions;
@@ -38,7 +38,7 @@ impl ServeOptions {
         }
     }
 
-    /// HTTPS with a certificate authority that is made for this server.
+    /// HTTPS with a certificate authority that is created for this server.
     #[cfg(feature = "tls")]
     pub fn tls() -> Self {
         Self {
@@ -47,8 +47,8 @@ impl ServeOptions {
         }
     }
 
-    /// Shows this certificate instead of one of the generated authority. Both are PEM: the certificate with those
-    /// between it and its authority, and its key. Without effect on plain HTTP.
+    /// Uses this certificate instead of one of the generated authority. Both arguments are PEM: the certificate with
+    /// its intermediate certificates, and its key. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         if let Transport::Https(tls) = &mut self.transport {
@@ -57,8 +57,8 @@ impl ServeOptions {
         self
     }
 
-    /// Believes client certificates of these authorities, too, which are PEM: CN is the user, each O a group. Without
-    /// effect on plain HTTP.
+    /// Also accepts client certificates of these authorities, in PEM. The CN of a certificate is the name of
+    /// the user, and each O is a group. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn client_ca(mut self, authorities: impl Into<Vec<u8>>) -> Self {
         if let Transport::Https(tls) = &mut self.transport {
@@ -67,8 +67,8 @@ impl ServeOptions {
         self
     }
 
-    /// Believes proxies whose certificate is of these authorities when they name the user in headers. The authorities
-    /// are none of users. Without effect on plain HTTP.
+    /// Accepts users named in headers by proxies with a certificate of these authorities. Certificates of these
+    /// authorities do not authenticate users. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
         if let Transport::Https(tls) = &mut self.transport {
@@ -77,10 +77,10 @@ impl ServeOptions {
         self
     }
 
-    /// Answers requests whose `Host` is one of these, besides loopback names and the address it listens on. A name that
-    /// begins with `*.` stands for all below it, `*` for every host. Others are refused with 403: a page in a browser
-    /// reaches a server on its user's machine by a name of its own that leads there (DNS rebinding). A server that
-    /// listens on all addresses answers to every address, since rebinding takes a name.
+    /// Accepts requests with one of these values of `Host`, in addition to loopback names and the address that the
+    /// server listens on. A name that begins with `*.` matches all subdomains, `*` every host. Other requests are
+    /// refused with 403, because a web page can reach a server on its user's machine through its own DNS name (DNS
+    /// rebinding). A server that listens on all addresses accepts every address, since DNS rebinding needs a name.
     pub fn accept_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(Into::into));
         self

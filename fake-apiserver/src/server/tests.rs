@@ -1,4 +1,4 @@
-//! Objects in storage that cannot be read, which only a fault of the server itself could leave there.
+//! Objects in storage that cannot be decoded, which only a bug of the server could cause.
 
 use bytes::Bytes;
 use http::Request;
@@ -9,13 +9,14 @@ use crate::storage::{Body, Key};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps/a";
 
-/// A server with a ConfigMap whose bytes end in the middle.
+/// A server with a ConfigMap stored as truncated JSON.
 fn server() -> ApiServer {
     let server = ApiServer::start();
     let body = Body {
         bytes: Bytes::from_static(b"\"name\":\"a\",\"namespace\":\"default\"},\"data\":{\"k\":"),
         version_at: 0,
         metadata_len: 35,
+        is_completed_on_read: false,
         uid: "u".into(),
         labels: [].into(),
         fields: [].into(),
@@ -36,7 +37,7 @@ fn server() -> ApiServer {
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 )]
 #[tokio::test]
-async fn what_cannot_be_read_is_never_taken_for_empty(
+async fn malformed_values_do_not_count_as_empty(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] body: &'static str,

@@ -1,4 +1,4 @@
-//! `Change`: one write, as logs keep it and watchers deliver it.
+//! `Change`: one write, as stored in logs and delivered by watchers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use super::{Revision, Stored};
 /// One write to a resource.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The write's number; a delete has one of its own.
+    /// The revision of the write; a delete has its own.
     pub(crate) revision: Revision,
     /// The object before; `None` if the write created it.
     pub(crate) previous: Option<Arc<Stored>>,
@@ -20,7 +20,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The object the write was about: as it is now, or as it was last.
+    /// The object of the write: its current state, or its last state after a delete.
     pub(crate) fn object(&self) -> &Arc<Stored> {
         self.current
             .as_ref()
@@ -28,7 +28,8 @@ impl Change {
             .expect("a change has a state before or after it")
     }
 
-    /// Returns the most bytes that are kept because of it: the state before, and the encoded watch event.
+    /// Returns the maximum number of bytes retained because of the change: the previous state, and the encoded watch
+    /// event.
     pub(super) fn size(&self) -> usize {
         let states = [&self.previous, &self.current].into_iter().flatten();
         size_of::<Self>() + states.map(|it| it.size()).sum::<usize>()

@@ -1,18 +1,19 @@
-//! `Dropped`: the newest changes that a log no longer holds, from which it tells whether a reader has missed one.
+//! `Dropped`: the newest changes that a log has dropped. They show whether a reader has missed a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Change, Key, Revision};
 
-/// Most namespaces, and most objects, whose newest dropped change a resource remembers. Beyond it the older half is
-/// forgotten, and a reader that has been asleep since then counts as having missed a change.
+/// Maximum number of namespaces, and of objects, for which a resource records the newest dropped change. Above it the
+/// older half of the records is removed, and a reader that last read before those changes is treated as having missed
+/// one.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The part of a resource that a reader observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResourcePart<'a> {
-    /// All of it.
+    /// All objects.
     All,
     /// One namespace.
     Namespace(&'a str),
@@ -20,7 +21,7 @@ pub(crate) enum ResourcePart<'a> {
     Object(&'a Key),
 }
 
-/// The newest change that was dropped, of all and of each part.
+/// The newest dropped changes, overall and of each part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     last: Revision,
@@ -32,7 +33,7 @@ pub(crate) struct Dropped {
 #[derive(Clone, Debug)]
 struct Newest<K> {
     known: HashMap<K, Revision>,
-    /// No change of those that were forgotten is newer.
+    /// Upper bound of the revisions of the removed records.
     forgotten: Revision,
 }
 
@@ -46,7 +47,7 @@ impl<K> Default for Newest<K> {
 }
 
 impl Dropped {
-    /// Remembers a change that is dropped; changes are dropped in their order.
+    /// Records a dropped change; changes are dropped in order.
     pub(super) fn add(&mut self, change: &Change) {
         self.last = change.revision;
         let key = &change.object().key;
@@ -58,7 +59,7 @@ impl Dropped {
         self.objects.add(key.clone(), change.revision);
     }
 
-    /// The newest change of a part that was dropped, or one that is newer; 0 if there was none.
+    /// The newest dropped change of a part, or a newer one; 0 if nothing was dropped.
     pub(super) fn newest(&self, part: ResourcePart<'_>) -> Revision {
         match part {
             ResourcePart::All => self.last,
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgotten_changes_count_as_missed() {
+    fn removed_records_count_as_missed_changes() {
         let mut newest = Newest::default();
         let most = REMEMBERED_MAX as u64 + 1;
         for revision in 1..=most {

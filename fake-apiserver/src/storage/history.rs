@@ -1,4 +1,4 @@
-//! `History`: the bounded log of one resource. Watchers read it; lists of the past are made from it.
+//! `History`: the bounded log of one resource. Watchers read it, and lists of the past are reconstructed from it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::dropped::{Dropped, ResourcePart};
 use super::{Change, Revision};
 
-/// The revision asked for lies below the log.
+/// The requested revision is older than the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compacted {
-    /// The oldest revision one may watch from.
+    /// The oldest revision from which a watch may start.
     pub(crate) floor: Revision,
 }
 
@@ -17,16 +17,16 @@ pub(crate) struct Compacted {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     changes: VecDeque<Arc<Change>>,
-    /// The oldest revision one may watch from: every later change is in `changes`.
+    /// The oldest revision from which a watch may start: every later change is in `changes`.
     floor: Revision,
-    /// The sizes of the changes.
+    /// Total size of the changes.
     size: usize,
-    /// Changes that were dropped; shared by the copies that snapshots make.
+    /// Dropped changes; shared by the copies in snapshots.
     dropped: Arc<Dropped>,
 }
 
 impl History {
-    /// An empty log of a resource that begins at `floor`.
+    /// An empty log that begins at `floor`.
     pub(crate) fn new(floor: Revision) -> Self {
         Self {
             changes: VecDeque::new(),
@@ -36,9 +36,14 @@ impl History {
         }
     }
 
-    /// The most bytes that are kept because of it.
+    /// Returns the maximum number of bytes retained because of the log.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// The oldest revision from which a watch may start.
+    pub(crate) fn floor(&self) -> Revision {
+        self.floor
     }
 
     /// Returns the number of changes.
@@ -51,7 +56,7 @@ impl History {
         self.changes.front().map(|it| it.revision)
     }
 
-    /// Adds a change; returns the bytes it grew by.
+    /// Adds a change; returns the growth in bytes.
     pub(crate) fn push(&mut self, change: Arc<Change>) -> usize {
         let size = change.size();
         self.size += size;
@@ -59,7 +64,7 @@ impl History {
         size
     }
 
-    /// Drops all changes but the newest `count`; returns the bytes it shrank by.
+    /// Drops all but the newest `count` changes; returns the number of bytes freed.
     pub(crate) fn keep_newest(&mut self, count: usize) -> usize {
         let before = self.size;
         while self.changes.len() > count {
@@ -70,30 +75,26 @@ impl History {
 
     fn drop_oldest(&mut self) {
         if let Some(dropped) = self.changes.pop_front() {
-            self.floor = dropped.revision;
+            self.floor = self.floor.max(dropped.revision);
             self.size -= dropped.size();
             Arc::make_mut(&mut self.dropped).add(&dropped);
         }
     }
 
-    /// Forgets the changes up to and including `revision`.
+    /// Refuses readers from before `revision` from now on. Open watches can still read the older changes until the
+    /// bounds of the log drop them: a real watch cache has its own copy, which etcd does not compact.
     pub(crate) fn compact(&mut self, revision: Revision) {
-        if revision > self.floor {
-            while self.oldest().is_some_and(|it| it <= revision) {
-                self.drop_oldest();
-            }
-            self.floor = revision;
-        }
+        self.floor = self.floor.max(revision);
     }
 
-    /// The changes after `revision` that have not been forgotten, oldest first.
+    /// The retained changes after `revision`, oldest first.
     pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
         let first = self.changes.partition_point(|it| it.revision <= revision);
         self.changes.range(first..)
     }
 
-    /// The same for a reader of `part` that has seen all changes up to `revision`: an error if a change of that part
-    /// has been forgotten since, and not because the log begins later.
+    /// Like [`after`](Self::after), for a reader of `part` that has read all changes up to `revision`: fails only if a
+    /// change of that part has been dropped since.
     pub(crate) fn unless_missed(
         &self,
         revision: Revision,
@@ -105,12 +106,12 @@ impl History {
         Ok(self.retained_after(revision))
     }
 
-    /// The changes after `revision`, oldest first, or the floor if some of them are gone.
+    /// The changes after `revision`, oldest first, or the floor if some of them were dropped.
     pub(crate) fn after(&self, revision: Revision) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, Compacted> {
         if revision < self.floor {
             return Err(Compacted { floor: self.floor });
         }
-        // Most readers want the newest few: find the start from the end.
+        // Searched from the end, because readers usually need only the newest few changes.
         let fresh = self
             .changes
             .iter()

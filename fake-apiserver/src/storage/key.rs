@@ -1,14 +1,14 @@
-//! `Key`: where an object lies within its resource. The order of keys is the order of lists (rule D8).
+//! `Key`: identifies an object within its resource. The order of keys is the order of lists (rule D8).
 
 use std::sync::Arc;
 
-/// `namespace/name`, or `name` alone for an object of the cluster. Ordered bytewise as one text, as etcd orders keys:
-/// `a-b/x` comes before `a/x`.
+/// `namespace/name`, or only `name` for a cluster-scoped object. Keys are ordered bytewise as one text, as etcd orders
+/// them: `a-b/x` precedes `a/x`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
 
 impl Key {
-    /// The key of `name` in `namespace`; an empty namespace means the cluster's own.
+    /// Returns the key of `name` in `namespace`, which is empty for cluster-scoped objects.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
             return Self(name.into());
@@ -20,12 +20,12 @@ impl Key {
         Self(text.into())
     }
 
-    /// The whole text.
+    /// The whole key as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The namespace, empty for an object of the cluster.
+    /// The namespace; empty for a cluster-scoped object.
     pub(crate) fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -36,17 +36,17 @@ impl Key {
     }
 }
 
-/// A run of keys: all of a resource, or those of one namespace.
+/// A range of keys: all keys of a resource, or the keys of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     /// The first key that may be in it.
     pub(crate) start: String,
-    /// The first key behind it; `None` is the end of the resource.
+    /// The first key after it; `None` for the end of the resource.
     pub(crate) end: Option<String>,
 }
 
 impl KeyRange {
-    /// Everything, or one namespace.
+    /// The range of all keys, or of one namespace.
     pub(crate) fn of(namespace: Option<&str>) -> Self {
         match namespace {
             None => Self {
@@ -61,7 +61,7 @@ impl KeyRange {
         }
     }
 
-    /// The part of this run from `start` on.
+    /// The part of this range from `start` on.
     #[must_use]
     pub(crate) fn from(mut self, start: String) -> Self {
         if start > self.start {
@@ -70,7 +70,7 @@ impl KeyRange {
         self
     }
 
-    /// Returns `true` if `key` lies in the run.
+    /// Returns `true` if the range contains `key`.
     pub(crate) fn contains(&self, key: &str) -> bool {
         key >= self.start.as_str() && self.end.as_deref().is_none_or(|end| key < end)
     }

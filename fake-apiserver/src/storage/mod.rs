@@ -1,4 +1,5 @@
-//! State at a revision. Synchronous: no task, no clock, no HTTP, no `Status`; it knows the vocabulary alone.
+//! State at a revision. This layer is synchronous, without tasks, clock, HTTP or `Status`. It depends only on the
+//! vocabulary.
 
 pub(crate) mod key;
 pub(crate) mod object;
@@ -17,6 +18,6 @@ pub(crate) use object::{Body, Stored};
 pub(crate) use snapshot::ResourceSnapshot;
 pub(crate) use store::{LogBounds, Store, StoreError, World};
 
-/// The number of a write, counted over all resources; 0 is before the first. A delete takes one too, and none is
-/// ever used twice (rule B6). As text it is an object's `resourceVersion`.
+/// The number of a write, counted over all resources; 0 precedes the first write. Deletes are counted as well, and
+/// numbers are never reused (rule B6). The `resourceVersion` of an object is this number as text.
 pub(crate) type Revision = u64;

@@ -1,4 +1,4 @@
-//! `ResourceSnapshot`: the objects of one resource frozen at a revision; what a page of a list is cut from.
+//! `ResourceSnapshot`: the objects of one resource at a revision, from which the pages of a list are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use super::sorted::Sorted;
 use super::{Change, Key, KeyRange, Revision, Stored};
 
-/// A resource as it was at `revision`: the present objects, with every later change undone.
+/// A resource at `revision`: the current objects, with every later change undone.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceSnapshot {
-    /// The revision it shows.
+    /// The revision of the snapshot.
     pub(crate) revision: Revision,
     objects: Sorted,
-    /// Differences from `objects`: the state of each key changed since, `None` where there was none.
+    /// Differences from `objects`: the earlier state of each key that has changed since, `None` if it was absent.
     undone: BTreeMap<Key, Option<Arc<Stored>>>,
 }
 
 impl ResourceSnapshot {
-    /// The present state.
+    /// A snapshot of the current state.
     pub(crate) fn now(revision: Revision, objects: Sorted) -> Self {
         Self {
             revision,
@@ -26,7 +26,7 @@ impl ResourceSnapshot {
         }
     }
 
-    /// The state before `later`, which are all changes after `revision`, oldest first.
+    /// A snapshot of the state before `later`, which contains all changes after `revision`, oldest first.
     pub(crate) fn before<'a>(
         revision: Revision,
         objects: Sorted,
@@ -34,7 +34,7 @@ impl ResourceSnapshot {
     ) -> Self {
         let mut undone = BTreeMap::new();
         for change in later {
-            // The first later change of a key knows what was there before.
+            // The first later change of a key has the earlier state.
             undone
                 .entry(change.object().key.clone())
                 .or_insert_with(|| change.previous.clone());

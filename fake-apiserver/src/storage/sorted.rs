@@ -1,14 +1,14 @@
 //! `Sorted`: the objects of one resource in key order, in chunks shared between copies.
 //!
-//! A copy costs one reference; the first write to a copy costs a pointer for each chunk, later ones a chunk. Ranges
-//! are counted chunk by chunk, so how many objects a page leaves behind is known without walking them.
+//! A copy costs one reference; the first write to a copy costs a pointer for each chunk, later ones a chunk. Ranges are
+//! counted chunk by chunk, so the number of objects after a page is computed without visiting them.
 
 use std::sync::Arc;
 
 use super::{KeyRange, Stored};
 
-/// Objects in a chunk before it is split in two: large enough that the list of chunks stays small, small enough that
-/// copying a chunk on write costs little.
+/// Maximum number of objects in a chunk; a larger one is split. Large chunks keep the list of chunks short, small
+/// chunks make copies on write cheap.
 const CHUNK_MAX: usize = 128;
 
 type Chunk = Vec<Arc<Stored>>;
@@ -33,7 +33,7 @@ impl Sorted {
         chunk.get(at)
     }
 
-    /// Puts an object at its key and returns the one that was there.
+    /// Stores an object at its key and returns the previous one.
     pub(crate) fn insert(&mut self, object: Arc<Stored>) -> Option<Arc<Stored>> {
         let index = self.chunk_of(object.key.as_str());
         let chunks = Arc::make_mut(&mut self.chunks);
@@ -57,7 +57,7 @@ impl Sorted {
         }
     }
 
-    /// Takes the object at `key` out.
+    /// Removes the object at `key`, and returns it.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Stored>> {
         let index = self.chunk_of(key);
         let at = self
@@ -98,7 +98,7 @@ impl Sorted {
         before + self.chunks.get(index).map_or(0, |chunk| position(chunk, key))
     }
 
-    /// The chunk in which `key` is or would be: the last one that begins at or before it.
+    /// The chunk that contains or would contain `key`: the last one that begins at or before it.
     fn chunk_of(&self, key: &str) -> usize {
         let after = self
             .chunks
@@ -107,7 +107,7 @@ impl Sorted {
     }
 }
 
-/// Returns the position of `key` within a chunk, or where it would be inserted.
+/// Returns the position of `key` within a chunk, or the position at which to insert it.
 fn position(chunk: &Chunk, key: &str) -> usize {
     chunk.partition_point(|it| it.key.as_str() < key)
 }
@@ -127,6 +127,7 @@ mod tests {
             bytes: Bytes::new(),
             version_at: 0,
             metadata_len: 0,
+            is_completed_on_read: false,
             uid: "".into(),
             labels: Box::default(),
             fields: Box::default(),
@@ -139,9 +140,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a `BTreeMap`: the same objects, ranges and counts after any writes; copies stay as they were.
+        /// Compared with a `BTreeMap`: the same objects, ranges and counts after any writes; copies are unaffected.
         #[test]
-        fn behaves_like_a_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
+        fn is_like_a_btree_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
             let mut sorted = Sorted::default();
             let mut model = BTreeMap::new();
             let mut copy = None;

@@ -1,4 +1,4 @@
-//! `Store`: every object of the server, its one revision counter, and a log for each resource.
+//! `Store`: every object of the server, the revision counter, and a log for each resource.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,32 +8,32 @@ use super::history::History;
 use super::sorted::Sorted;
 use super::{Body, Change, Compacted, Key, ResourcePart, ResourceSnapshot, Revision, Stored};
 
-/// Reason for refusing a write. Nothing has changed then.
+/// Reason for refusing a write, which then changes nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreError {
-    /// Create: there is an object at the key.
+    /// Create: the key already has an object.
     Exists(Arc<Stored>),
-    /// Update or delete: there is no object at the key.
+    /// Update or delete: no object has this key.
     NotFound,
-    /// Update or delete: the object is no longer the one that was expected.
+    /// Update or delete: the object has changed since the expected revision.
     Stale,
 }
 
-/// The objects of one resource and how they became so.
+/// The objects of one resource and its log.
 #[derive(Clone, Debug, Default)]
 struct Table {
     objects: Sorted,
     history: Arc<History>,
 }
 
-/// The whole state at one moment. A copy shares everything until one of the two is written to: it costs one reference a
-/// resource, independent of the number of objects.
+/// The whole state at one revision. A copy shares everything until one of the two is written to. It costs one reference
+/// per resource, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     revision: Revision,
-    /// Every log begins at or after this revision.
+    /// Lower bound of the beginnings of all logs.
     compacted: Revision,
-    /// The sizes of all logs.
+    /// Total size of all logs.
     logged: usize,
     tables: BTreeMap<Arc<str>, Table>,
 }
@@ -41,16 +41,16 @@ pub(crate) struct World {
 /// Bounds of the logs; older changes are compacted (rule E22).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBounds {
-    /// Changes a resource's log keeps.
+    /// Maximum number of changes in the log of a resource.
     pub(crate) changes: usize,
-    /// Bytes that all logs keep together; the newest change always stays.
+    /// Maximum total size of all logs in bytes; the newest change is always kept.
     pub(crate) bytes: usize,
 }
 
-/// The state and its lock.
+/// The state behind its lock.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// The one lock of all state. It is held for reads and writes of maps alone, never while encoding or waiting.
+    /// The only lock of the state. It is held for reads and writes of maps, never while encoding or waiting.
     state: Mutex<State>,
     bounds: LogBounds,
 }
@@ -58,20 +58,20 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct State {
     world: World,
-    /// Raised when the world is replaced, so that cursors into the old one end.
+    /// Incremented when the world is replaced, so that cursors into the old one end.
     epoch: u64,
 }
 
-/// Changes past a watcher's cursor.
+/// Changes after a watcher's cursor.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The changes, oldest first.
     pub(crate) changes: Vec<Arc<Change>>,
-    /// The server's revision when they were read: the next cursor.
+    /// The server's revision at the time of the read, which is the next cursor.
     pub(crate) revision: Revision,
 }
 
-/// Changes past the cursor of a reader of all resources.
+/// Changes after the cursor of a reader of all resources.
 #[derive(Debug)]
 pub(crate) struct FreshOfAll {
     /// The changes and their resources, in the order of their revisions.
@@ -80,36 +80,36 @@ pub(crate) struct FreshOfAll {
     pub(crate) revision: Revision,
 }
 
-/// Every object of the server at one moment, to begin a cursor over all resources with.
+/// Every object of the server at one revision, the start of a cursor over all resources.
 #[derive(Debug)]
 pub(crate) struct Everything {
     /// Epoch of the world it belongs to.
     pub(crate) epoch: u64,
-    /// The cursor to go on with.
+    /// The cursor at which to continue.
     pub(crate) revision: Revision,
     /// The objects of each resource, by its name.
     pub(crate) resources: Vec<(Arc<str>, ResourceSnapshot)>,
 }
 
 impl Fresh {
-    /// Leaves out what came after a revision.
+    /// Drops the changes after a revision.
     pub(crate) fn end_at(&mut self, revision: Revision) {
         self.changes.retain(|it| it.revision <= revision);
         self.revision = self.revision.min(revision);
     }
 }
 
-/// Reason for which a cursor cannot go on.
+/// Reason why a cursor cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorLost {
-    /// It fell below the log.
+    /// Changes after it have been dropped from the log.
     Compacted(Compacted),
     /// The world it points into was replaced.
     Replaced,
 }
 
 impl Store {
-    /// A store that holds `world`.
+    /// A store with the state `world`.
     pub(crate) fn new(world: World, bounds: LogBounds) -> Self {
         Self {
             state: Mutex::new(State { world, epoch: 0 }),
@@ -121,7 +121,7 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under the lock; were a panic to happen all the same, the maps are still whole.
+        // No user code runs under the lock. Even after a panic, the maps would be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Store {
         self.lock().world.revision
     }
 
-    /// The number of the present world; it changes when the world is replaced.
+    /// The epoch of the current world; it changes when the world is replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
@@ -169,7 +169,7 @@ impl Store {
         self.lock().world.get(resource, key.as_str()).cloned()
     }
 
-    /// The present objects of a resource.
+    /// The current objects of a resource.
     pub(crate) fn snapshot(&self, resource: &str) -> ResourceSnapshot {
         let state = self.lock();
         let objects = state
@@ -181,7 +181,7 @@ impl Store {
         ResourceSnapshot::now(state.world.revision, objects)
     }
 
-    /// The objects of a resource as they were at `revision`, which must not lie in the future.
+    /// The objects of a resource at `revision`, which must not be in the future.
     pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<ResourceSnapshot, Compacted> {
         let state = self.lock();
         if revision < state.world.compacted {
@@ -207,8 +207,8 @@ impl Store {
         self.fresh(resource, epoch, cursor, most, |history| history.after(cursor).map(drop))
     }
 
-    /// The same for a reader of `part` alone, who has seen all of it up to `cursor`: it is lost only if one of its
-    /// changes is, however long it has slept.
+    /// Like [`changes_after`](Self::changes_after), for a reader of only `part` that has read all of it up to `cursor`:
+    /// the cursor is lost only if a change of that part has been dropped.
     pub(crate) fn changes_unless_missed(
         &self,
         resource: &str,
@@ -222,7 +222,7 @@ impl Store {
         })
     }
 
-    /// The changes after `cursor`, unless `check` says that it is lost.
+    /// The changes after `cursor`, unless `check` reports that it is lost.
     fn fresh(
         &self,
         resource: &str,
@@ -276,7 +276,8 @@ impl Store {
         })
     }
 
-    /// Returns the objects that were removed after `cursor` and are still in the logs, as they were last, oldest first.
+    /// Returns the objects that were removed after `cursor` and are still in the logs, in their last state, oldest
+    /// first.
     pub(crate) fn removed_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
         let state = self.lock();
         let mut removed = Vec::new();
@@ -293,8 +294,7 @@ impl Store {
             .collect()
     }
 
-    /// The objects that were written after `cursor`, as each write left them, oldest first, as far as they are
-    /// retained.
+    /// The objects that were written after `cursor`, one for each retained write, oldest first.
     pub(crate) fn written_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
         let state = self.lock();
         let mut written = Vec::new();
@@ -307,7 +307,7 @@ impl Store {
         written
     }
 
-    /// The changes of all resources after `cursor`, oldest first, as far as they are retained.
+    /// The retained changes of all resources after `cursor`, oldest first.
     pub(crate) fn retained_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Change>)> {
         let state = self.lock();
         let mut changes = Vec::new();
@@ -319,7 +319,7 @@ impl Store {
         changes
     }
 
-    /// Returns the number of changes of a resource after `cursor`, as far as they are retained, whose key `is_wanted`.
+    /// Returns the number of retained changes of a resource after `cursor` with a key that `is_wanted` accepts.
     pub(crate) fn count_after(&self, resource: &str, cursor: Revision, is_wanted: impl Fn(&Key) -> bool) -> usize {
         let state = self.lock();
         let Some(table) = state.world.tables.get(resource) else {
@@ -329,7 +329,7 @@ impl Store {
         changes.filter(|it| is_wanted(&it.object().key)).count()
     }
 
-    /// The present objects of all resources.
+    /// The current objects of all resources.
     pub(crate) fn everything(&self) -> Everything {
         let state = self.lock();
         let revision = state.world.revision;
@@ -357,7 +357,7 @@ impl Store {
             .collect()
     }
 
-    /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
+    /// Drops the changes up to `revision` from every log, as etcd's compaction does.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;
         world.compact(revision.min(world.revision));
@@ -366,6 +366,32 @@ impl Store {
     /// The whole state.
     pub(crate) fn world(&self) -> World {
         self.lock().world.clone()
+    }
+
+    /// The whole state at `revision`, without history.
+    pub(crate) fn world_at(&self, revision: Revision) -> Result<World, Compacted> {
+        let mut world = self.lock().world.clone();
+        let floor = world.floor();
+        if revision < floor {
+            return Err(Compacted { floor });
+        }
+        for table in world.tables.values_mut() {
+            let history = Arc::clone(&table.history);
+            for change in history.after(revision)?.rev() {
+                match &change.previous {
+                    Some(previous) => drop(table.objects.insert(Arc::clone(previous))),
+                    None => drop(table.objects.remove(change.object().key.as_str())),
+                }
+            }
+            table.history = Arc::new(History::new(revision));
+        }
+        (world.revision, world.compacted, world.logged) = (revision.min(world.revision), revision, 0);
+        Ok(world)
+    }
+
+    /// The oldest revision with a complete history.
+    pub(crate) fn floor(&self) -> Revision {
+        self.lock().world.floor()
     }
 
     /// Replaces the whole state; cursors into the old one end.
@@ -377,8 +403,8 @@ impl Store {
 }
 
 impl Default for World {
-    /// Nothing yet. A real server has written and compacted before its first client comes: small revisions, which
-    /// clients take for "long ago", are too old to be read.
+    /// Returns an empty world. A real server has already written and compacted before its first client connects, so
+    /// small revisions are too old to be read.
     fn default() -> Self {
         Self {
             revision: 100,
@@ -390,14 +416,20 @@ impl Default for World {
 }
 
 impl World {
-    /// The same state, which counts on from a revision, if it is not further already. What came between is no state of
-    /// this world: no watch or list can begin there.
+    /// The same state, at this revision or its own, whichever is higher. Watches and lists cannot start at a revision
+    /// in between.
     pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
         if revision > self.revision {
             self.revision = revision;
             self.compact(revision);
         }
         self
+    }
+
+    /// The oldest revision after which all logs are complete.
+    fn floor(&self) -> Revision {
+        let floors = self.tables.values().map(|it| it.history.floor());
+        floors.fold(self.compacted, Revision::max)
     }
 
     fn compact(&mut self, revision: Revision) {
@@ -454,8 +486,8 @@ impl World {
         revision
     }
 
-    /// Drops the oldest changes of the log that has grown, and of all logs, as far as they are beyond the bounds. Where
-    /// there are too many bytes an eighth of the room is made free, so that few writes have to look at all logs.
+    /// Drops the oldest changes of the log that has grown, and then of all logs, down to their bounds. If the bound in
+    /// bytes is exceeded, an eighth of it is freed at once, so that few writes have to visit all logs.
     fn shorten_logs(&mut self, grown: &Arc<str>, bounds: LogBounds) {
         self.logged -= self.table(grown).keep_newest(bounds.changes);
         if self.logged <= bounds.bytes {
@@ -478,7 +510,7 @@ impl World {
 }
 
 impl Table {
-    /// Adds a change to the log; returns the bytes it grew by.
+    /// Adds a change to the log; returns the growth in bytes.
     fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>) -> usize {
         let change = Change {
             revision,
@@ -489,7 +521,7 @@ impl Table {
         Arc::make_mut(&mut self.history).push(Arc::new(change))
     }
 
-    /// Drops all changes but the newest `count`; returns the bytes it shrank by.
+    /// Drops all but the newest `count` changes; returns the number of bytes freed.
     fn keep_newest(&mut self, count: usize) -> usize {
         match self.history.len() > count {
             true => Arc::make_mut(&mut self.history).keep_newest(count),

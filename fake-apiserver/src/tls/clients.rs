@@ -1,28 +1,29 @@
-//! `Clients`: whose certificates are believed, and for what: users', and those of proxies that name the user.
+//! `Clients`: verifies client certificates: certificates of users, and certificates of proxies that name the user.
 
 use std::sync::Arc;
 
+use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
-use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::{self};
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use tokio_rustls::rustls::{self, DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use tokio_rustls::rustls::{RootCertStore, ServerConnection, crypto::CryptoProvider, server::WebPkiClientVerifier};
 
 use super::subject;
 use crate::api::front_proxy::FrontProxy;
 use crate::api::user::UserInfo;
 
-/// The client at the other end of a connection, as its certificate says.
+/// The client of a connection, identified by its certificate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// The user, if the certificate is one of users.
+    /// The user, if an authority of users signed the certificate.
     pub(crate) user: Option<Arc<UserInfo>>,
     /// Set if it is a proxy that may name the user.
     pub(crate) proxy: Option<Arc<FrontProxy>>,
-    /// Set if there is a certificate that says neither.
+    /// Set if a certificate was sent that does not identify a user.
     pub(crate) is_unknown: bool,
 }
 
-/// Verifiers of client certificates, by what these are believed for.
+/// Verifiers of client certificates, one for users and one for proxies.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     users: Arc<dyn ClientCertVerifier>,
@@ -45,31 +46,27 @@ impl Clients {
         })
     }
 
-    /// The client of a connection whose handshake is done.
+    /// Returns the client of a connection after the handshake.
     pub(crate) fn peer(&self, connection: &ServerConnection) -> Peer {
         let Some([certificate, between @ ..]) = connection.peer_certificates() else {
             return Peer::default();
         };
         let named = subject::user(certificate);
-        let Some((proxies, proxy)) = &self.proxies else {
-            return Peer {
-                user: named.map(Arc::new),
-                ..Peer::default()
-            };
-        };
         let believes = |verifier: &Arc<dyn ClientCertVerifier>| is_believed(&**verifier, certificate, between);
         let name = named.as_ref().map_or("", |it| &it.name);
-        let is_proxy = proxy.allows(name) && believes(proxies);
+        let proxies = self.proxies.as_ref();
+        let proxy = proxies.filter(|(proxies, proxy)| proxy.allows(name) && believes(proxies));
         let user = named.filter(|_| believes(&self.users)).map(Arc::new);
         Peer {
             is_unknown: user.is_none(),
             user,
-            proxy: is_proxy.then(|| Arc::clone(proxy)),
+            proxy: proxy.map(|(_, proxy)| Arc::clone(proxy)),
         }
     }
 }
 
-/// The handshake has verified the certificate against all authorities together, this against some of them.
+/// The handshake has verified that the client has the key of the certificate. This verifies the authority and the
+/// validity period.
 fn is_believed(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,
@@ -80,7 +77,7 @@ fn is_believed(
         .is_ok()
 }
 
-/// A verifier of certificates that clients need not show.
+/// Returns a verifier of optional client certificates.
 pub(super) fn verifier(
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
@@ -89,4 +86,50 @@ pub(super) fn verifier(
         .allow_unauthenticated()
         .build()
         .map_err(|err| rustls::Error::General(err.to_string()))
+}
+
+/// Accepts any certificate in the handshake, like Go's `tls.RequestClientCert`. A request with a certificate that is
+/// expired or from another authority is answered 401, unless a token names its user.
+#[derive(Debug)]
+pub(super) struct AnyCertificate(pub(super) Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for AnyCertificate {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }

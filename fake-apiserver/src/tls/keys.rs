@@ -1,5 +1,5 @@
-//! `ServiceAccountKeys`: the keys that sign the tokens of ServiceAccounts and those whose signatures are believed, as
-//! kube-apiserver has them from `--service-account-signing-key-file` and `--service-account-key-file`.
+//! `ServiceAccountKeys`: the keys that sign and verify the tokens of ServiceAccounts, like kube-apiserver's
+//! `--service-account-signing-key-file` and `--service-account-key-file`.
 
 use std::io;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct ServiceAccountKeys {
     public: Vec<PublicKey>,
 }
 
-/// The algorithms that are spoken; RFC 7518 names them.
+/// The supported algorithms, with their names from RFC 7518.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Rs256,
@@ -50,11 +50,11 @@ enum Algorithm {
     Es384,
 }
 
-/// A key that signatures are checked with.
+/// A key that verifies signatures.
 #[derive(Clone)]
 struct PublicKey {
     algorithm: Algorithm,
-    /// The name of the key, as Kubernetes makes it: a hash of the key.
+    /// The key id, computed as in Kubernetes: a hash of the key.
     id: String,
     /// The bits of `subjectPublicKey`.
     bits: Vec<u8>,
@@ -83,8 +83,8 @@ impl ServiceAccountKeys {
         Self::of(&key)
     }
 
-    /// Believes what the keys in `pem` have signed, too: public keys, certificates, or private keys, of which only the
-    /// public part is kept. Fails if there is none.
+    /// Also accepts tokens signed by the keys in `pem`: public keys, certificates, or private keys (only their public
+    /// part is kept). Fails if `pem` does not contain a key.
     pub fn trust_pem(&mut self, pem: &[u8]) -> io::Result<()> {
         let before = self.public.len();
         let mut found = false;
@@ -110,7 +110,7 @@ impl ServiceAccountKeys {
         }
         match found {
             true => Ok(()),
-            false => Err(invalid("there is no key in it")),
+            false => Err(invalid("it does not contain a key")),
         }
     }
 
@@ -133,7 +133,7 @@ impl TokenSigner for ServiceAccountKeys {
         let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", encode(&header), encode(claims));
         let signer = self.signer.choose_scheme(&[key.algorithm.scheme()]);
-        let signer = signer.ok_or("the key does not sign tokens")?;
+        let signer = signer.ok_or("the key cannot sign tokens")?;
         let signature = signer.sign(signed.as_bytes()).map_err(|err| err.to_string())?;
         let signature = key.algorithm.to_jose(signature).ok_or("the signature cannot be read")?;
         Ok(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
@@ -200,7 +200,7 @@ impl PublicKey {
         matches!(verified, Some(Ok(())))
     }
 
-    /// As RFC 7517 writes it.
+    /// The key in the format of RFC 7517.
     fn to_jwk(&self) -> Option<Value> {
         let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let mut key = match self.algorithm.curve() {
@@ -239,7 +239,7 @@ impl Algorithm {
         }
     }
 
-    /// The curve, and how many bytes a coordinate has.
+    /// The curve, and the size of a coordinate in bytes.
     fn curve(self) -> Option<(&'static str, usize)> {
         match self {
             Self::Rs256 => None,
@@ -248,7 +248,7 @@ impl Algorithm {
         }
     }
 
-    /// A signature as tokens carry it: the two numbers of ECDSA one after the other (RFC 7518, 3.4).
+    /// Converts a signature to the form in tokens: the two numbers of ECDSA in sequence (RFC 7518, 3.4).
     fn to_jose(self, signature: Vec<u8>) -> Option<Vec<u8>> {
         let Some((_, size)) = self.curve() else {
             return Some(signature);
@@ -264,7 +264,7 @@ impl Algorithm {
         Some(both)
     }
 
-    /// The same as ring reads it.
+    /// The same in ring's format.
     fn to_der(self, signature: &[u8]) -> Option<Vec<u8>> {
         let Some((_, size)) = self.curve() else {
             return Some(signature.to_vec());
@@ -281,9 +281,9 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A private key for P-256 in SEC 1, which clients read that know no PKCS #8, such as fabric8.
+/// A private key for P-256 in SEC 1, for clients that do not support PKCS #8, such as fabric8.
 ///
-/// `pkcs8` is the `PrivateKeyInfo` that ring writes; `None` if it is something else.
+/// `pkcs8` is the `PrivateKeyInfo` that ring writes; `None` if it has another format.
 pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
     const PARAMETERS: u8 = 0xa0;
     const PUBLIC_KEY: u8 = 0xa1;
@@ -311,7 +311,7 @@ pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// 2,048 bits, made for this test.
+    /// 2,048 bits, generated for this test.
     const RSA: &str = include_str!("../../tests/data/rsa.pem");
 
     fn rsa() -> ServiceAccountKeys {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_part_of_any_form_is_trusted() {
+    fn public_keys_of_all_formats_are_trusted() {
         let token = rsa().sign(&json!({"sub": "x"})).expect("it is a key for tokens");
         let mut keys = ServiceAccountKeys::generate().expect("the provider can");
         keys.trust_pem(RSA.as_bytes()).expect("it is a key");
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_sec_1_is_the_same_key() {
+    fn key_in_sec_1_equals_the_pkcs_8_key() {
         let pkcs8 = KeyPair::generate().expect("the provider can").serialize_der();
         let one = ServiceAccountKeys::of(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pkcs8.clone())));
         let sec1 = tokio_rustls::rustls::pki_types::PrivateSec1KeyDer::from(sec1(&pkcs8).expect("ring wrote it"));

@@ -1,9 +1,9 @@
-//! Reads the user off a client certificate: CN is the name, each O is a group.
+//! Reads the user from a client certificate: CN is the name, each O is a group.
 
 use super::der::{SEQUENCE, SET, any_element, element};
 use crate::api::user::UserInfo;
 
-/// `version`, which certificates of the first version leave out.
+/// `version`, which certificates of version 1 omit.
 const VERSION: u8 = 0xa0;
 
 /// 2.5.4.3
@@ -11,7 +11,7 @@ const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 /// 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// The user of a certificate (DER) that was verified; `None` if it has no CN.
+/// The user of a verified certificate (DER); `None` without a CN.
 pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
     let mut user = UserInfo::default();
     let mut names = subject(certificate)?;
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_common_name_there_is_no_user() {
+    fn certificate_without_a_common_name_has_no_user() {
         assert_eq!(user(&certificate(&[(DnType::OrganizationName, "x")])), None);
     }
 
     #[test]
-    fn a_truncated_certificate_is_refused() {
+    fn truncated_certificate_is_refused() {
         let der = certificate(&[(DnType::CommonName, "a")]);
         for length in 0..der.len() {
             assert_eq!(user(&der[..length]), None);

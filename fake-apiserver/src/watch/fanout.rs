@@ -1,4 +1,4 @@
-//! `Fanout`: a commit wakes the watchers that may care, and no others.
+//! `Fanout`: wakes only the watchers that a commit may concern.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::task::Waker;
 use super::filter::WatchScope;
 use crate::storage::Key;
 
-/// Sleeping watchers by the changes they wait for. A commit looks up three places, so any number of watchers of other
-/// resources, namespaces and objects cost it nothing.
+/// Sleeping watchers by the changes they wait for. A commit looks up three entries, independent of the number of
+/// watchers of other resources, namespaces and objects.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
     /// The sleepers of each resource.
@@ -21,15 +21,15 @@ struct Sleepers {
     resources: BTreeMap<Arc<str>, Scopes>,
 }
 
-/// Watchers by the number of their ids.
+/// Watchers by id.
 type Wakers = BTreeMap<u64, Waker>;
 
 /// The sleepers of one resource.
 #[derive(Debug, Default)]
 struct Scopes {
-    /// Those who want all of it.
+    /// Watchers of the whole resource.
     all: Wakers,
-    /// Those who want a part of it.
+    /// Watchers of a part of the resource.
     parts: HashMap<WatchScope, Wakers>,
 }
 
@@ -42,7 +42,7 @@ impl Scopes {
     }
 }
 
-/// The name of a watcher among the sleepers. Watchers are woken in the order of their ids.
+/// The id of a watcher. Watchers are woken in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SleeperId(u64);
 
@@ -51,14 +51,14 @@ impl Fanout {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for a new watcher.
+    /// Assigns an id to a new watcher.
     pub(crate) fn register(&self) -> SleeperId {
         let mut sleepers = self.lock();
         sleepers.next_id += 1;
         SleeperId(sleepers.next_id)
     }
 
-    /// Asks to be woken by the next commit in `scope`. Call it **before** looking for changes, so that a commit in
+    /// Requests a wake-up by the next commit in `scope`. Call it **before** reading changes, so that a commit in
     /// between is not missed.
     pub(crate) fn sleep(&self, id: SleeperId, resource: &Arc<str>, scope: &WatchScope, waker: &Waker) {
         let mut sleepers = self.lock();
@@ -77,7 +77,7 @@ impl Fanout {
         wakers.insert(id.0, waker.clone());
     }
 
-    /// Forgets a watcher that is no more.
+    /// Removes a watcher that has ended.
     pub(crate) fn forget(&self, id: SleeperId, resource: &Arc<str>, scope: &WatchScope) {
         let mut sleepers = self.lock();
         let Some(scopes) = sleepers.resources.get_mut(resource) else {
@@ -91,7 +91,7 @@ impl Fanout {
         }
     }
 
-    /// Wakes those who sleep for this object, its namespace, or its whole resource.
+    /// Wakes the watchers of this object, of its namespace, and of its whole resource.
     pub(crate) fn wake(&self, resource: &str, key: &Key) {
         let woken = {
             let mut sleepers = self.lock();
@@ -115,7 +115,7 @@ impl Fanout {
         }
     }
 
-    /// Wakes everyone, as when the world is replaced.
+    /// Wakes all watchers, for example when the world is replaced.
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut self.lock().resources);
         let scopes = all.into_values();

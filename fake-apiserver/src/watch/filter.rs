@@ -1,14 +1,14 @@
-//! `Filter`: what a watcher or a list wants to see, and how that turns a change into an event (rule E11).
+//! `Filter`: the objects that a watcher or a list selects, and the event that a change becomes for it (rule E11).
 
 use std::sync::Arc;
 
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::storage::{Change, Key, KeyRange, ResourcePart, Stored};
 
-/// The part of a resource that is looked at, by place alone.
+/// The part of a resource that is selected by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WatchScope {
-    /// All of the resource.
+    /// All objects of the resource.
     All,
     /// One namespace.
     Namespace(Arc<str>),
@@ -16,10 +16,10 @@ pub(crate) enum WatchScope {
     Object(Key),
 }
 
-/// Selects changes: a place, and the selectors.
+/// Selects changes by scope and selectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
-    /// The place.
+    /// The namespace and name to select.
     pub(crate) scope: WatchScope,
     /// `labelSelector`
     pub(crate) labels: LabelSelector,
@@ -39,7 +39,7 @@ pub(crate) enum EventType {
 }
 
 impl EventType {
-    /// As the stream writes it.
+    /// Its name in the stream.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -50,12 +50,12 @@ impl EventType {
 }
 
 impl WatchScope {
-    /// The run of keys that holds the scope.
+    /// The range of keys in the scope.
     pub(crate) fn range(&self) -> KeyRange {
         match self {
             Self::All => KeyRange::of(None),
             Self::Namespace(namespace) => KeyRange::of(Some(namespace)),
-            // The key itself and nothing after it.
+            // Contains only the key itself.
             Self::Object(key) => KeyRange {
                 start: key.as_str().to_owned(),
                 end: Some(format!("{}\0", key.as_str())),
@@ -63,7 +63,7 @@ impl WatchScope {
         }
     }
 
-    /// The same for those who ask what they have missed.
+    /// The same scope, for readers that check whether they have missed changes.
     pub(crate) fn part(&self) -> ResourcePart<'_> {
         match self {
             Self::All => ResourcePart::All,
@@ -82,18 +82,18 @@ impl WatchScope {
 }
 
 impl Filter {
-    /// Returns `true` if the selectors match the object, whose place is known to match.
+    /// Returns `true` if the selectors match the object. Its namespace and name were already compared.
     pub(crate) fn selects(&self, object: &Stored) -> bool {
         (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty() || self.fields.matches(|field| object.field(field)))
     }
 
-    /// Returns `true` if there are selectors beside the place.
+    /// Returns `true` if the filter has selectors in addition to namespace and name.
     pub(crate) fn has_selectors(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// The event a change is to those who look through this filter, if any.
+    /// The event that readers with this filter get for a change, if any.
     pub(crate) fn event_of(&self, change: &Change) -> Option<EventType> {
         if !self.scope.contains(&change.object().key) {
             return None;

@@ -1,4 +1,4 @@
-//! From one log to many watchers. It reads storage, which does not know it; it knows nothing of the registry or HTTP.
+//! Distributes changes from one log to many watchers. This layer depends on storage, and not on the registry or HTTP.
 
 pub(crate) mod filter;
 pub(crate) mod fanout;

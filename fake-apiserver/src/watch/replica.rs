@@ -1,5 +1,5 @@
-//! `Replicas`: how far each client sees. A client talks to one of several API servers, and that one's watch cache may
-//! lie behind etcd.
+//! `Replicas`: the staleness of each client's view. Each client is connected to one of several API servers, and that
+//! server's watch cache may lag behind etcd.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +10,18 @@ use crate::storage::Revision;
 /// Position of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// As far as this revision.
+    /// Up to this revision.
     Frozen(Revision),
-    /// All but the last so many.
+    /// All changes except for this number of the newest.
     Behind(u64),
 }
 
-/// The clients that do not see everything.
+/// The clients with a stale view.
 #[derive(Debug, Default)]
 pub(crate) struct Replicas {
-    /// Guards the positions; clients that see everything are not in it.
+    /// Guards the positions; clients with a current view do not have an entry.
     positions: Mutex<BTreeMap<String, Position>>,
-    /// Number of clients, to be read without the lock.
+    /// Number of clients, which can be read without the lock.
     count: AtomicU64,
     /// Number of clients that move with every commit.
     moving: AtomicU64,
@@ -32,7 +32,7 @@ impl Replicas {
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how far a client sees; `None` is everything.
+    /// Sets the position of a client's view; `None` is a current view.
     pub(crate) fn set(&self, client: &str, position: Option<Position>) {
         let mut positions = self.lock();
         match position {
@@ -44,7 +44,7 @@ impl Replicas {
         self.count.store(positions.len() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the revision that a client sees of a state at `newest`.
+    /// Returns the revision of a client's view of a state at `newest`.
     pub(crate) fn sees(&self, client: &str, newest: Revision) -> Revision {
         if self.count.load(Ordering::Relaxed) == 0 {
             return newest;
@@ -56,7 +56,7 @@ impl Replicas {
         }
     }
 
-    /// Returns `true` if a commit lets some client see more of earlier commits.
+    /// Returns `true` if a commit advances the view of some client to earlier commits.
     pub(crate) fn move_with_commits(&self) -> bool {
         self.moving.load(Ordering::Relaxed) > 0
     }
@@ -72,7 +72,7 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
-    /// Returns the revision that it sees of a state at `newest`.
+    /// Returns the revision of the view of a state at `newest`.
     pub(crate) fn sees(&self, newest: Revision) -> Revision {
         self.replicas.sees(&self.client, newest)
     }

@@ -1,5 +1,5 @@
-//! `Watcher`: a cursor into a resource's log. It replays what lies past the cursor, then waits to be woken; the log's
-//! floor is checked on every pass, so a watcher that falls behind ends with 410 and never skips anything.
+//! `Watcher`: a cursor into a resource's log. It delivers the changes after the cursor, then waits for a wake-up. Every
+//! pass checks the log's floor, so a watcher that falls behind ends with 410 and never skips a change.
 
 use std::collections::VecDeque;
 #[cfg(feature = "bench-internals")]
@@ -17,7 +17,7 @@ use super::replica::Horizon;
 use crate::storage::store::{CursorLost, Fresh};
 use crate::storage::{Change, ResourceSnapshot, Revision, Store, Stored};
 
-/// Changes read from the log in one pass.
+/// Maximum number of changes read from the log in one pass.
 const BATCH_MAX: usize = 256;
 
 /// Time between bookmarks (rule E13).
@@ -33,15 +33,15 @@ pub(crate) struct WatchStart {
     pub(crate) resource: Arc<str>,
     /// Selects changes.
     pub(crate) filter: Filter,
-    /// The state to send as ADDED events first; the watch goes on from its revision.
+    /// The state to send as ADDED events first; the watch continues from its revision.
     pub(crate) initial: Option<ResourceSnapshot>,
     /// Without an initial state: events after this revision.
     pub(crate) after: Revision,
     /// Set if bookmarks are requested.
     pub(crate) bookmarks: bool,
-    /// Set if the initial state ends with a bookmark that says so (rule E5); only with `bookmarks`.
+    /// Set if the initial state ends with an annotated bookmark (rule E5); only with `bookmarks`.
     pub(crate) initial_end_bookmark: bool,
-    /// Limit of the view; `None` is everything.
+    /// Limit of the view; `None` if it is current.
     pub(crate) horizon: Option<Horizon>,
     /// Time at which the watch ends (rule E14).
     pub(crate) deadline: Instant,
@@ -52,20 +52,20 @@ pub(crate) struct WatchStart {
 pub(crate) enum Delivery {
     /// An object of the initial state.
     Initial(Arc<Stored>),
-    /// A change, and what it is to this watcher.
+    /// A change, and its event for this watcher.
     Change(Arc<Change>, EventType),
-    /// Nothing changed up to this revision.
+    /// There are no further changes up to this revision.
     Bookmark {
         /// Every change up to it has been delivered.
         revision: Revision,
         /// Set if it ends the initial state.
         initial_end: bool,
     },
-    /// The cursor fell below the log, whose floor this is; the last delivery.
+    /// The cursor fell below the floor of the log; the last delivery.
     Expired {
         /// The cursor.
         wanted: Revision,
-        /// The oldest revision one may watch from.
+        /// The oldest revision from which a watch may start.
         floor: Revision,
     },
 }
@@ -80,12 +80,11 @@ pub(crate) struct Watcher {
     /// Epoch of the world that the cursor points into.
     epoch: u64,
     cursor: Revision,
-    /// Set once all changes up to the cursor have been delivered; the version a client begins with may lie below the
-    /// log.
+    /// Set after all changes up to the cursor were delivered. A client may start from a version older than the log.
     is_caught_up: bool,
     /// Read but not yet delivered.
     ready: VecDeque<Delivery>,
-    /// The next bookmark or the deadline, whichever comes first; made at the first wait.
+    /// The next bookmark or the deadline, whichever is earlier; created at the first wait.
     timer: Option<Pin<Box<Sleep>>>,
     next_bookmark: Option<Instant>,
     ended: bool,
@@ -130,7 +129,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the revision after which the client asked for changes; 0 if it asked for the state first.
+    /// Returns the revision after which the client requested changes; 0 if it requested the state first.
     pub(crate) fn began_after(&self) -> Revision {
         self.start.after
     }
@@ -140,7 +139,7 @@ impl Watcher {
         self.cursor
     }
 
-    /// Every delivery that is ready, at least one; empty when the watch has ended.
+    /// Returns all ready deliveries, at least one; empty when the watch has ended.
     #[cfg(feature = "bench-internals")]
     pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {
         poll_fn(|cx| {
@@ -156,8 +155,8 @@ impl Watcher {
         Poll::Ready(self.ready.pop_front())
     }
 
-    /// Returns the next deliveries without delivering them: for a watch that is held. It reads a little ahead, and
-    /// wakes the task when there is more to see.
+    /// Returns the next deliveries without delivering them, for a held watch. It reads a little ahead, and wakes the
+    /// task when there is more to read.
     pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
         if !self.ended && self.ready.len() < BATCH_MAX {
             self.read_log(cx);
@@ -165,7 +164,7 @@ impl Watcher {
         &self.ready
     }
 
-    /// Ready when there is something to deliver or the watch has ended.
+    /// Resolves when a delivery is ready or the watch has ended.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if !self.ready.is_empty() || self.ended {
@@ -178,12 +177,12 @@ impl Watcher {
         }
     }
 
-    /// Moves the cursor over what is new. Sleeps first and looks second, so that no commit falls between.
+    /// Moves the cursor over new changes. It registers for the wake-up before it reads, so that no commit is missed.
     fn read_log(&mut self, cx: &Context<'_>) {
         self.fanout
             .sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
         loop {
-            // Asked first: should a commit come between, it is seen at the next look.
+            // This is read first: a commit in between is delivered in the next round.
             let horizon = self.start.horizon.as_ref().map(|it| it.sees(self.store.revision()));
             match self.read_batch() {
                 Ok(mut fresh) => {
@@ -199,7 +198,7 @@ impl Watcher {
                         Some(Delivery::Change(change, kind))
                     });
                     self.ready.extend(events);
-                    // A full batch of unwanted changes: the log may hold more.
+                    // A full batch of filtered changes: the log may contain more.
                     if !is_full || !self.ready.is_empty() {
                         return;
                     }
@@ -220,8 +219,8 @@ impl Watcher {
         }
     }
 
-    /// The next changes of the resource. While a watcher sleeps, nothing happens in its scope: what the log has lost
-    /// meanwhile is no loss to it.
+    /// The next changes of the resource. While a watcher sleeps, its scope does not change, so changes that the log has
+    /// dropped meanwhile do not concern it.
     fn read_batch(&self) -> Result<Fresh, CursorLost> {
         let (store, start) = (&self.store, &self.start);
         match self.is_caught_up {
@@ -233,7 +232,7 @@ impl Watcher {
         }
     }
 
-    /// Waits for the next bookmark or the end of the watch; ready when one of them came.
+    /// Waits for the next bookmark or the end of the watch.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         if now >= self.start.deadline {
@@ -243,7 +242,7 @@ impl Watcher {
         if self.next_bookmark.is_some_and(|at| now >= at) {
             self.next_bookmark = next_bookmark(now, self.start.deadline);
             self.timer = None;
-            // Nothing is told before the revision that the client named, which a restored server may not have reached.
+            // No bookmark before the revision that the client named, which a restored server may not have reached.
             if self.cursor <= self.store.revision() {
                 self.ready.push_back(Delivery::Bookmark {
                     revision: self.cursor,
@@ -262,7 +261,7 @@ impl Watcher {
     }
 }
 
-/// The bookmark after `now`: in a minute, or a little before the watch ends.
+/// The time of the bookmark after `now`: in a minute, or shortly before the watch ends.
 fn next_bookmark(now: Instant, deadline: Instant) -> Option<Instant> {
     let last = deadline - LAST_BOOKMARK.min(deadline.saturating_duration_since(now));
     match now + BOOKMARK_INTERVAL {

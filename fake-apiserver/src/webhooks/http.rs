@@ -1,40 +1,66 @@
-//! One request over its own connection.
+//! One request over its own connection, to a webhook or to an aggregated API server.
 
-use http_body_util::{BodyExt as _, Limited};
-use std::error::Error as _;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use axum::body::Body;
-use http::{Request, Response, header};
+use axum_core::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::registry::webhook::transport::{REPLY_BYTES_MAX, Reply};
+use super::reply::reply;
+use super::trust::Trust;
+use crate::registry::webhook::transport::Reply;
 
 /// Address to connect to.
 pub(super) struct Place<'a> {
     /// The name the certificate must have.
     pub(super) host: &'a str,
     pub(super) port: u16,
-    /// The address, where it is not the name's.
+    /// The address, if it is not the one of the name.
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Connects, speaks TLS, posts and reads the answer.
-pub(super) async fn post(place: &Place<'_>, ca_bundle: &[u8], request: Request<Body>) -> Result<Reply, String> {
+/// Connects, performs the TLS handshake, sends the request, and returns the answer. Its body is read from the
+/// connection.
+pub(super) async fn forward(
+    place: &Place<'_>,
+    trust: &Trust<'_>,
+    request: Request<Body>,
+) -> Result<Response<Body>, String> {
     let stream = connect(place).await?;
     #[cfg(feature = "tls")]
     {
-        let stream = super::https::secure(stream, place.host, ca_bundle).await?;
+        let stream = super::https::secure(stream, place.host, trust).await?;
+        pass_on(stream, request).await
+    }
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = (stream, trust, request);
+        Err("API servers over the network need the crate feature `tls`".to_owned())
+    }
+}
+
+/// Connects, performs the TLS handshake, sends the request and reads the answer.
+pub(super) async fn post(place: &Place<'_>, trust: &Trust<'_>, request: Request<Body>) -> Result<Reply, String> {
+    let stream = connect(place).await?;
+    #[cfg(feature = "tls")]
+    {
+        let stream = super::https::secure(stream, place.host, trust).await?;
         send(stream, request).await
     }
     #[cfg(not(feature = "tls"))]
     {
-        let _ = (stream, ca_bundle, request);
-        Err("webhooks over the network need the feature tls of this server".to_owned())
+        let _ = (stream, trust, request);
+        Err("webhooks over the network need the crate feature `tls`".to_owned())
     }
 }
 
@@ -52,19 +78,76 @@ async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
     })
 }
 
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS nothing is sent"))]
-async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Request<Body>) -> Result<Reply, String> {
-    let shown = |error: hyper::Error| {
-        // A peer that closes the connection without taking leave of TLS is no other end to Go.
-        let cause = error.source().and_then(|it| it.downcast_ref::<io::Error>());
-        let is_cut = cause.is_some_and(|it| it.kind() == io::ErrorKind::UnexpectedEof);
-        if error.is_incomplete_message() || is_cut {
-            "EOF".to_owned()
-        } else {
-            error.to_string()
+/// Go's text for an error of a connection.
+fn shown(error: hyper::Error) -> String {
+    match error.is_incomplete_message() {
+        true => "EOF".to_owned(),
+        false => error.to_string(),
+    }
+}
+
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "requests are only sent over TLS"))]
+async fn pass_on<S>(stream: S, request: Request<Body>) -> Result<Response<Body>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = TokioIo::new(Cuttable(stream));
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(shown)?;
+    let mut connection: Connection = Box::pin(connection);
+    let mut answered = Box::pin(async move { sender.send_request(request).await });
+    let response = tokio::select! {
+        biased;
+        response = &mut answered => response.map_err(shown)?,
+        ended = &mut connection => {
+            ended.map_err(shown)?;
+            answered.await.map_err(shown)?
         }
     };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(shown)?;
+    Ok(response.map(|body| {
+        Body::new(Arriving {
+            body,
+            connection: Some(connection),
+        })
+    }))
+}
+
+/// The future that reads and writes a connection.
+type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+/// The body of an answer, which drives its connection while it is read. The connection is closed when it is dropped.
+struct Arriving {
+    body: Incoming,
+    /// `None` after the connection has ended.
+    connection: Option<Connection>,
+}
+
+impl http_body::Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(connection) = &mut self.connection
+            && connection.as_mut().poll(cx).is_ready()
+        {
+            // An error of the connection is also one of the body.
+            self.connection = None;
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "requests are only sent over TLS"))]
+async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Request<Body>) -> Result<Reply, String> {
+    let stream = TokioIo::new(Cuttable(stream));
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(shown)?;
     let answered = async {
         let response = sender.send_request(request).await.map_err(shown)?;
         reply(response).await
@@ -81,23 +164,28 @@ async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Reque
     }
 }
 
-/// Reads an answer, but not without end.
-pub(super) async fn reply<B>(response: Response<B>) -> Result<Reply, String>
-where
-    B: http_body::Body + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let (parts, body) = response.into_parts();
-    let content_type = parts.headers.get(header::CONTENT_TYPE);
-    let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let body = Limited::new(body, REPLY_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(|error| error.to_string())?;
-    Ok(Reply {
-        code: parts.status.as_u16(),
-        content_type: content_type.to_owned(),
-        body: body.to_bytes(),
-    })
+/// A stream that tolerates a peer closing the connection without TLS's closing message, as Go does.
+struct Cuttable<S>(S);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Cuttable<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.0).poll_read(cx, buffer) {
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            polled => polled,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Cuttable<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }

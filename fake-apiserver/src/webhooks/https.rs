@@ -1,4 +1,4 @@
-//! TLS towards a webhook: its certificate must come from `caBundle`, and from nowhere else.
+//! TLS to a webhook or an aggregated API server: its certificate is verified by `caBundle` only.
 
 use std::sync::Arc;
 
@@ -10,17 +10,19 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
+use super::trust::Trust;
+
 const UNKNOWN_AUTHORITY: &str = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
 
-/// Shakes hands; the error is worded as Go words it where it has a word for it.
-pub(super) async fn secure(stream: TcpStream, host: &str, ca_bundle: &[u8]) -> Result<TlsStream<TcpStream>, String> {
-    let config = config(ca_bundle)?;
+/// Performs the handshake. Errors have Go's text, if Go has an equivalent one.
+pub(super) async fn secure(stream: TcpStream, host: &str, trust: &Trust<'_>) -> Result<TlsStream<TcpStream>, String> {
+    let config = config(trust)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("invalid server name {host:?}"))?;
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     connected.map_err(|error| {
@@ -43,41 +45,51 @@ pub(super) async fn secure(stream: TcpStream, host: &str, ca_bundle: &[u8]) -> R
     })
 }
 
-fn config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
+fn config(trust: &Trust<'_>) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     let mut bundle = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(ca_bundle) {
+    for certificate in CertificateDer::pem_slice_iter(trust.ca_bundle) {
         let certificate = certificate.map_err(|_| "unable to load root certificates".to_owned())?;
-        // A certificate that is no authority's can still be the server's own.
+        // A certificate that is not an authority can still be the server's own.
         let _ = roots.add(certificate.clone());
         bundle.push(certificate);
     }
-    if bundle.is_empty() {
-        // There are no authorities of the system here: a server that is not in the bundle is not trusted.
+    if bundle.is_empty() && !trust.skips_checks {
+        // The system's authorities are not used: without a bundle, no server is trusted.
         return Err(UNKNOWN_AUTHORITY.to_owned());
     }
     let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
     let verifier = Bundle {
         bundle,
         chain: chain.ok(),
+        accepts_all: trust.skips_checks,
         provider: Arc::clone(&provider),
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(config)
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let Some(identity) = trust.identity else {
+        return Ok(config.with_no_client_auth());
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&identity.certificate).collect();
+    let chain = chain.map_err(|error| error.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(&identity.key).map_err(|error| error.to_string())?;
+    config
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| error.to_string())
 }
 
-/// Trusts certificates signed by the bundle, and those in it: development webhooks show the very certificate that is
-/// the bundle, which Go accepts and webpki does not.
+/// Trusts certificates signed by the bundle, and certificates in it. Webhooks in development often serve the
+/// certificate that is also the bundle, which Go accepts and webpki refuses.
 #[derive(Debug)]
 struct Bundle {
     bundle: Vec<CertificateDer<'static>>,
     chain: Option<Arc<WebPkiServerVerifier>>,
+    /// Set by `insecureSkipTLSVerify` of an APIService.
+    accepts_all: bool,
     provider: Arc<CryptoProvider>,
 }
 
@@ -90,6 +102,9 @@ impl ServerCertVerifier for Bundle {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.accepts_all {
+            return Ok(ServerCertVerified::assertion());
+        }
         if self.bundle.iter().any(|it| it == end_entity) {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());

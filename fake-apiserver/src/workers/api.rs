@@ -1,5 +1,5 @@
-//! `Api`: the cluster as a controller sees it. Reads are function calls; writes are requests, with all that belongs to
-//! them: admission, field owners, validation, the journal.
+//! `Api`: a controller's access to the cluster. Reads are function calls. Writes are requests that pass through all
+//! stages: admission, managed fields, validation, the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::identity::Identity;
 use crate::api::json::{Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::api::status::StatusDetails;
@@ -28,11 +29,11 @@ pub(crate) trait Host: Send + Sync {
     /// Its state.
     fn registry(&self) -> &Registry;
 
-    /// Answers a request as if a client had sent it.
+    /// Answers a request in the same way as a client's request.
     fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>;
 }
 
-/// The resource of each name in storage, in the version that is stored.
+/// The resources by their names in storage, in the stored version.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     scheme: Arc<Scheme>,
@@ -40,7 +41,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Brings the table up to date; whether what is served changed.
+    /// Updates the table; returns `true` if the served resources have changed.
     pub(super) fn refresh(&mut self, registry: &Registry) -> bool {
         let scheme = registry.reader.scheme();
         if Arc::ptr_eq(&scheme, &self.scheme) && !self.by_name.is_empty() {
@@ -61,10 +62,10 @@ impl Rows {
     }
 }
 
-/// The cluster as one controller sees and changes it.
+/// A controller's access to the cluster.
 ///
-/// A resource is named as in storage: `pods`, `apps/replicasets`, `example.com/widgets`. Objects are in the version
-/// that is stored, which for built-in kinds is the newest stable one.
+/// A resource is named as in storage: `pods`, `apps/replicasets`, `example.com/widgets`. Objects are in the stored
+/// version, which for built-in kinds is the newest stable one.
 #[derive(Clone, Copy)]
 pub(crate) struct Api<'a> {
     pub(super) host: &'a Arc<dyn Host>,
@@ -95,7 +96,7 @@ pub(crate) struct RequestFailure {
 }
 
 impl RequestFailure {
-    /// A reason to try again that is not the answer to a request.
+    /// Creates a failure that is retried, without a failed request.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -147,6 +148,11 @@ impl<'a> Api<'a> {
         self.entropy().now()
     }
 
+    /// The version of Kubernetes that the server serves.
+    pub(crate) fn version(&self) -> KubernetesVersion {
+        self.rows.scheme.version
+    }
+
     /// Signs a token of a ServiceAccount.
     pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
         self.host.registry().access.tokens.sign(claims)
@@ -162,12 +168,12 @@ impl<'a> Api<'a> {
         self.rows.get(resource)
     }
 
-    /// The resource of a kind in a served version.
+    /// The served resource of a kind in a version.
     pub(crate) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
         self.rows.scheme.lookup_kind(api_version, kind)
     }
 
-    /// An object as it is stored.
+    /// An object in its stored form.
     pub(crate) fn stored(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
         self.host.registry().reader.store.get(resource, key)
     }
@@ -178,7 +184,7 @@ impl<'a> Api<'a> {
         Some(codec::decode(row, &*self.stored(resource, key)?))
     }
 
-    /// The objects as they are stored, in the order of a list; `namespace` is empty for all namespaces.
+    /// The objects in their stored form, in the order of a list; `namespace` is empty for all namespaces.
     pub(crate) fn list_stored(&self, resource: &str, namespace: &str) -> Vec<Arc<Stored>> {
         let range = KeyRange::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = self.host.registry().reader.store.snapshot(resource);
@@ -194,7 +200,7 @@ impl<'a> Api<'a> {
         stored.iter().map(|it| codec::decode(row, it)).collect()
     }
 
-    /// POST; returns the object as it is stored. `namespace` is empty for objects of the cluster.
+    /// POST; returns the object as stored. `namespace` is empty for cluster-scoped objects.
     pub(crate) async fn create(
         &self,
         resource: &str,
@@ -272,7 +278,7 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
-    /// Any request; returns the body of the answer.
+    /// Sends any request, and returns the body of the answer.
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -315,7 +321,7 @@ impl<'a> Api<'a> {
         }
         let _ = write!(path, "/{}", row.info.resource);
         for part in [name, subresource].into_iter().filter(|it| !it.is_empty()) {
-            // Names of RBAC objects may hold anything but slashes and percent signs.
+            // Names of RBAC objects may contain anything except slashes and percent signs.
             let part = percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC);
             let _ = write!(path, "/{part}");
         }

@@ -11,13 +11,13 @@ use super::identity::Identity;
 use super::observed::Observed;
 use super::queue::WorkQueue;
 
-/// A controller of a worker: it observes changes, notes keys, and then syncs each of them. See the [module](super) for
-/// an example.
+/// A controller of a worker: it observes changes, collects keys, and then syncs each of them. See the [module](super)
+/// for an example.
 ///
-/// It is level-triggered: all it keeps can be found again from the objects, so that a relist (after
-/// `ApiServer::restore`, or when the log was compacted) and a fork lose nothing but delays.
+/// It is level-triggered: its memory can be rebuilt from the objects, so that a relist (after `ApiServer::restore`, or
+/// when the log was compacted) and a fork lose only delays.
 pub(crate) trait Controller: Send + 'static {
-    /// Key of the work, which is worked on at most once at a time.
+    /// Key of the work; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
 
     /// Returns the sender of its requests.
@@ -26,10 +26,10 @@ pub(crate) trait Controller: Send + 'static {
     /// Returns the resources it observes.
     fn follows(&self) -> Follows;
 
-    /// Forgets everything: all objects are observed anew right after, each as a new one.
+    /// Clears the memory. Afterwards all objects are observed again as new ones.
     fn reset(&mut self) {}
 
-    /// Observes a change, in the order of revisions. It notes keys and does nothing else yet.
+    /// Observes a change, in the order of revisions. It only adds keys to the queue.
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Self::Key>);
 
     /// Observes that the served resources have changed.
@@ -37,13 +37,14 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
-    /// Called before each turn, to enqueue keys for changes other than those of objects, such as a new script of Pods.
+    /// Called before each turn, to enqueue keys for changes other than changes of objects, such as a new script of
+    /// Pods.
     fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }
 
-    /// Brings one key into the state it should be in. Every change up to now has been observed. A failure is retried
-    /// after 5 ms, 10 ms, and so on (see [`WorkQueue`]).
+    /// Reconciles one key. Every change so far has been observed. A failure is retried after 5 ms, 10 ms, and so on
+    /// (see [`WorkQueue`]).
     fn sync(
         &mut self,
         key: Self::Key,
@@ -54,9 +55,9 @@ pub(crate) trait Controller: Send + 'static {
 /// Resources that a controller observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Follows {
-    /// Every resource, custom ones included, as they come and go.
+    /// Every resource, including custom ones that are added later.
     All,
-    /// These, by their names in storage: `pods`, `apps/replicasets`.
+    /// The resources with these names in storage: `pods`, `apps/replicasets`.
     These(&'static [&'static str]),
 }
 
@@ -65,7 +66,7 @@ pub(crate) enum Follows {
 pub(crate) struct Context<'a, K> {
     /// The cluster.
     pub(crate) api: Api<'a>,
-    /// Its queue, for keys to come back to.
+    /// The controller's queue, for adding keys again.
     pub(crate) queue: &'a mut WorkQueue<K>,
 }
 
@@ -78,11 +79,11 @@ pub(crate) trait Lane: Send {
     fn is_ready(&mut self) -> bool;
     /// Returns the time of the next work.
     fn next_due(&self) -> Option<Instant>;
-    /// Looks at the next key.
+    /// Syncs the next key.
     fn run_one<'a>(&'a mut self, host: &'a Arc<dyn Host>, rows: &'a Rows) -> BoxFuture<'a, ()>;
 }
 
-/// The lane of one controller.
+/// A controller with its queue.
 pub(super) struct Runner<C: Controller> {
     controller: C,
     identity: Identity,

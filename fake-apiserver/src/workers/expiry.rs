@@ -1,4 +1,4 @@
-//! The end of Events: the one thing the store of a cluster does by itself, so it is no [`Worker`](super::Worker).
+//! Expiry of Events. In a real cluster, etcd expires them, so this is not a [`Worker`](super::Worker).
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use tokio::time::sleep_until;
 use super::api::Host;
 use crate::tasks::TaskGroup;
 
-/// Removes Events when their time is over. The task is started with the first Event, in the runtime in which that is
-/// written, and has a timer while there is one.
+/// Removes Events when they expire. The task is started with the first Event, in the runtime in which the Event is
+/// written, and has a timer only while Events exist.
 pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
     let (weak, group, is_kept) = (
         Arc::downgrade(host),
@@ -20,14 +20,14 @@ pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
         Arc::new(AtomicBool::new(false)),
     );
     host.registry().writer.event_leases.kept_by(move || {
-        // Where there is no runtime, there is no time that passes.
+        // Without a runtime there is no timer.
         if Handle::try_current().is_ok() && !is_kept.swap(true, Ordering::SeqCst) {
             group.spawn(keep(Weak::clone(&weak), Kept(Arc::clone(&is_kept))));
         }
     });
 }
 
-/// Held by the task that keeps the Events: the next one starts another when its runtime has ended.
+/// Held by the task that removes Events. When its runtime ends, the next Event starts another task.
 struct Kept(Arc<AtomicBool>);
 
 impl Drop for Kept {
@@ -48,7 +48,7 @@ async fn keep(host: Weak<dyn Host>, _kept: Kept) {
             let Some(host) = host.upgrade() else { return };
             host.registry().expire_events()
         };
-        // A signal that came since is kept until it is waited for.
+        // A signal that was sent in the meantime is stored until it is awaited.
         let signalled = pin!(changed.notified());
         match next {
             Some(end) => _ = select(signalled, pin!(sleep_until(end))).await,

@@ -1,4 +1,4 @@
-//! `Identity`: the user as whom a controller writes, and the names by which its requests are known.
+//! `Identity`: the user and the client name of a controller's requests.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ pub(crate) struct Identity {
     pub(crate) worker: &'static str,
     /// The user.
     pub(crate) user: Arc<UserInfo>,
-    /// `User-Agent`; what comes before its first slash owns the fields that are written.
+    /// `User-Agent`; the part before the first slash is the manager of the written fields.
     pub(crate) user_agent: String,
 }
 
 impl Identity {
-    /// A controller of kube-controller-manager, which has a service account of its own in `kube-system`.
+    /// A controller of kube-controller-manager, with its own service account in `kube-system`.
     pub(crate) fn controller(name: &'static str) -> Self {
         let user = UserInfo::service_account("kube-system", name);
         Self {
@@ -26,7 +26,7 @@ impl Identity {
         }
     }
 
-    /// Another component, such as `kubelet` as `system:node:node-1` of `system:nodes`.
+    /// Another component, such as `kubelet` with the user `system:node:node-1` in the group `system:nodes`.
     pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
         Self {
             worker: name,

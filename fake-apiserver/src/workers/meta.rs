@@ -1,10 +1,10 @@
-//! `Meta`: who owns an object and how far its deletion is, read without decoding the object.
+//! `Meta`: owners and deletion state of an object, read without decoding the object.
 
 use serde::{Deserialize, Serialize};
 
 use crate::storage::Stored;
 
-/// The part of `metadata` that controllers ask for all the time.
+/// The part of `metadata` that controllers need most often.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Meta {
@@ -16,7 +16,7 @@ pub(crate) struct Meta {
     pub(crate) deletion_timestamp: Option<String>,
 }
 
-/// One of `metadata.ownerReferences`.
+/// One item of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct OwnerReference {
@@ -37,13 +37,13 @@ pub(crate) struct OwnerReference {
 }
 
 impl Meta {
-    /// Reads it off the stored bytes, which begin within `metadata` (see `storage::Body`).
+    /// Reads it from the stored bytes, which begin within `metadata` (see `storage::Body`).
     pub(crate) fn of(stored: &Stored) -> Self {
         let bytes = &stored.body.bytes;
         let mut text = Vec::with_capacity(bytes.len() + 1);
         text.push(b'{');
         text.extend_from_slice(bytes);
-        // The first value of the text is the metadata; what follows is not looked at.
+        // The first value of the text is the metadata; the rest is ignored.
         let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<Self>();
         values.next().and_then(Result::ok).unwrap_or_default()
     }

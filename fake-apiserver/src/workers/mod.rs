@@ -1,17 +1,17 @@
-//! Controllers of kube-controller-manager that run on request. They read storage as informers do and write through
-//! requests of their own; they know nothing of HTTP beyond that.
+//! Controllers of kube-controller-manager that run on request. They read storage as informers do, and write through
+//! requests. Apart from requests, they do not depend on HTTP.
 //!
 //! # How it works
 //!
-//! One task, the `pump`, follows the logs of all resources with one cursor. It tells every worker of each change in
-//! the order of revisions ([`Controller::observe`]), then lets the workers take turns, in the order of [`Worker`], at
-//! looking at one key each ([`Controller::sync`]); before every turn it tells what happened meanwhile, so a `sync` sees
-//! a state of which everything has been observed. With a paused clock and one thread a run is a function of the seed.
-//! When no key is ready the pump sleeps until the next commit, or the next delayed key if there is one.
+//! One task, the `pump`, follows the logs of all resources with one cursor. It passes each change to every worker in
+//! the order of revisions ([`Controller::observe`]). Then the workers take turns, in the order of [`Worker`], and each
+//! syncs one key ([`Controller::sync`]). Before every turn the pump passes on the changes since the previous one, so
+//! that a `sync` reads a state that has been fully observed. With a paused clock and one thread a run is a function of
+//! the seed. When no key is ready, the pump sleeps until the next commit or the next delayed key.
 //!
-//! A worker that wants to come back later asks its [`WorkQueue`]; one that fails is asked again after 5 ms, 10 ms and
-//! so on up to 1000 s. Whatever it remembers must be found again from the objects alone: after `ApiServer::restore`,
-//! in a fork, and when the log was cut, it is [reset](Controller::reset) and observes every object as a new one.
+//! A worker adds a delayed key to its [`WorkQueue`] to be called again; a failed key is retried after 5 ms, 10 ms and
+//! so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in a
+//! fork, and after the log was cut, the worker is [reset](Controller::reset) and observes every object as a new one.
 //!
 //! # A controller
 //!
@@ -49,8 +49,8 @@
 //! }
 //! ```
 //!
-//! Its file states a [`WorkerRow`], `const ROW: WorkerRow = WorkerRow::alone::<Labeller>("labeller")`, which the list in
-//! `worker.rs` names.
+//! Its file defines a [`WorkerRow`], `const ROW: WorkerRow = WorkerRow::alone::<Labeller>("labeller")`, which the list
+//! in `worker.rs` names.
 
 mod api;
 mod controller;
@@ -79,8 +79,10 @@ pub(crate) use queue::WorkQueue;
 pub(crate) use recorder::Regarding;
 pub(crate) use row::WorkerRow;
 pub use worker::{UnknownWorker, Worker};
+pub(crate) use workloads::metrics_server;
 pub(crate) use workloads::objects_of_namespace;
-pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder};
+pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder, StageError};
+pub(crate) use workloads::{node_address, node_info};
 
 use std::sync::Arc;
 
@@ -91,7 +93,7 @@ use row::Runs;
 use workloads::Workloads;
 
 /// Starts workers for a server, each once and in the order of [`Worker`]. They end with the group. Must be called
-/// within a tokio runtime, unless there are none to start.
+/// inside a tokio runtime, unless the list is empty.
 pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], kubelet: &Kubelet, group: &TaskGroup) {
     let mut lanes = Vec::new();
     let mut workloads = Vec::new();

@@ -1,4 +1,4 @@
-//! `Observed`: a change of an object as the workers see it.
+//! `Observed`: a change of an object, in the form that workers receive.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::storage::{Key, Stored};
 
 /// An object was created, changed or removed. After a relist each object is observed as if it had just been created.
 ///
-/// Nothing is decoded before it is asked for, and then once for all workers.
+/// The objects are decoded at the first access, once for all workers.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     /// The resource's name in storage: `pods`, `apps/replicasets`.
@@ -19,7 +19,7 @@ pub(crate) struct Observed<'a> {
     row: Option<&'a Arc<Row>>,
     /// The object before; `None` if it is new.
     pub(crate) old: Option<&'a Arc<Stored>>,
-    /// The object after; `None` if it is gone.
+    /// The object after; `None` if it was removed.
     pub(crate) new: Option<&'a Arc<Stored>>,
     new_object: OnceCell<Option<Object>>,
     meta: OnceCell<Meta>,
@@ -42,7 +42,7 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The object as it is now, or as it was last.
+    /// The current object, or its last state.
     pub(crate) fn latest(&self) -> Option<&'a Arc<Stored>> {
         self.new.or(self.old)
     }
@@ -57,18 +57,18 @@ impl<'a> Observed<'a> {
         self.new.is_none()
     }
 
-    /// The resource as it is served in the version that is stored; `None` if it is served no more.
+    /// The resource in the stored version; `None` if it is no longer served.
     pub(crate) fn row(&self) -> Option<&'a Arc<Row>> {
         self.row
     }
 
-    /// The object after, decoded; `None` if there is none or its resource is served no more.
+    /// The object after the change, decoded; `None` if it was deleted or if its resource is not served any more.
     pub(crate) fn new_object(&self) -> Option<&Object> {
         let decode = || Some(codec::decode(self.row?, self.new?));
         self.new_object.get_or_init(decode).as_ref()
     }
 
-    /// Owners, finalizers and deletion of the object as it is now, or as it was last; cheaper than decoding it.
+    /// Owners, finalizers and deletion state of the current object or its last state; cheaper than decoding it.
     pub(crate) fn meta(&self) -> &Meta {
         self.meta
             .get_or_init(|| self.latest().map(|it| Meta::of(it)).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! The pump: the one task of the workers. It tells them of changes in the order of revisions and lets each in turn look
-//! at one key.
+//! The pump: the only task of the workers. It passes changes to them in the order of revisions, and lets each in turn
+//! sync one key.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use super::controller::Lane;
 use super::observed::Observed;
 use crate::storage::{KeyRange, Revision, Store};
 
-/// Runs all workers of a server. While there is no work it holds neither the server nor a timer.
+/// Runs all workers of a server. While the queues are empty it holds neither a reference to the server nor a timer.
 pub(super) struct Pump {
     host: Weak<dyn Host>,
     store: Arc<Store>,
@@ -40,11 +40,11 @@ impl Pump {
         }
     }
 
-    /// Works until the server is gone.
+    /// Runs until the server is dropped.
     pub(super) async fn run(mut self) {
         let (committed, definitions_changed) = (Arc::clone(&self.committed), Arc::clone(&self.definitions_changed));
         loop {
-            // Sleeps first and looks second, so that no commit falls between.
+            // Registers before it reads, so that no commit is missed.
             let (commit, definition) = (pin!(committed.notified()), pin!(definitions_changed.notified()));
             let changed = select(commit, definition);
             {
@@ -59,7 +59,7 @@ impl Pump {
         }
     }
 
-    /// Lets every worker sync one key, and all of them observe the changes in between; false if there is no work.
+    /// Lets every worker sync one key, and observe the changes in between; returns `false` if all queues are empty.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {
@@ -68,18 +68,18 @@ impl Pump {
             if lane.is_ready() {
                 worked = true;
                 lane.run_one(host, &self.rows).await;
-                // Clients have their turns, too.
+                // Clients get a turn, too.
                 tokio::task::yield_now().await;
             }
         }
         worked
     }
 
-    /// Tells all workers what changed since the last time.
+    /// Passes the changes since the last call to all workers.
     fn tell(&mut self, host: &Arc<dyn Host>) {
         let is_new = self.rows.refresh(host.registry());
         let fresh = self.cursor.and_then(|(epoch, revision)| {
-            // A cursor that is lost, because the log was cut or the world replaced, begins anew with a list.
+            // If the log was cut or the world replaced, the cursor restarts with a list.
             let fresh = self.store.all_changes_after(epoch, revision).ok()?;
             Some((epoch, fresh))
         });
@@ -100,7 +100,7 @@ impl Pump {
         }
     }
 
-    /// Tells all workers of every object, the one that was written first first.
+    /// Passes every object to all workers, oldest revision first.
     fn list(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.reset());
         let everything = self.store.everything();

@@ -1,26 +1,26 @@
-//! `WorkQueue`: the keys a controller has to look at, each at most once, in order of arrival.
+//! `WorkQueue`: the keys that a controller has to sync, without duplicates, in order of arrival.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The wait before the first retry of a key; each further failure doubles it. As in client-go.
+/// Delay of the first retry of a key; each further failure doubles it. As in client-go.
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 
-/// The longest wait before a retry: a key that fails without end is tried once in this time. As in client-go.
+/// Maximum delay of a retry. As in client-go.
 const RETRY_MOST: Duration = Duration::from_secs(1000);
 
-/// Keys to be worked on. A key that is added while it waits stays where it is; one that is added while it is worked on
-/// is worked on again. There are never more entries than keys, so the number of objects bounds the queue.
+/// Queue of keys. A waiting key that is added again keeps its place; a key that is added while it is being processed is
+/// processed again. The queue has at most one entry for each key, so the number of objects is its bound.
 ///
-/// Delays are in tokio's time. An empty queue has no timer.
+/// Delays use tokio's time. The timer is off while the queue is empty.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<K> {
     ready: VecDeque<K>,
     /// The keys in `ready`.
     queued: BTreeSet<K>,
-    /// The keys to be added later, by time and then by the order of asking.
+    /// The delayed keys, by due time and then by order of insertion.
     delayed: BTreeMap<(Instant, u64), K>,
     /// Due time of each key of `delayed`.
     due: BTreeMap<K, (Instant, u64)>,
@@ -43,14 +43,14 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Clone + Ord> WorkQueue<K> {
-    /// Adds a key, unless it waits already.
+    /// Adds a key, unless the queue contains it.
     pub(crate) fn add(&mut self, key: K) {
         if self.queued.insert(key.clone()) {
             self.ready.push_back(key);
         }
     }
 
-    /// Adds a key after a time. Of two times for one key the earlier counts.
+    /// Adds a key after a delay. If the key is already delayed, the earlier time applies.
     pub(crate) fn add_after(&mut self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -66,7 +66,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.delayed.insert(at, key);
     }
 
-    /// Adds a key that failed, after 5 ms, 10 ms, 20 ms and so on, at most 1000 s.
+    /// Adds a failed key after 5 ms, 10 ms, 20 ms and so on, at most 1000 s.
     pub(crate) fn retry(&mut self, key: K) {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = RETRY_FIRST
@@ -76,7 +76,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.add_after(key, delay);
     }
 
-    /// Forgets that a key failed.
+    /// Resets the failures of a key.
     pub(crate) fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
@@ -88,7 +88,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         Some(key)
     }
 
-    /// Moves the delayed keys that are due to those that are ready; whether there is anything to do.
+    /// Moves the delayed keys that are due to the ready ones; returns `true` if a key is ready.
     pub(super) fn is_ready(&mut self) -> bool {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > Instant::now() {
@@ -106,7 +106,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

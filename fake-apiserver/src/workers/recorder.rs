@@ -1,4 +1,4 @@
-//! Events: what a controller has to say of an object to people.
+//! Events: human-readable messages of a controller about an object.
 
 use super::{Api, RequestFailure};
 use crate::api::json::{Value, json};
@@ -7,7 +7,7 @@ use crate::storage::Key;
 /// Namespace of the Events of cluster-scoped objects.
 const CLUSTER_EVENTS: &str = "default";
 
-/// The object an Event is about.
+/// The object of an Event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Regarding<'a> {
     /// Its group and version.
@@ -21,7 +21,7 @@ pub(crate) struct Regarding<'a> {
 }
 
 impl Api<'_> {
-    /// Tells of something wrong with an object: an Event of type Warning from `component`.
+    /// Writes an Event of type Warning from `component` about an object.
     pub(crate) async fn warn(
         &self,
         component: &str,
@@ -43,14 +43,14 @@ impl Api<'_> {
         }
         let event = json!({
             "kind": "Event", "apiVersion": "v1",
-            // As client-go names them, but for the time, of which there may be two of one value here.
+            // Named as in client-go, but with a random number instead of the time, which may repeat here.
             "metadata": {"name": format!("{}.{:016x}", key.name(), self.entropy().next_u64()), "namespace": namespace},
             "involvedObject": object, "reason": reason, "message": message, "type": "Warning", "count": 1,
             "firstTimestamp": now, "lastTimestamp": now,
             "source": {"component": component}, "reportingComponent": component,
         });
         match self.create("events", namespace, &event).await {
-            // A terminating namespace gets no Events.
+            // A terminating namespace does not accept Events.
             Err(failure) if failure.is_namespace_terminating() || failure.is_not_found() => Ok(()),
             Err(failure) => Err(failure),
             Ok(_) => Ok(()),

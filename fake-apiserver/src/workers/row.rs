@@ -1,9 +1,9 @@
-//! `WorkerRow`: the facts about a worker that the server needs, stated in the worker's own file.
+//! `WorkerRow`: the facts about a worker that the server needs, defined in the worker's own file.
 
 use super::controller::{Controller, Lane, Runner};
 use super::workloads::WorkloadController;
 
-/// A worker: its word on the command line, and the code that runs it.
+/// A worker: its name on the command line, and the code that runs it.
 pub(crate) struct WorkerRow {
     pub(crate) word: &'static str,
     pub(crate) runs: Runs,
@@ -11,7 +11,7 @@ pub(crate) struct WorkerRow {
 
 /// The way in which a worker runs.
 pub(crate) enum Runs {
-    /// As part of each write, in the registry: there is nothing to start.
+    /// Runs in the registry as part of each write; nothing is started.
     InWrites,
     /// As a [`Controller`] with its own queue.
     Alone(fn() -> Box<dyn Lane>),

@@ -1,4 +1,4 @@
-//! The rules of the framework, shown with a controller that labels ConfigMaps.
+//! The rules of the framework, tested with a controller that labels ConfigMaps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::ApiServer;
 use crate::storage::Key;
 use crate::tasks::TaskGroup;
 
-/// Gives every ConfigMap a label; those named `later` after a minute, those named `broken` never.
+/// Adds a label to every ConfigMap; a ConfigMap named `later` gets it after a minute, `broken` never.
 struct Labeller;
 
 impl Controller for Labeller {
@@ -70,13 +70,13 @@ async fn is_seen(server: &ApiServer, name: &str) -> bool {
     map["metadata"]["labels"]["seen"] == "true"
 }
 
-/// Lets all tasks run until they wait for a later time.
+/// Runs all tasks until they wait for a later time.
 async fn rest() {
     sleep(Duration::from_millis(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn existing_and_new_objects_are_worked_on() {
+async fn existing_and_new_objects_are_synced() {
     let server = ApiServer::start();
     load(&server, "before");
     let _workers = run(&server);
@@ -108,7 +108,7 @@ async fn requests_are_in_the_journal_as_the_workers_and_own_their_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_comes_in_its_time_and_an_idle_pump_has_no_timer() {
+async fn delayed_key_is_synced_when_due_and_an_idle_pump_has_no_timer() {
     let server = ApiServer::start();
     let _workers = run(&server);
     load(&server, "later");
@@ -124,7 +124,7 @@ async fn a_delayed_key_comes_in_its_time_and_an_idle_pump_has_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_retried_with_doubled_waits() {
+async fn failed_key_is_retried_with_doubled_delays() {
     let server = ApiServer::start();
     let _workers = run(&server);
     load(&server, "broken");
@@ -141,7 +141,7 @@ async fn a_failure_is_retried_with_doubled_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_world_is_observed_anew() {
+async fn restored_world_is_observed_from_scratch() {
     let server = ApiServer::start();
     load(&server, "one");
     let empty = server.snapshot();
@@ -155,7 +155,7 @@ async fn a_restored_world_is_observed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compacted_log_is_observed_anew() {
+async fn workers_relist_after_compaction() {
     let server = ApiServer::builder().history(1).start();
     let _workers = run(&server);
     rest().await;
@@ -169,7 +169,7 @@ async fn a_compacted_log_is_observed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pump_does_not_keep_the_server() {
+async fn pump_does_not_keep_the_server_alive() {
     let server = ApiServer::start();
     let _workers = run(&server);
     rest().await;

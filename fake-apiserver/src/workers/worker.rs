@@ -1,4 +1,4 @@
-//! `Worker`: the list of workers. Each is described by the [`WorkerRow`] in its own file.
+//! `Worker`: the list of workers. The file of each worker describes it with a [`WorkerRow`].
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use super::row::{Runs, WorkerRow};
 use super::workloads::WorkloadController;
 use super::{garbage_collector, namespace, workloads};
 
-/// Quotas are counted by their admission plugin.
+/// The admission plugin counts quotas.
 const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
 
-/// ClusterRoles are aggregated by the authorizer.
+/// The authorizer aggregates ClusterRoles.
 const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
 
-/// Makes the enum, its list and the way to the rows out of one list.
+/// Generates the enum, the list of its values and the access to the rows from one list.
 macro_rules! workers {
     ($(#[$about:meta])* pub enum Worker { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
         $(#[$about])*
@@ -21,7 +21,7 @@ macro_rules! workers {
         pub enum Worker { $($(#[$doc])+ $name,)+ }
 
         impl Worker {
-            /// Every worker, in the order in which they take their turns.
+            /// Every worker, in the order of their turns.
             pub const ALL: &'static [Worker] = &[$(Worker::$name),+];
 
             pub(crate) const fn row(self) -> &'static WorkerRow {
@@ -34,7 +34,7 @@ macro_rules! workers {
 }
 
 workers! {
-/// A part of a cluster that acts by itself, to be asked for with `ApiServerBuilder::workers`.
+/// A part of a cluster that acts on its own; enabled by `ApiServerBuilder::workers`.
 ///
 /// ```
 /// use fake_apiserver::Worker;
@@ -48,44 +48,52 @@ workers! {
 /// # }
 /// ```
 pub enum Worker {
-    /// Deletes objects whose owners are gone, and holds or releases owners whose deletion waits for their dependents.
+    /// Deletes objects after their owners were deleted, and keeps owners that wait for the deletion of their
+    /// dependents.
     GarbageCollector => garbage_collector::ROW,
-    /// Empties namespaces that are being deleted, and then lets them go.
+    /// Deletes the content of terminating namespaces, and then the namespaces.
     Namespace => namespace::ROW,
-    /// Counts what ResourceQuotas are about, with each write and without requests of its own; see
+    /// Counts the usage of ResourceQuotas at each write, without its own requests; see
     /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
     ResourceQuota => RESOURCE_QUOTA,
-    /// Fills aggregated ClusterRoles from those that their selectors find, with each write of a ClusterRole and without
-    /// requests of its own. The bootstrap roles `admin`, `edit` and `view` are filled from the start.
+    /// Aggregates ClusterRoles by their selectors at each write of a ClusterRole, without its own requests. The
+    /// bootstrap roles `admin`, `edit` and `view` are aggregated from the start.
     ClusterRoleAggregation => CLUSTER_ROLE_AGGREGATION,
-    /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`, and fills Secrets of
-    /// type `kubernetes.io/service-account-token`.
+    /// Creates the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` in every namespace, and fills Secrets
+    /// of type `kubernetes.io/service-account-token`.
     ServiceAccount => workloads::service_account::ROW,
-    /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
+    /// Rolls out Deployments through ReplicaSets, scales them, and keeps their history.
     Deployment => workloads::deployment::ROW,
-    /// Keeps as many Pods as ReplicaSets and ReplicationControllers ask for.
+    /// Keeps the number of Pods that ReplicaSets and ReplicationControllers specify.
     ReplicaSet => workloads::replica_set::ROW,
     /// Keeps the Pods and claims of StatefulSets, in their order.
     StatefulSet => workloads::stateful_set::ROW,
-    /// Keeps a Pod of each DaemonSet on each Node that fits.
+    /// Keeps one Pod of each DaemonSet on each suitable Node.
     DaemonSet => workloads::daemon_set::ROW,
-    /// Runs Jobs to their end, and deletes them a time after it where they say so.
+    /// Runs Jobs to completion, and deletes finished ones after `ttlSecondsAfterFinished`.
     Job => workloads::job::ROW,
-    /// Makes Jobs by the schedules of CronJobs.
+    /// Creates Jobs on the schedules of CronJobs.
     CronJob => workloads::cron_job::ROW,
-    /// Keeps the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of others.
+    /// Maintains the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of other
+    /// Services.
     Endpoints => workloads::endpoints::ROW,
-    /// Counts what PodDisruptionBudgets allow.
+    /// Counts the disruptions that PodDisruptionBudgets allow.
     Disruption => workloads::disruption::ROW,
-    /// Binds PersistentVolumeClaims, to volumes that are there or to new ones.
+    /// Scales workloads by HorizontalPodAutoscalers every 15 s, by the usage and the metrics that a
+    /// [`Kubelet`](crate::Kubelet) is given.
+    HorizontalPodAutoscaler => workloads::autoscaler::ROW,
+    /// Taints Nodes by their conditions, and evicts Pods that do not tolerate a taint. A Node is lost if its condition
+    /// `Ready` is `Unknown`.
+    NodeLifecycle => workloads::node_lifecycle::ROW,
+    /// Binds PersistentVolumeClaims to existing volumes or to new ones.
     Volumes => workloads::volumes::ROW,
-    /// The scheduler and the kubelets: puts Pods on Nodes and lets them run by a script, see
+    /// The scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see
     /// [`Kubelet`](crate::Kubelet).
     Kubelet => workloads::kubelet::ROW,
 }
 }
 
-/// A word that names no worker.
+/// A name that is not the name of a worker.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("there is no worker {word:?}; there are {}", Worker::words())]
 pub struct UnknownWorker {
@@ -93,8 +101,8 @@ pub struct UnknownWorker {
 }
 
 impl Worker {
-    /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controllers of
-    /// namespaces, quotas and ClusterRoles.
+    /// The controllers of workloads, and the nodes that run them: all except the garbage collector and the controllers
+    /// of namespaces, quotas and ClusterRoles.
     pub const WORKLOADS: &'static [Worker] = {
         let mut first = 0;
         while !matches!(Self::ALL[first].row().runs, Runs::Workloads(_)) {
@@ -111,17 +119,16 @@ impl Worker {
         }
     }
 
-    /// The word for it on the command line.
+    /// Its name on the command line.
     pub fn as_str(self) -> &'static str {
         self.row().word
     }
 
-    /// The workers that a list such as `gc,namespace` names. `workloads` stands for all of [`Worker::WORKLOADS`], and
-    /// `all` for all there are.
+    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` every worker.
     ///
     /// # Errors
     ///
-    /// If a word names none; the error lists those that do.
+    /// If a word is not the name of a worker; the error lists the names.
     pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
         let mut found = Vec::new();
         for word in text.split(',').map(str::trim) {
@@ -140,7 +147,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// All words, to be shown to people.
+    /// All names, for error messages.
     fn words() -> String {
         let own = Self::ALL.iter().map(|it| it.as_str());
         own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! Annotations that admission leaves in the audit event of a request.
+//! Annotations that admission adds to the audit event of a request.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
     (server, lines)
 }
 
-/// The annotations of the last event but those of authorization.
+/// The annotations of the last event, except those that authorization adds.
 fn annotations(lines: &Lines) -> Value {
     let lines = lines.lock().expect("nobody panics with it");
     let last = lines.last().expect("the request has an event");
@@ -41,12 +41,12 @@ fn annotations(lines: &Lines) -> Value {
     Value::Object(std::mem::take(found))
 }
 
-/// A server whose webhooks answer by their path.
+/// A server with webhooks that answer by path.
 fn with_webhooks(level: &str) -> (ApiServer, Lines) {
     let answers = service(&Asked::default(), |path, review| {
         let response = match path {
             "/deny" => json!({"allowed": false, "auditAnnotations": {"verdict": "no"}}),
-            "/note" => json!({"auditAnnotations": {"why": "<b>", "no key": "x", "number": 1}}),
+            "/note" => json!({"auditAnnotations": {"why": "<b>", "no key": "x"}}),
             "/data" => patch(json!([{"value": {"k": "<"}, "path": "/data", "op": "add"}])),
             "/empty" => patch(json!([])),
             "/broken" => return json!({}),
@@ -87,7 +87,11 @@ fn mutation(webhook: &str, mutated: bool) -> String {
 #[case::of_a_refusal("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
     "a.example.com/verdict": "no", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
 #[tokio::test(start_paused = true)]
-async fn mutating_webhooks(#[case] level: &str, #[case] hooks: &[(&str, &str, Value)], #[case] expected: Value) {
+async fn mutating_webhooks_annotate_the_audit_event(
+    #[case] level: &str,
+    #[case] hooks: &[(&str, &str, Value)],
+    #[case] expected: Value,
+) {
     let (server, lines) = with_webhooks(level);
     configure(&server, "Mutating", "m", hooks).await;
     post(&server, MAPS, map("a")).await;
@@ -95,7 +99,7 @@ async fn mutating_webhooks(#[case] level: &str, #[case] hooks: &[(&str, &str, Va
 }
 
 #[tokio::test(start_paused = true)]
-async fn validating_webhooks() {
+async fn validating_webhooks_annotate_the_audit_event() {
     let (server, lines) = with_webhooks("Metadata");
     let hooks = [
         (
@@ -109,19 +113,19 @@ async fn validating_webhooks() {
     ];
     configure(&server, "Validating", "v", &hooks).await;
     assert_eq!(post(&server, MAPS, map("a")).await.code, 400);
-    // The place counts those that are called.
+    // The index counts only the webhooks that are called.
     let expected = json!({"b.example.com/why": "<b>", "d.example.com/verdict": "no",
         "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "c.example.com"});
     assert_eq!(annotations(&lines), expected);
 }
 
-/// Virtual time makes it exact. Webhooks that change objects are called one by one, the others at once.
+/// Exact because of virtual time. Mutating webhooks are called one by one, validating ones concurrently.
 #[rstest]
 #[case::mutating("Mutating", &["/300", "/400"], json!({"total": "700ms", "mutating-webhook": "700ms"}))]
 #[case::validating("Validating", &["/600", "/1500", "/0"], json!({"total": "1.5s", "validating-webhook": "1.5s"}))]
 #[case::soon("Validating", &["/500"], json!({}))]
 #[tokio::test(start_paused = true)]
-async fn latencies_of_slow_requests(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
+async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
     let hook = tower::service_fn(|request: Request<Body>| async move {
         let delay = request.uri().path()[1..].parse().expect("a number of milliseconds");
         tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -166,7 +170,12 @@ async fn latencies_of_slow_requests(#[case] kind: &str, #[case] paths: &[&str], 
 #[case::a_binding_without_its_params_denies(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
     "validations": [{"expression": "true"}]}), json!(["Audit"]), 422, json!({}))]
 #[tokio::test(start_paused = true)]
-async fn policies(#[case] mut spec: Value, #[case] actions: Value, #[case] code: u16, #[case] expected: Value) {
+async fn policies_annotate_the_audit_event(
+    #[case] mut spec: Value,
+    #[case] actions: Value,
+    #[case] code: u16,
+    #[case] expected: Value,
+) {
     let (server, lines) = audited(ApiServer::builder(), "Metadata");
     spec["matchConstraints"] = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
         "operations": ["CREATE"], "resources": ["configmaps"]}]});
@@ -189,7 +198,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_security() {
+async fn pod_security_annotates_the_audit_event() {
     let (server, lines) = audited(ApiServer::builder(), "Metadata");
     let pods = "/api/v1/namespaces/default/pods";
     made(&post(&server, pods, pod("a")).await);
@@ -214,7 +223,7 @@ async fn pod_security() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_and_deprecated_kinds() {
+async fn tokens_and_deprecated_kinds_are_annotated() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     made(&post(&server, accounts, json!({"metadata": {"name": "op"}})).await);

@@ -1,4 +1,4 @@
-//! Requests, and webhooks that answer as a test wants.
+//! Requests, and webhooks with answers that a test defines.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-/// Sends a request. A PATCH is a merge patch unless its body says that it is applied.
+/// Sends a request. A PATCH is a merge patch unless its body is an apply configuration.
 pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: Value) -> Answer {
     let content_type = match (method.as_str(), body.get("apiVersion").is_some()) {
         ("PATCH", true) => "application/apply-patch+yaml",
@@ -61,7 +61,7 @@ pub(crate) async fn post(server: &ApiServer, path: &str, body: Value) -> Answer 
     ask(server, Method::POST, path, body).await
 }
 
-/// Creates what a test needs.
+/// Asserts that the answer is a success.
 #[track_caller]
 pub(crate) fn made(answer: &Answer) {
     assert_eq!(answer.code, 201, "{}", answer.body);
@@ -74,7 +74,7 @@ pub(crate) fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
 
-/// A configuration with webhooks on ConfigMaps; each is a name, the path it is called at, and what differs.
+/// A configuration with webhooks for ConfigMaps; each has a name, a path, and fields that differ from the default.
 pub(crate) fn configuration(kind: &str, name: &str, hooks: &[(&str, &str, Value)]) -> Value {
     let hooks = hooks.iter().map(|(name, path, more)| {
         let mut hook = json!({
@@ -101,8 +101,7 @@ pub(crate) async fn configure(server: &ApiServer, kind: &str, name: &str, hooks:
     made(&post(server, &path, configuration(kind, name, hooks)).await);
 }
 
-/// Builds a webhook's response: the parts of `response` beside uid and allowed, which is true unless they say
-/// otherwise.
+/// Builds a webhook's response: the fields of `response`, plus uid and `allowed: true` by default.
 pub(crate) fn reviewed(review: &Value, response: Value) -> Value {
     let mut all = json!({"uid": review["request"]["uid"], "allowed": true});
     for (key, value) in response.as_object().into_iter().flatten() {
@@ -111,7 +110,7 @@ pub(crate) fn reviewed(review: &Value, response: Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": all})
 }
 
-/// The patch of a response.
+/// A response with a patch.
 pub(crate) fn patch(operations: Value) -> Value {
     let patch = base64::engine::general_purpose::STANDARD.encode(operations.to_string());
     json!({"patchType": "JSONPatch", "patch": patch})

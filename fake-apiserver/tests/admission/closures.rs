@@ -1,4 +1,4 @@
-//! Closures on the builder.
+//! Closures passed to the builder.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::ask::{MAPS, ask, made, map, post};
 #[case::reason_alone(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
 #[case::nothing(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
 #[tokio::test(start_paused = true)]
-async fn p3_a_denial_reads_like_a_webhooks(
+async fn p3_denial_has_the_text_of_a_webhook(
     #[case] response: AdmissionResponse,
     #[case] code: u16,
     #[case] message: &str,
@@ -37,7 +37,7 @@ async fn p3_a_denial_reads_like_a_webhooks(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_a_closure_sees_the_whole_review() {
+async fn p2_closure_receives_the_whole_review() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
@@ -84,7 +84,7 @@ async fn p2_a_closure_sees_the_whole_review() {
         ),
         (
             Operation::Delete,
-            // The request that deletes a collection has no name.
+            // The request to delete a collection does not contain a name.
             text(""),
             text("-"),
             text("1"),
@@ -130,7 +130,7 @@ async fn p1_objects_from_a_closure_are_typed_defaulted_and_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_may_wait() {
+async fn async_closure_can_wait() {
     let server = ApiServer::builder()
         .validate_async("w.example.com", |_| async {
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -143,7 +143,7 @@ async fn a_closure_may_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_owners_that_a_mutation_spoils_come_back() {
+async fn p10_managed_fields_broken_by_mutation_are_restored() {
     let server = ApiServer::builder()
         .mutate("m.example.com", |request| {
             let mut object = request.object.clone();
@@ -310,7 +310,7 @@ async fn p2_a_connection_that_is_admitted_is_refused_by_name_with_its_warnings()
     assert_eq!(answer.warnings, ["299 - \"you are seen\""]);
 }
 
-/// Go's handler of a collection asks admission about each object, but the request has no name.
+/// Go's handler of a collection calls admission for each object, although the request does not contain a name.
 #[tokio::test(start_paused = true)]
 async fn p3_reviews_of_a_deleted_collection_have_no_name() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -27,7 +27,7 @@ fn definition() -> Value {
                 "clientConfig": {"url": format!("https://{HOST}/convert")}}}}})
 }
 
-/// Converts as asked, then spoils the answer as `spoil` says.
+/// Converts objects as requested, and then breaks the answer in the way that `spoil` names.
 fn converted(review: &Value, spoil: &str) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].clone();
@@ -47,6 +47,9 @@ fn converted(review: &Value, spoil: &str) -> Value {
             "name" => object["metadata"]["name"] = "other".into(),
             "version" => object["apiVersion"] = "example.com/v9".into(),
             "metadata" => object["metadata"]["finalizers"] = json!(["a.example.com/b"]),
+            "label" => object["metadata"]["labels"] = json!({"a b": "c"}),
+            "label type" => object["metadata"]["labels"] = json!({"a": 1}),
+            "annotation" => object["metadata"]["annotations"] = json!({"a b": "c"}),
             _ => {}
         }
         object
@@ -56,7 +59,7 @@ fn converted(review: &Value, spoil: &str) -> Value {
         objects.clear();
     }
     if review["apiVersion"] == "apiextensions.k8s.io/v1beta1" {
-        // As webhooks from before v1 answer: without the kind, the version and the uid.
+        // The response of a v1beta1 webhook: without kind, version and uid.
         return json!({"response": {"result": {"status": "Success"}, "convertedObjects": objects}});
     }
     let uid = if spoil == "uid" {
@@ -124,7 +127,7 @@ async fn o10_writes_and_reads_go_through_the_webhook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_a_list_asks_once_for_all() {
+async fn o10_list_converts_all_objects_in_one_call() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     for name in ["a", "b", "c"] {
@@ -200,7 +203,7 @@ async fn o10_a_pending_deletion_keeps_the_stored_object() {
      example.com/v9)"
 )]
 #[tokio::test(start_paused = true)]
-async fn o10_answers_that_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
+async fn o10_invalid_conversion_answers_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
     let asked = Asked::default();
     let server = server(&asked, spoil).await;
     made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
@@ -211,7 +214,7 @@ async fn o10_answers_that_are_refused(#[case] spoil: &'static str, #[case] messa
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_metadata_other_than_labels_and_annotations_stays() {
+async fn o10_conversion_can_only_change_labels_and_annotations() {
     let asked = Asked::default();
     let server = server(&asked, "metadata").await;
     made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
@@ -240,7 +243,7 @@ async fn o10_a_webhook_is_sent_the_first_version_it_names() {
     );
 }
 
-/// Applies a widget `a` of this spec.
+/// Applies a widget `a` with this spec.
 async fn apply(server: &ApiServer, version: &str, manager: &str, spec: Value) -> Answer {
     let path = format!("/apis/example.com/{version}/namespaces/default/widgets/a?fieldManager={manager}");
     ask(server, Method::PATCH, &path, widget(version, "a", spec)).await
@@ -281,7 +284,7 @@ async fn o10_owners_in_another_version_are_found_through_the_webhook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_an_apply_beside_owners_in_a_version_that_is_gone_fails() {
+async fn o10_apply_fails_if_other_owners_use_a_removed_version() {
     let server = ApiServer::start();
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let mut crd = definition();
@@ -303,4 +306,39 @@ async fn o10_an_apply_beside_owners_in_a_version_that_is_gone_fails() {
     let patch = json!({"spec": {"width": 4}});
     let answer = ask(&server, Method::PATCH, &format!("{V2}/a?fieldManager=two"), patch).await;
     assert_eq!((answer.code, owners(&answer)), (200, json!([])), "{}", answer.body);
+}
+
+#[rstest]
+#[case::label(
+    "label",
+    "returned invalid metadata: metadata.labels: Invalid value: \"a b\": name part must consist of"
+)]
+#[case::type_of_a_label(
+    "label type",
+    "returned invalid metadata: metadata.labels[a] must be a string, but is int64 in \
+    converted object"
+)]
+#[case::annotation(
+    "annotation",
+    "returned invalid metadata: metadata.annotation: Invalid value: \"a b\": name part"
+)]
+#[tokio::test(start_paused = true)]
+async fn converted_metadata_is_validated(#[case] spoil: &'static str, #[case] message: &str) {
+    let server = server(&Asked::default(), spoil).await;
+    let answer = post(&server, V2, widget("v2", "a", json!({"width": 3}))).await;
+    let (code, text) = answer.failure();
+    assert!(code == 500 && text.contains(message), "{code} {text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_is_converted() {
+    let server = server(&Asked::default(), "").await;
+    for index in 0..400 {
+        let mut object = widget("v1", &format!("w{index}"), json!({"size": 1}));
+        object["metadata"]["annotations"] = json!({"note": "x".repeat(8 * 1024)});
+        server.load([object]).expect("it is a widget");
+    }
+    let list = ask(&server, Method::GET, V2, Value::Null).await;
+    assert_eq!(list.code, 200, "{}", list.body);
+    assert_eq!(list.body["items"].as_array().map(Vec::len), Some(400));
 }

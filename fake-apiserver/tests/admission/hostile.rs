@@ -1,4 +1,4 @@
-//! Webhooks that answer nonsense: each is a failed call, in words that say what was wrong, and nothing panics.
+//! Webhooks with invalid answers: each is a failed call with a text that describes the problem, and nothing panics.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, configure, map, patch, post, reviewed, service};
 
-/// A server whose webhooks always give this answer.
+/// A server with webhooks that always give this answer.
 fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     let answer = tower::service_fn(move |_| {
         let body = Body::from(body.clone());
@@ -59,7 +59,7 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     "received invalid webhook response: webhook response was absent"
 )]
 #[tokio::test(start_paused = true)]
-async fn p4_answers_that_are_none(
+async fn p4_invalid_answers_fail_the_call(
     #[case] code: u16,
     #[case] content_type: &'static str,
     #[case] body: &str,
@@ -81,7 +81,7 @@ async fn p4_answers_that_are_none(
 #[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
 #[case::validating_patch("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
 #[tokio::test(start_paused = true)]
-async fn p2_responses_that_contradict_themselves(#[case] kind: &str, #[case] response: Value, #[case] message: &str) {
+async fn p2_contradictory_responses_fail_the_call(#[case] kind: &str, #[case] response: Value, #[case] message: &str) {
     let answers = service(&Asked::default(), move |_, review| reviewed(review, response.clone()));
     let server = ApiServer::builder().webhook(HOST, answers).start();
     configure(&server, kind, "m", &[("w.example.com", "/x", json!({}))]).await;
@@ -98,7 +98,7 @@ async fn p2_responses_that_contradict_themselves(#[case] kind: &str, #[case] res
 #[case::older(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
 #[case::other_kind(json!({"kind": "Pod", "apiVersion": "v1"}), "/v1, Kind=Pod")]
 #[tokio::test(start_paused = true)]
-async fn p2_answers_of_another_kind(#[case] names: Value, #[case] got: &str) {
+async fn p2_answers_of_another_kind_fail_the_call(#[case] names: Value, #[case] got: &str) {
     let answers = service(&Asked::default(), move |_, review| {
         let mut answer = reviewed(review, json!({}));
         for field in ["kind", "apiVersion"] {
@@ -119,8 +119,8 @@ async fn p2_answers_of_another_kind(#[case] names: Value, #[case] got: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_answer_is_not_read_to_its_end() {
-    let server = server(200, "application/json", vec![b' '; 4 * 1024 * 1024]);
+async fn oversized_answer_is_not_read_completely() {
+    let server = server(200, "application/json", vec![b' '; 129 * 1024 * 1024]);
     configure(&server, "Validating", "v", &[("w.example.com", "/x", json!({}))]).await;
     let answer = post(&server, MAPS, map("a")).await;
     assert_eq!(answer.code, 500, "{}", answer.body);
@@ -129,9 +129,9 @@ async fn a_huge_answer_is_not_read_to_its_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any bytes come back: the client gets a Status.
+    /// For any bytes in the answer, the client gets a Status.
     #[test]
-    fn any_bytes(body in prop::collection::vec(any::<u8>(), 0..64), code in 200u16..600) {
+    fn any_response_of_a_webhook_is_survived(body in prop::collection::vec(any::<u8>(), 0..64), code in 200u16..600) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let server = server(code, "application/json", body);
@@ -141,9 +141,9 @@ proptest! {
         });
     }
 
-    /// Under any patch of the object, the answer is an object or a Status, and the server goes on.
+    /// For any patch of the object, the answer is an object or a Status, and the server continues to work.
     #[test]
-    fn any_patch(
+    fn any_patch_of_a_webhook_is_survived(
         op in "add|remove|replace|move|copy|test|other",
         path in "(/(metadata|labels|name|namespace|data|managedFields|ownerReferences|uid|kind|-|0|9)){0,3}",
         value in prop::sample::select(vec![json!(null), json!(1), json!("x"), json!([1]), json!({"a": {}}), json!([{}])]),

@@ -1,11 +1,12 @@
-//! Admission at the HTTP boundary: what changes a write, what refuses it, and in which words. Webhooks are services in
-//! this process, called under the configuration objects a real cluster would have; the clock stands still.
+//! Admission at the HTTP boundary: mutations, refusals, and their texts. Webhooks are services in this process, called
+//! under the same configuration objects as in a real cluster, with a paused clock.
 
 mod annotations;
 mod ask;
 mod closures;
 mod conversion;
 mod hostile;
+mod mutations;
 #[cfg(feature = "tls")]
 mod network;
 mod plugins;

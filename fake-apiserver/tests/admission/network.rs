@@ -1,10 +1,11 @@
-//! Webhooks over real sockets: TLS, `caBundle`, addresses of the test. The fake itself is the HTTPS server.
+//! Webhooks over real sockets: TLS, `caBundle`, addresses set by the test. The fake itself is the HTTPS server.
 
 use base64::Engine as _;
 use fake_apiserver::ApiServer;
+use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{MAPS, configure, map, post};
+use crate::ask::{MAPS, configure, map, post, reviewed};
 
 /// The authority of a server, from the kubeconfig it writes.
 fn authority(kubeconfig: &str) -> String {
@@ -31,14 +32,14 @@ async fn refused(client: Value) -> String {
 }
 
 #[tokio::test]
-async fn p6_a_webhook_is_called_over_tls_that_its_bundle_vouches_for() {
+async fn p6_webhook_certificate_is_verified_with_its_bundle() {
     let hook = ApiServer::start();
     let serving = hook
         .serve_tls(([127, 0, 0, 1], 0).into())
         .await
         .expect("a port is free");
     let url = format!("{}/nowhere", serving.url());
-    // It is no webhook: that it answers at all shows that the handshake went well.
+    // It is not a webhook. Any answer shows that the handshake succeeded.
     let text = refused(json!({"url": url, "caBundle": authority(&serving.kubeconfig())})).await;
     assert!(
         text.ends_with("failed to call webhook: the server could not find the requested resource"),
@@ -78,7 +79,7 @@ async fn p6_a_service_is_called_at_the_address_the_test_names() {
     )
     .await;
     let answer = post(&server, MAPS, map("a")).await;
-    // The certificate is for another name, and so is not taken.
+    // The certificate is for another name, and therefore refused.
     assert!(
         answer
             .failure()
@@ -90,10 +91,74 @@ async fn p6_a_service_is_called_at_the_address_the_test_names() {
 }
 
 #[tokio::test]
-async fn p4_connection_refused() {
+async fn p4_refused_connection_fails_the_call() {
     let bundle = base64::engine::general_purpose::STANDARD.encode("no certificate");
     let text = refused(json!({"url": "https://127.0.0.1:1/x", "caBundle": bundle})).await;
     let wanted = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
                   \"https://127.0.0.1:1/x?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused";
     assert_eq!(text, wanted);
+}
+
+/// A server that closes the connection without TLS's closing message, like Python's.
+#[rstest]
+#[case::with_a_length(true)]
+#[case::until_its_end(false)]
+#[tokio::test]
+async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: bool) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::{ServerConfig, crypto::ring};
+
+    let (certificate, key) = fake_apiserver::self_signed_certificate([127, 0, 0, 1].into()).expect("it can be made");
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
+    let config = ServerConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_no_client_auth()
+        .with_single_cert(chain.expect("it is PEM"), key)
+        .expect("they belong together");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let answering = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.expect("it is called");
+        let mut stream = acceptor.accept(stream).await.expect("it is trusted");
+        let mut request = Vec::new();
+        let review = loop {
+            stream.read_buf(&mut request).await.expect("the request comes");
+            let text = String::from_utf8_lossy(&request);
+            if let Some((_, body)) = text.split_once("\r\n\r\n")
+                && let Ok(review) = serde_json::from_str::<Value>(body)
+            {
+                break review;
+            }
+        };
+        let body = reviewed(&review, json!({})).to_string();
+        let length = match has_length {
+            true => format!("Content-Length: {}\r\n", body.len()),
+            false => String::new(),
+        };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{length}\r\n{body}");
+        stream.write_all(answer.as_bytes()).await.expect("it reads");
+        stream.flush().await.expect("it reads");
+        // The socket is closed without TLS's closing message.
+        drop(stream.into_inner().0);
+    });
+    let bundle = base64::engine::general_purpose::STANDARD.encode(certificate);
+    let client = json!({"url": format!("https://{address}/x"), "caBundle": bundle});
+    let server = ApiServer::start();
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("w.example.com", "/x", json!({"clientConfig": client}))],
+    )
+    .await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    answering.await.expect("it ends");
 }

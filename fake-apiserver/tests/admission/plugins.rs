@@ -32,7 +32,7 @@ async fn limited(limits: Value) -> ApiServer {
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
     "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000")]
 #[tokio::test(start_paused = true)]
-async fn p9_a_limit_range_refuses(#[case] limits: Value, #[case] resources: Value, #[case] why: &str) {
+async fn p9_limit_range_is_enforced(#[case] limits: Value, #[case] resources: Value, #[case] why: &str) {
     let server = limited(limits).await;
     let answer = post(&server, PODS, pod("a", resources)).await;
     assert_eq!(
@@ -42,7 +42,7 @@ async fn p9_a_limit_range_refuses(#[case] limits: Value, #[case] resources: Valu
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_limit_range_fills_in_and_says_so() {
+async fn p9_limit_range_defaults_are_set_and_annotated() {
     let limits =
         json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
     let server = limited(limits).await;
@@ -72,7 +72,7 @@ async fn used(server: &ApiServer) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_is_counted_where_all_workers_are() {
+async fn p9_quota_is_counted_if_all_workers_run() {
     let server = ApiServer::builder().workers(fake_apiserver::Worker::ALL).start();
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "5"}}});
     made(&post(&server, "/api/v1/namespaces/default/resourcequotas", quota).await);
@@ -86,7 +86,7 @@ async fn p9_a_quota_is_counted_where_all_workers_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_is_counted_up_and_down() {
+async fn p9_quota_usage_increases_and_decreases() {
     let server = counted(json!({"hard": {"configmaps": "1", "count/configmaps": "5"}})).await;
     made(&post(&server, MAPS, map("a")).await);
     assert_eq!(used(&server).await, json!({"configmaps": "1", "count/configmaps": "1"}));
@@ -105,7 +105,7 @@ async fn p9_a_quota_is_counted_up_and_down() {
 #[case::limits(json!({"limits.memory": "1Gi", "pods": "9"}), json!({"limits": {"memory": "768Mi"}}),
     "exceeded quota: q, requested: limits.memory=768Mi, used: limits.memory=768Mi, limited: limits.memory=1Gi")]
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_of_compute_resources(#[case] hard: Value, #[case] resources: Value, #[case] why: &str) {
+async fn p9_quota_limits_compute_resources(#[case] hard: Value, #[case] resources: Value, #[case] why: &str) {
     let server = counted(json!({"hard": hard})).await;
     made(&post(&server, PODS, pod("a", resources.clone())).await);
     let answer = post(&server, PODS, pod("b", resources)).await;
@@ -124,7 +124,7 @@ async fn p9_a_quota_requires_declared_resources() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_with_a_scope_is_about_some_pods() {
+async fn p9_quota_scopes_select_pods() {
     let server = counted(json!({"hard": {"pods": "0"}, "scopes": ["BestEffort"]})).await;
     assert_eq!(post(&server, PODS, pod("a", json!({}))).await.code, 403);
     made(&post(&server, PODS, pod("b", json!({"requests": {"cpu": "1"}}))).await);
@@ -142,7 +142,7 @@ async fn p9_a_quota_counts_existing_and_changed_objects() {
     made(&post(&server, PODS, pod("a", cpu("200m"))).await);
     made(&post(&server, PODS, pod("b", cpu("1"))).await);
     assert_eq!(used(&server).await, json!({"pods": "3", "requests.cpu": "1300m"}));
-    // A Pod that has ended uses nothing.
+    // A Pod that has ended does not count.
     ask(
         &server,
         Method::PATCH,
@@ -151,7 +151,7 @@ async fn p9_a_quota_counts_existing_and_changed_objects() {
     )
     .await;
     assert_eq!(used(&server).await, json!({"pods": "2", "requests.cpu": "300m"}));
-    // Nobody else can make it say something else.
+    // Clients cannot overwrite the status.
     let wrong = json!({"status": {"used": {"pods": "7"}}});
     ask(&server, Method::PATCH, &format!("{quotas}/q/status"), wrong).await;
     assert_eq!(used(&server).await, json!({"pods": "2", "requests.cpu": "300m"}));
@@ -170,7 +170,7 @@ async fn p9_a_quota_counts_existing_and_changed_objects() {
     made(&post(&fork, PODS, pod("c", cpu("1"))).await);
     assert_eq!(used(&fork).await, json!({"count/pods": "3"}));
     assert_eq!(used(&server).await, json!({"count/pods": "2"}));
-    // The state of the fork is another one, though it has the same revisions.
+    // The fork has another state, although it has the same revisions.
     server.restore(&fork.snapshot());
     made(&post(&server, PODS, pod("d", cpu("1"))).await);
     assert_eq!(used(&server).await, json!({"count/pods": "4"}));
@@ -225,7 +225,7 @@ async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_the_newest_default_class_is_taken() {
+async fn p9_the_newest_default_class_is_used() {
     let server = ApiServer::start();
     let class = |name: &str| {
         json!({"metadata": {"name": name, "annotations": {
@@ -251,7 +251,7 @@ async fn p9_the_newest_default_class_is_taken() {
     )
 )]
 #[tokio::test(start_paused = true)]
-async fn p9_a_claim_grows_where_its_class_allows_it(
+async fn p9_claims_can_grow_if_their_class_permits_it(
     #[case] class: &str,
     #[case] size: &str,
     #[case] refused: Option<&str>,
@@ -279,7 +279,7 @@ async fn p9_a_claim_grows_where_its_class_allows_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_templates_are_warned_of_by_the_enforced_level_and_new_images_are_judged() {
+async fn p9_templates_violating_the_enforced_level_get_warnings_and_new_images_are_checked() {
     let server = ApiServer::start();
     let level = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
     let spec = json!({"hostNetwork": true, "containers": [{"name": "a", "image": "b"}]});

@@ -9,7 +9,7 @@ use crate::ask::{MAPS, ask, made, map, post};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A policy on ConfigMaps with its binding; `more` goes into the specs.
+/// A policy on ConfigMaps with its binding; `spec` and `binding` extend the specs.
 async fn policy(server: &ApiServer, spec: Value, binding: Value) {
     let mut whole = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
         "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]}]}});
@@ -46,7 +46,12 @@ const BY: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' w
     "message": "may"}), 422, "Invalid", "may")]
 #[case::old_object(json!({"expression": "oldObject != null", "message": "new"}), 422, "Invalid", "new")]
 #[tokio::test(start_paused = true)]
-async fn p7_denials(#[case] validation: Value, #[case] code: u16, #[case] reason: &str, #[case] message: &str) {
+async fn p7_denials_have_the_message_of_the_policy(
+    #[case] validation: Value,
+    #[case] code: u16,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
     let server = ApiServer::start();
     let broken = json!([{"name": "broken", "expression": "object.data.no == 'x'"}]);
     policy(
@@ -66,7 +71,7 @@ async fn p7_denials(#[case] validation: Value, #[case] code: u16, #[case] reason
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_warning_lets_pass() {
+async fn p7_action_warn_accepts_the_request() {
     let server = ApiServer::start();
     let spec = json!({"validations": [{"expression": "false", "message": "no"}]});
     policy(&server, spec, json!({"validationActions": ["Warn", "Audit"]})).await;
@@ -80,7 +85,7 @@ async fn p7_a_warning_lets_pass() {
 #[case::fails("Fail", 422)]
 #[case::ignored("Ignore", 201)]
 #[tokio::test(start_paused = true)]
-async fn p7_errors_go_by_failure_policy(#[case] failure_policy: &str, #[case] code: u16) {
+async fn p7_failure_policy_applies_to_errors(#[case] failure_policy: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let spec = json!({"failurePolicy": failure_policy, "validations": [{"expression": "object.spec.x == 1"}]});
     policy(&server, spec, json!({})).await;
@@ -94,7 +99,7 @@ async fn p7_errors_go_by_failure_policy(#[case] failure_policy: &str, #[case] co
 #[case::none_denied(json!({"name": "gone", "parameterNotFoundAction": "Deny"}), 422)]
 #[case::none_allowed(json!({"name": "gone", "parameterNotFoundAction": "Allow"}), 201)]
 #[tokio::test(start_paused = true)]
-async fn p7_parameters(#[case] reference: Value, #[case] code: u16) {
+async fn p7_parameters_are_passed_to_expressions(#[case] reference: Value, #[case] code: u16) {
     let server = ApiServer::start();
     let mut limits = map("limits");
     limits["metadata"]["labels"] = json!({"limits": "yes"});
@@ -115,7 +120,7 @@ async fn p7_parameters(#[case] reference: Value, #[case] code: u16) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_delete_shows_the_old_object_alone() {
+async fn p7_deletes_have_only_the_old_object() {
     let server = ApiServer::start();
     made(&post(&server, MAPS, map("a")).await);
     let validation = json!({"expression": "request.operation != 'DELETE' || object != null || oldObject.metadata.name != 'a'",
@@ -131,7 +136,7 @@ async fn p7_a_delete_shows_the_old_object_alone() {
 #[case::name("nobody.x == 1", "undeclared reference to 'nobody' (in container '')")]
 #[case::params("params.x == 1", "undeclared reference to 'params' (in container '')")]
 #[tokio::test(start_paused = true)]
-async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &str, #[case] message: &str) {
+async fn p7_expressions_are_compiled_when_the_policy_is_written(#[case] expression: &str, #[case] message: &str) {
     let server = ApiServer::start();
     let spec = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
         "operations": ["CREATE"], "resources": ["configmaps"]}]}, "validations": [{"expression": expression}]});
@@ -145,7 +150,7 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
 }
 
 /// A policy that changes ConfigMaps, with its binding.
-// Types are those that a real server was seen to name.
+// The types are those in errors of a real server.
 #[rstest]
 #[case::field("object.a", "dyn")]
 #[case::items("object.a.b[0]", "dyn")]
@@ -162,7 +167,7 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
 #[case::request("request.userInfo.groups", "list(string)")]
 #[case::duration("duration('1s')", "google.protobuf.Duration")]
 #[tokio::test(start_paused = true)]
-async fn p7_expressions_make_exactly_the_type_they_must(#[case] expression: &str, #[case] found: &str) {
+async fn p7_expressions_must_have_the_required_type(#[case] expression: &str, #[case] found: &str) {
     let refusal = async |list: &str, item: Value| {
         let variables = json!([{"name": "number", "expression": "1"}]);
         let rules =
@@ -188,7 +193,7 @@ async fn p7_expressions_make_exactly_the_type_they_must(#[case] expression: &str
     );
 }
 
-// Expressions that have no type here are not refused.
+// Expressions without a known type are accepted.
 #[rstest]
 #[case("object.a == 1")]
 #[case("object.list.all(x, x)")]
@@ -206,7 +211,7 @@ async fn p7_expressions_of_the_right_type_are_accepted(#[case] expression: &str)
     policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
 }
 
-/// Each name has a type that is twice that of the one before it.
+/// The type of each name is twice as large as the type before it.
 #[tokio::test(start_paused = true)]
 async fn p7_types_that_double_are_bounded() {
     let variable = |at: usize| match at {
@@ -265,7 +270,7 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     "compilation failed: ERROR: <input>:1:10: undeclared reference to 'JSONPatch' (in container '')\n | JSONPatch{op: \
      'add'}\n | .........^")]
 #[tokio::test(start_paused = true)]
-async fn p8_structs_are_those_of_mutations(#[case] part: Value, #[case] why: &str) {
+async fn p8_structs_are_only_available_to_mutations(#[case] part: Value, #[case] why: &str) {
     let mut spec = json!({"reinvocationPolicy": "Never",
         "mutations": [{"patchType": "JSONPatch",
             "jsonPatch": {"expression": "true ? [JSONPatch{op: 'add', value: Object{}}] : []"}}],
@@ -334,7 +339,7 @@ async fn p8_structs_are_those_of_mutations(#[case] part: Value, #[case] why: &st
     "ERROR: <input>:1:5: undeclared reference to 'Foo' (in container '')\n | [Foo{}]\n | ....^"
 )]
 #[tokio::test(start_paused = true)]
-async fn p8_a_mutation_makes_a_patch(
+async fn p8_json_patch_mutations_are_applied(
     #[case] kind: &str,
     #[case] field: &str,
     #[case] expression: &str,
@@ -440,7 +445,7 @@ fn rights() -> [Value; 4] {
 #[case::a_service_account("authorizer.serviceAccount('default', 'ops').path('/metrics').check('get').allowed()")]
 #[case::another_account("!authorizer.serviceAccount('default', 'dev').path('/metrics').check('get').allowed()")]
 #[tokio::test(start_paused = true)]
-async fn p7_the_authorizer_asks_rbac_about_the_user_of_the_request(#[case] expression: &str) {
+async fn p7_authorizer_checks_the_user_of_the_request(#[case] expression: &str) {
     let server = ApiServer::builder()
         .authorization(Authorization::Rbac)
         .token("jane's", "jane", ["devs"])

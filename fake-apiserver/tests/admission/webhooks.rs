@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, ask, configuration, configure, map, patch, post, reviewed, service};
 
-/// A server whose webhooks answer by their path.
+/// A server with webhooks that answer by path.
 fn server(asked: &Asked) -> ApiServer {
     let answers = service(asked, |path, review| {
         let data = |key: &str| {
@@ -38,7 +38,7 @@ fn paths(asked: &Asked) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_mutating_webhooks_go_by_name_and_are_seen_by_validating_ones() {
+async fn p1_mutating_webhooks_run_by_name_before_validating_ones() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Mutating", "z", &[("z.example.com", "/b", json!({}))]).await;
@@ -53,7 +53,7 @@ async fn p1_mutating_webhooks_go_by_name_and_are_seen_by_validating_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_a_webhook_is_asked_again_when_a_later_one_changed_something() {
+async fn p1_webhook_is_called_again_after_a_later_change() {
     let asked = Asked::default();
     let server = server(&asked);
     let again = json!({"reinvocationPolicy": "IfNeeded"});
@@ -95,7 +95,12 @@ async fn p1_the_first_patch_of_a_request_with_new_owners_is_a_change() {
     "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
      \"https://s.n.svc:443/x?timeout=10s\": service \"s\" not found")]
 #[tokio::test(start_paused = true)]
-async fn p4_refusals(#[case] path: &str, #[case] more: Value, #[case] code: u16, #[case] message: &str) {
+async fn p4_refusals_have_the_code_of_the_webhook(
+    #[case] path: &str,
+    #[case] more: Value,
+    #[case] code: u16,
+    #[case] message: &str,
+) {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Mutating", "m", &[("w.example.com", path, more)]).await;
@@ -116,7 +121,7 @@ async fn p4_refusals(#[case] path: &str, #[case] more: Value, #[case] code: u16,
 #[case::other_object(json!({"objectSelector": {"matchLabels": {"a": "c"}}}), false)]
 #[case::this_object(json!({"objectSelector": {"matchLabels": {"a": "b"}}}), true)]
 #[tokio::test(start_paused = true)]
-async fn p5_which_requests_are_meant(#[case] more: Value, #[case] meant: bool) {
+async fn p5_rules_and_selectors_match_requests(#[case] more: Value, #[case] meant: bool) {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
@@ -168,7 +173,7 @@ async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] mea
 }
 
 #[tokio::test(start_paused = true)]
-async fn k3_a_dry_run_asks_only_webhooks_without_side_effects() {
+async fn k3_dry_runs_call_only_webhooks_without_side_effects() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(
@@ -184,7 +189,7 @@ async fn k3_a_dry_run_asks_only_webhooks_without_side_effects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_configuration_is_not_subject_to_itself() {
+async fn p5_admission_configuration_is_exempt_from_admission() {
     let asked = Asked::default();
     let server = server(&asked);
     let rules = json!({"rules": [rule("*", "*", "*", "*")]});
@@ -195,7 +200,7 @@ async fn p5_configuration_is_not_subject_to_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_a_webhook_names_a_known_version() {
+async fn p2_webhook_must_accept_a_supported_review_version() {
     let server = ApiServer::start();
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let more = json!({"admissionReviewVersions": ["v2"]});
@@ -209,7 +214,7 @@ async fn p2_a_webhook_names_a_known_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_a_slow_webhook_fails_in_its_own_time() {
+async fn p4_slow_webhook_fails_at_its_timeout() {
     let slow = tower::service_fn(|_| async {
         tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
         Ok::<_, std::convert::Infallible>(http::Response::new(axum::body::Body::empty()))
@@ -231,7 +236,7 @@ async fn p4_a_slow_webhook_fails_in_its_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_asks_the_same_webhooks() {
+async fn fork_calls_the_same_webhooks() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Validating", "v", &[("v.example.com", "/deny", json!({}))]).await;
@@ -239,7 +244,7 @@ async fn a_fork_asks_the_same_webhooks() {
     assert_eq!(answer.code, 400, "{}", answer.body);
 }
 
-/// Webhooks from before v1 name neither the kind of their answer, nor the uid, nor the type of a patch.
+/// Responses of v1beta1 webhooks lack the kind, the uid, and the type of a patch.
 #[rstest]
 #[case::first(json!(["v1beta1", "v1"]), "admission.k8s.io/v1beta1")]
 #[case::unknown_first(json!(["v2", "v1beta1"]), "admission.k8s.io/v1beta1")]

@@ -1,16 +1,16 @@
-//! The kubectl that tests run: one version, from a place that is named, and never one that lies on the PATH.
+//! The kubectl that tests run: one version from an explicit location, never from the PATH.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The minor version whose output the tests compare with. Its texts differ from those of other versions.
+/// The minor version that the tests expect. The output of other versions differs.
 const MINOR: &str = "1.37";
 
-/// The folder of `.ci/kubectl`, within the target folder.
+/// The directory of `.ci/kubectl`, inside the target directory.
 const INSTALLED: &str = "kubectl-1.37.1/bin/kubectl";
 
-/// Returns kubectl 1.37 from `$KUBECTL` or from where `.ci/kubectl` installs it; else the reason why a test is skipped.
+/// Returns kubectl 1.37 from `$KUBECTL`, or from the directory of `.ci/kubectl`, or the reason why a test is skipped.
 pub(crate) fn kubectl() -> Result<&'static Path, &'static str> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| match std::env::var_os("KUBECTL") {

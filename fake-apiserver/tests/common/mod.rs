@@ -16,7 +16,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A separate, empty folder for one test.
+/// A separate, empty directory for one test.
 pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!(
@@ -39,7 +39,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the command on a free port and waits for the line that says it is ready.
+    /// Starts the command on a free port, and waits for the line that reports readiness.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut child = command(args)
             .stdout(Stdio::piped())
@@ -59,13 +59,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns `true` if a value fits a schema of the document; the part of JSON Schema that the document uses.
+/// Returns `true` if a value matches a schema of the document. Supports the part of JSON Schema that the document uses.
 pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
     if let Some(reference) = schema["$ref"].as_str() {
         let found = document

@@ -1,4 +1,4 @@
-//! Compares answers and writes down how they differ; keeps the list of what is known to differ.
+//! Compares answers, describes the differences, and maintains the list of known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::scenario::folder;
 
-/// Most differences of a scenario that are shown.
+/// Maximum number of differences shown for a scenario.
 const SHOWN: usize = 6;
 
-/// Most characters of a value that are shown.
+/// Maximum number of characters shown of a value.
 const SHOWN_CHARS: usize = 300;
 
-/// One place where an answer is not the recorded one.
+/// A field in which an answer differs from the recorded one.
 #[derive(Debug)]
 pub(crate) struct Difference {
     place: String,
@@ -97,7 +97,7 @@ fn clip(text: &str) -> String {
     }
 }
 
-/// The scenarios that are known not to pass, by `area/name`, with the reason.
+/// The scenarios with known differences, by `area/name`, with the reason.
 pub(crate) fn known_differences() -> BTreeMap<String, String> {
     let file = folder().join("known_differences.txt");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));

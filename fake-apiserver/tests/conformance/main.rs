@@ -1,5 +1,5 @@
-//! The answers of a real kube-apiserver, replayed: each scenario's requests are sent, and each answer must be the
-//! recorded one. `README.md` beside this file says where they come from and how to add one.
+//! Replays recorded scenarios: sends each scenario's requests, and compares each answer with kube-apiserver's.
+//! `README.md` in this directory describes their origin, and how to add one.
 
 mod compare;
 #[path = "../common/kubectl.rs"]
@@ -20,14 +20,17 @@ use rstest::rstest;
 use scenario::{AREAS, Scenario};
 
 #[test]
-fn the_readme_says_how_many_scenarios_there_are() {
+fn readme_has_the_number_of_scenarios() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(tests.join("tests/conformance/transcripts")).expect("the transcripts are there");
     let scenarios = files.map(|file| {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("a transcript is text");
         text.lines().filter(|line| !line.trim().is_empty()).count()
     });
-    let claim = format!("{} scenarios recorded from 1.36 are replayed", scenarios.sum::<usize>());
+    let claim = format!(
+        "answers {} scenarios, recorded from kube-apiserver 1.36",
+        scenarios.sum::<usize>()
+    );
     let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
     assert!(readme.contains(&claim), "README.md lacks: {claim}");
 }
@@ -75,7 +78,7 @@ impl Tally {
     }
 }
 
-/// The scenarios of an area, or those of them that `CONFORMANCE_ONLY` names by a part of their names.
+/// The scenarios of an area. `CONFORMANCE_ONLY` selects scenarios by a part of the name.
 fn chosen(area: &str) -> Vec<Scenario> {
     if matches!(area, "admission" | "crd_cel") && !cfg!(feature = "cel") {
         say(&format!("skipped: {area} needs the feature cel"));
@@ -116,10 +119,10 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
-/// The token of the recorder, which may do everything; `dev-token` is a user's who may do nothing.
+/// The token of the recorder, which has all permissions; the user of `dev-token` has none.
 const TOKEN: &str = "admin-token";
 
-/// A server as the recorded one was.
+/// A server with the options of the recorded one.
 fn builder() -> ApiServerBuilder {
     ApiServer::builder()
         .authorization(Authorization::Rbac)
@@ -131,7 +134,7 @@ fn builder() -> ApiServerBuilder {
 /// In virtual time, without a socket.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn answers_are_those_recorded(
+async fn answers_equal_the_recordings(
     #[values(
         "admission",
         "apply",
@@ -204,12 +207,12 @@ async fn kubectl_prints_the_recorded_output(
             say(&format!("skipped: {area}/{} {reason}", scenario.name));
             continue;
         }
-        // Programs take their time: a scenario that differs on a busy machine gets two more chances.
+        // Programs take time: a scenario that differs on a busy machine gets two more attempts.
         let mut found = Vec::new();
         for _ in 0..3 {
-            // kubectl counts ages from today.
+            // kubectl computes ages relative to the current date.
             #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
-            // And it sends no token over plain HTTP.
+            // kubectl does not send tokens over plain HTTP.
             let server = builder()
                 .anonymous(Anonymous::Admin)
                 .start_time(jiff::Timestamp::now())

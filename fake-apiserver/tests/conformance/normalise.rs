@@ -1,5 +1,6 @@
-//! Replaces what no two servers share, so that answers of different servers can be compared: resourceVersions become
-//! their rank within the scenario, uids their order of appearance; times, generated names and continue tokens go.
+//! Replaces values that differ between any two servers, so that answers can be compared. resourceVersions become their
+//! rank within the scenario, and uids their order of appearance; times, generated names and continue tokens are
+//! removed.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -26,13 +27,13 @@ pattern!(TOO_NEW, r"(resource version:? )\d+(, current: )\d+");
 pattern!(TOO_OLD, r"(too old resource version: )\d+ \(\d+\)");
 pattern!(IN_TEXT, r"((?i:resource ?version)[^0-9]{0,40}?)(\d+)");
 
-/// Values in the answers of one run that differ from those of others.
+/// Values in the answers of one run that differ between runs.
 struct Run<'a> {
     variables: &'a Variables,
     origin: &'a str,
     versions: BTreeSet<u64>,
     uids: Vec<String>,
-    /// Generated names and what stands for them.
+    /// Generated names and their replacements.
     names: Vec<(String, String)>,
 }
 
@@ -51,8 +52,8 @@ pub(crate) fn normalise(answers: &mut [(usize, Value)], variables: &Variables, o
     }
 }
 
-/// The recorded answers in the form that [`normalise`] gives. They are normalised already, but their uids are numbered
-/// in the order in which one server wrote its keys.
+/// The recorded answers in the form that [`normalise`] returns. They are already normalised, but their uids are
+/// numbered in the order in which one server wrote its keys.
 pub(crate) fn recorded(answers: &mut [(usize, Value)]) {
     let mut uids = Vec::new();
     answers.iter().for_each(|(_, answer)| survey_uids(answer, &mut uids));
@@ -101,7 +102,7 @@ fn relabel(value: &mut Value, uids: &[String]) {
     }
 }
 
-/// Lists whose order is an accident.
+/// Sorts lists with a random order.
 fn sort(value: &mut Value) {
     if let Value::Array(list) = value {
         list.sort_by_cached_key(ToString::to_string);
@@ -202,7 +203,7 @@ fn generated_name(metadata: &Map<String, Value>) -> Option<(String, String)> {
     is_generated.then(|| (name.to_owned(), format!("{base}<rand>")))
 }
 
-/// Lists, tables and bookmarks carry the store's revision, not an object's.
+/// Lists, tables and bookmarks have the store's revision, not an object's.
 fn is_collection(map: &Map<String, Value>) -> bool {
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
     let of_no_object = |key: &String| matches!(key.as_str(), "resourceVersion" | "annotations" | "creationTimestamp");

@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 use crate::scenario::{Scenario, Step, Variables, is_awaited, mask};
 use crate::{TOKEN, shell};
 
-/// The server's URL where it has none.
+/// The URL in answers of a server without a port.
 pub(crate) const ORIGIN: &str = "http://127.0.0.1:8001";
 
 /// Headers that are compared.
@@ -32,7 +32,7 @@ const READ_SECONDS: f64 = 5.0;
 /// Result of a run: the answers by step, or the error that ended it.
 pub(crate) type Answers = Result<Vec<(usize, Value)>, String>;
 
-/// A scenario under way.
+/// A scenario in progress.
 pub(crate) struct Replay<'a> {
     server: &'a ApiServer,
     /// The port for programs, if there are any to run.
@@ -41,7 +41,7 @@ pub(crate) struct Replay<'a> {
     watches: BTreeMap<String, Stream>,
 }
 
-/// A watch, read as its lines come.
+/// A watch, read line by line as it arrives.
 struct Stream {
     lines: mpsc::UnboundedReceiver<Bytes>,
     reader: AbortHandle,
@@ -76,7 +76,7 @@ impl<'a> Replay<'a> {
         let mut answers = Vec::new();
         for (number, step) in scenario.steps.iter().enumerate() {
             let answer = self.step(step).await.map_err(|why| format!("step {number}: {why}"))?;
-            // Readers of watches get a turn, and time never stands still between two requests.
+            // Lets readers of watches run, and advances the time between two requests.
             sleep(Duration::from_millis(1)).await;
             let Some(mut answer) = answer else { continue };
             if step.record {
@@ -120,7 +120,7 @@ impl<'a> Replay<'a> {
         Ok(None)
     }
 
-    /// A request, repeated until its answer is the one that is waited for.
+    /// Sends a request, and repeats it until its answer is the expected one.
     async fn ask(&mut self, step: &Step, method: &str) -> Result<Value, String> {
         let path = self.variables.fill(&step.path);
         let body = step.body.as_deref().map(|body| self.variables.fill_body(body));
@@ -169,7 +169,7 @@ impl<'a> Replay<'a> {
                 Err(_late) => break,
             }
         }
-        // And none beside them.
+        // No further events may arrive.
         let deadline = Instant::now() + Duration::from_secs_f64(step.quiet.unwrap_or(0.0));
         while step.quiet.is_some() && !eof {
             match timeout_at(deadline, stream.lines.recv()).await {
@@ -253,7 +253,7 @@ fn request(
     Ok(request)
 }
 
-/// A path and query, percent-encoded where a URI needs it.
+/// A path and query with percent-encoding.
 fn uri(path: &str) -> Result<Uri, String> {
     let encode = |byte: u8| match byte {
         b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => char::from(byte).to_string(),
@@ -263,9 +263,9 @@ fn uri(path: &str) -> Result<Uri, String> {
     path.parse().map_err(|why| format!("{path:?} is no URI: {why}"))
 }
 
-/// The headers that are compared; warnings as a sorted list, for there may be several.
+/// The compared headers. Warnings are a sorted list, because there may be several.
 fn compared(headers: &HeaderMap) -> Value {
-    // As a client of HTTP/1.1 reads it: each byte is a character.
+    // As an HTTP/1.1 client decodes it: each byte is a character.
     let text = |value: &HeaderValue| {
         value
             .as_bytes()
@@ -289,7 +289,7 @@ fn compared(headers: &HeaderMap) -> Value {
     Value::Object(kept)
 }
 
-/// A body as JSON; as text if it is none.
+/// A body as JSON, or as text if it is not JSON.
 fn decode(body: &[u8]) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -302,7 +302,7 @@ async fn read_lines(mut body: Body, lines: mpsc::UnboundedSender<Bytes>) {
     while let Some(Ok(frame)) = body.frame().await {
         rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            // Nobody listens after a close.
+            // The receiver is gone after a close.
             let _ = lines.send(rest.drain(..=end).collect());
         }
     }

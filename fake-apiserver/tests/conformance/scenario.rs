@@ -1,4 +1,4 @@
-//! `Scenario`: what a transcript holds, and the little language of its steps.
+//! `Scenario`: the content of a transcript, and the language of its steps.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Every area there are scenarios of: a file each.
+/// The areas that have scenarios, one file each.
 pub(crate) const AREAS: [&str; 25] = [
     "admission",
     "apply",
@@ -44,14 +44,14 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) steps: Vec<Step>,
-    /// The recorded answers by number of the step; what is set up is not recorded.
+    /// The recorded answers by number of the step; preparing steps are not recorded.
     pub(crate) answers: BTreeMap<usize, Value>,
     /// Set if the scenario gets its own namespace.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
 }
 
-/// One step. Which field is there says which form it has; the README lists the forms.
+/// One step. Its fields determine its form; the README lists the forms.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -64,7 +64,7 @@ pub(crate) struct Step {
     pub(crate) sh: Option<String>,
     #[serde(default)]
     pub(crate) path: String,
-    /// As it was sent: the order of its keys can matter.
+    /// As it was sent, because the order of its keys can matter.
     pub(crate) body: Option<Box<RawValue>>,
     #[serde(rename = "type")]
     pub(crate) content_type: Option<String>,
@@ -100,23 +100,23 @@ impl Scenario {
         text.lines().map(scenario).collect()
     }
 
-    /// Returns `true` if it runs programs, which live in real time and need a port.
+    /// Returns `true` if it runs programs, which need real time and a port.
     pub(crate) fn needs_programs(&self) -> bool {
         self.steps.iter().any(|step| step.sh.is_some())
     }
 }
 
-/// Folder of the transcripts and the known differences.
+/// Directory of the transcripts and the known differences.
 pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
 }
 
-/// The variables of a run: `ns`, `u` and what the steps captured.
+/// The variables of a run: `ns`, `u` and the captured values.
 #[derive(Debug)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Those of a scenario: a suffix no other scenario has, and the namespace.
+    /// The variables of a scenario: a unique suffix, and the namespace.
     pub(crate) fn of(scenario: &str) -> Self {
         const LETTERS: &[u8; 19] = b"bcdfghjkmnpqrstvwxz";
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -129,7 +129,7 @@ impl Variables {
         Self([("u".to_owned(), unique), ("ns".to_owned(), namespace)].into())
     }
 
-    /// The namespace of the run as it is created.
+    /// The body with which the namespace of the run is created.
     pub(crate) fn namespace(&self) -> String {
         serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.get("ns")}}).to_string()
     }
@@ -138,7 +138,7 @@ impl Variables {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Takes what a step captures from what it got.
+    /// Captures values of a step's answer.
     pub(crate) fn capture(&mut self, wanted: &BTreeMap<String, String>, got: &Value) {
         for (name, path) in wanted {
             let value = match lookup(got, path) {
@@ -150,14 +150,14 @@ impl Variables {
         }
     }
 
-    /// Puts variables in; unknown ones stay as they are.
+    /// Replaces variables; unknown ones are kept.
     pub(crate) fn fill(&self, text: &str) -> String {
         static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("it is constant"));
         let value = |found: &Captures<'_>| self.0.get(&found[1]).unwrap_or(&found[0].to_owned()).clone();
         VARIABLE.replace_all(text, value).into_owned()
     }
 
-    /// Puts variables into all texts of a value.
+    /// Replaces variables in all strings of a value.
     pub(crate) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill(text).into(),
@@ -170,7 +170,7 @@ impl Variables {
         }
     }
 
-    /// The bytes of a body: a string is sent as it is, everything else as the recorder wrote JSON.
+    /// The bytes of a body: a string is sent as it is, other values in the recorder's JSON format.
     pub(crate) fn fill_body(&self, body: &RawValue) -> String {
         static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""\$\{(\w+):int\}""#).expect("it is constant"));
         static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("it is constant"));
@@ -215,7 +215,7 @@ fn as_recorded(json: &str) -> String {
     out
 }
 
-/// Follows a dotted path; `\.` is a dot in a key, and a number counts in a list, from its end if negative.
+/// Follows a dotted path; `\.` is a dot in a key. A number is an index of a list, from its end if negative.
 pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     const DOT: &str = "\u{0}";
     path.replace("\\.", DOT)
@@ -231,7 +231,7 @@ pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         })
 }
 
-/// Returns `true` if an answer meets the condition of a step.
+/// Returns `true` if an answer satisfies the condition of a step.
 pub(crate) fn is_awaited(body: &Value, condition: &Value) -> bool {
     let got = lookup(body, condition["path"].as_str().unwrap_or_default()).unwrap_or(&Value::Null);
     match (condition.get("equals"), condition.get("exists")) {
@@ -241,7 +241,7 @@ pub(crate) fn is_awaited(body: &Value, condition: &Value) -> bool {
     }
 }
 
-/// Hides what a step says is not to be compared; `*` stands for every key or item.
+/// Masks a field that a step excludes from the comparison; `*` stands for every key or item.
 pub(crate) fn mask(value: &mut Value, path: &[&str]) {
     let Some((head, rest)) = path.split_first() else {
         return;

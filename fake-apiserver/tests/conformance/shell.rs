@@ -17,13 +17,13 @@ use crate::kubectl;
 /// Time limit of a program.
 const SECONDS_MAX: u64 = 90;
 
-/// The folder to put in front of the PATH so that `kubectl` is the right one; else the reason why a test is skipped.
+/// The directory to prepend to the PATH, so that `kubectl` is the right version; or the reason why a test is skipped.
 pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let program = kubectl::kubectl()?;
     let folder = FOLDER.get_or_init(|| {
         let folder = scratch("bin");
-        // It may have another name.
+        // The program may have another name.
         let launcher = folder.join("kubectl");
         let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
         std::fs::write(&launcher, script).expect("the target folder can be written");
@@ -38,7 +38,7 @@ pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
     Ok(folder)
 }
 
-/// A folder that is there.
+/// Creates a directory.
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{}", std::process::id()));
     let folder = folder.join(name);
@@ -46,7 +46,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a line; `unique` names its scenario. The answer is the recorded form: exit code and lines.
+/// Runs a command line; `unique` names its scenario. The answer has the recorded form: exit code and lines.
 pub(crate) async fn run(
     serving: &Serving,
     unique: &str,
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     Ok(json!({"exit": exit.code(), "stdout": lines("out").map_err(text)?, "stderr": lines("err").map_err(text)?}))
 }
 
-/// A kubeconfig as the recorder wrote it: some scenarios read it as JSON.
+/// A kubeconfig in the recorder's format: some scenarios parse it as JSON.
 fn kubeconfig(url: &str) -> String {
     json!({
         "apiVersion": "v1",
@@ -102,12 +102,12 @@ fn kubeconfig(url: &str) -> String {
     .to_string()
 }
 
-/// The lines of an output without what changes from run to run.
+/// The lines of an output, without parts that change from run to run.
 fn lines(text: &str, masked: &[String]) -> Vec<String> {
     static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("it is constant"));
     static AGE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("it is constant"));
-    // kubectl's log, as of a watch that its own timeout ends, comes or not as the race goes.
+    // kubectl's log, for example of a watch that times out, depends on a race.
     static LOG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWEF]\d{4} [\d:.]+ ").expect("it is constant"));
     let masked: Vec<Regex> = masked.iter().filter_map(|it| Regex::new(it).ok()).collect();
     text.lines()

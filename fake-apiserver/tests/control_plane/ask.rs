@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A request with a JSON body, or none if it is null.
+/// A request with a JSON body, or without a body if it is null.
 pub(crate) fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> {
     let request = Request::builder().method(method).uri(path);
     let (request, body) = match body {

@@ -1,4 +1,4 @@
-//! Audit events: levels, stages and rules, as `audit.k8s.io/v1` has them.
+//! Audit events: levels, stages and rules, according to `audit.k8s.io/v1`.
 
 use std::sync::{Arc, Mutex};
 
@@ -47,7 +47,7 @@ fn only(rule: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_has_the_fields_of_go_in_their_order() {
+async fn audit_event_has_the_field_order_of_go() {
     let log = Log::default();
     let start = "2026-01-02T03:04:05Z".parse().expect("it is a time");
     let server = log.of(
@@ -85,7 +85,7 @@ async fn an_event_has_the_fields_of_go_in_their_order() {
 #[case::request("Request", true, false)]
 #[case::both("RequestResponse", true, true)]
 #[tokio::test(start_paused = true)]
-async fn a_level_shows_bodies(#[case] level: &str, #[case] shows_request: bool, #[case] shows_response: bool) {
+async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_request: bool, #[case] shows_response: bool) {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &only(json!({"level": level})));
     assert_eq!(send(&server, "POST", CONFIG_MAPS, config_map("a")).await, 201);

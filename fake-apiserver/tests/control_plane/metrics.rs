@@ -1,4 +1,4 @@
-//! `/metrics`: names, labels and values as kube-apiserver 1.36 writes them, and limits of requests in progress.
+//! `/metrics`: names, labels and values as in kube-apiserver 1.36, and limits of concurrent requests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 
 use crate::ask::{CONFIG_MAPS, config_map, get, request, send};
 
-/// Asks for all of discovery at once.
+/// Requests aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 async fn page(server: &ApiServer) -> String {
@@ -63,7 +63,7 @@ async fn requests_are_counted_by_verb_scope_and_code(
     let series = requests(code, scope, verb);
     assert_eq!(sample(&page(&server).await, &series), None);
     for _ in 0..2 {
-        // The second creation of a name is another code; each name is used once.
+        // A second create of the same name would have another code.
         let body = if code == 201 {
             json!({"metadata": {"generateName": "a-"}})
         } else {
@@ -75,7 +75,7 @@ async fn requests_are_counted_by_verb_scope_and_code(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_and_a_dry_run_are_counted_apart() {
+async fn applies_and_dry_runs_are_counted_separately() {
     let server = ApiServer::start();
     let path = format!("{CONFIG_MAPS}/a?fieldManager=t&dryRun=All");
     let apply = Request::patch(path).header("content-type", "application/apply-patch+yaml");
@@ -86,7 +86,7 @@ async fn an_apply_and_a_dry_run_are_counted_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_are_those_of_the_servers_clock() {
+async fn durations_use_the_servers_clock() {
     let server = ApiServer::start();
     let slow = |seen: &Seen<'_>| match seen.info.verb {
         Verb::List => Verdict::Delay(Duration::from_secs(3)),
@@ -106,7 +106,7 @@ async fn durations_are_those_of_the_servers_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_under_way_until_its_client_leaves_and_is_counted_then() {
+async fn watch_is_counted_when_its_client_disconnects() {
     let server = ApiServer::start();
     let watch = Request::get(format!("{CONFIG_MAPS}?watch=1")).body(Body::empty());
     let watch = watch.expect("the request is whole");
@@ -154,14 +154,14 @@ async fn objects_are_counted_by_stored_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_components_is_not_stored_so_it_is_not_counted() {
+async fn component_statuses_are_not_stored_and_not_counted() {
     let page = page(&ApiServer::start()).await;
     assert!(!page.contains("componentstatuses"), "{page}");
 }
 
-/// The stability of a metric is a part of its help, but for those of the process.
+/// The help of a metric includes its stability, except for metrics of the process.
 #[tokio::test(start_paused = true)]
-async fn the_start_of_the_process_has_the_help_of_a_real_server() {
+async fn process_start_metric_has_the_help_text_of_kube_apiserver() {
     let page = page(&ApiServer::start()).await;
     let help = "\n# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.\n";
     assert!(page.contains(help), "{page}");
@@ -177,7 +177,7 @@ async fn the_start_of_the_process_has_the_help_of_a_real_server() {
 #[case::a_document_of_it("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
 #[case::the_old_document("/openapi/v2", "*/*", None)]
 #[tokio::test(start_paused = true)]
-async fn documents_that_a_real_server_counts_are_counted(
+async fn metrics_count_the_documents_that_kube_apiserver_counts(
     #[case] path: &str,
     #[case] accept: &str,
     #[case] labels: Option<(&str, &str)>,
@@ -219,7 +219,7 @@ async fn documents_that_a_real_server_counts_are_counted(
 #[case::of_one_by_the_old_path("/api/v1/watch/namespaces/default/configmaps/a", "configmaps", "resource", "", "GET")]
 #[case::a_connection_that_fails("/api/v1/namespaces/default/pods/p/log", "pods", "resource", "log", "CONNECT")]
 #[tokio::test(start_paused = true)]
-async fn what_may_last_is_under_way_by_the_method_and_the_name(
+async fn long_running_requests_are_recognised_by_method_and_name(
     #[case] path: &str,
     #[case] resource: &str,
     #[case] scope: &str,
@@ -241,7 +241,7 @@ async fn what_may_last_is_under_way_by_the_method_and_the_name(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_get_that_asks_for_a_watch_is_counted_as_one() {
+async fn get_with_watch_parameter_is_counted_as_watch() {
     let server = ApiServer::start();
     assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a?watch=1")).await.0, 404);
     assert_eq!(
@@ -251,7 +251,7 @@ async fn a_get_that_asks_for_a_watch_is_counted_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_of_an_unknown_type_has_no_route_and_is_not_counted() {
+async fn patch_with_an_unknown_media_type_is_not_counted() {
     let server = ApiServer::start();
     let asked = Request::patch(format!("{CONFIG_MAPS}/a")).header("content-type", "application/nothing");
     let answer = server.call(asked.body("{}").expect("the request is whole")).await;
@@ -259,7 +259,7 @@ async fn a_patch_of_an_unknown_type_has_no_route_and_is_not_counted() {
     assert!(!page(&server).await.contains("apiserver_request_total"));
 }
 
-/// The rules of the text format: families are contiguous and described once, and no series is repeated.
+/// The rules of the text format: families are contiguous and described once, and series are unique.
 #[tokio::test(start_paused = true)]
 async fn the_page_follows_the_rules_of_its_format() {
     let server = ApiServer::start();
@@ -306,7 +306,7 @@ async fn the_page_follows_the_rules_of_its_format() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_forgets_what_was_counted() {
+async fn delete_resets_the_counters() {
     let server = ApiServer::start();
     get(&server, CONFIG_MAPS).await;
     let answer = server.call(request("DELETE", "/metrics", &Value::Null)).await;
@@ -318,7 +318,7 @@ async fn a_delete_forgets_what_was_counted() {
 #[case::without_rights("dev", 403)]
 #[case::for_monitoring("monitor", 200)]
 #[tokio::test(start_paused = true)]
-async fn metrics_are_for_those_who_may_read_the_path(#[case] token: &str, #[case] code: u16) {
+async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] code: u16) {
     let server = ApiServer::builder()
         .authorization(Authorization::Rbac)
         .token("dev", "dev", ["devs"])

@@ -1,4 +1,4 @@
-//! Answers in protobuf, for clients that name it first: objects, lists and the frames of watches.
+//! Answers in protobuf, for clients that prefer it: objects, lists and the frames of watches.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -44,7 +44,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, &bytes[end + 1..]))
 }
 
-/// The kind and the message in Kubernetes' envelope.
+/// The kind and the message inside Kubernetes' envelope.
 fn open(bytes: &[u8]) -> (String, &[u8]) {
     let unknown = bytes.strip_prefix(b"k8s\0").expect("it begins with the magic number");
     let kind = field(field(unknown, 1).expect("it has a type"), 2).expect("the type has a kind");
@@ -68,7 +68,7 @@ async fn server() -> ApiServer {
 #[case::before_json(format!("{PROTOBUF},application/json"))]
 #[case::before_all(format!("{PROTOBUF}, */*"))]
 #[tokio::test(start_paused = true)]
-async fn an_object_and_a_list_are_protobuf_where_it_comes_first(#[case] accept: String) {
+async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
     let server = server().await;
     let one = server.call(asked(&format!("{CONFIG_MAPS}/a"), &accept)).await;
     assert_eq!(one.headers()["content-type"], PROTOBUF);
@@ -127,7 +127,7 @@ async fn events_of_a_watch_are_frames(#[case] accept: &str, #[case] kind: &str) 
         let frame = loop {
             let frame = frames.next().await.expect("it goes on").expect("it is whole");
             let is_bookmark = frame.windows(8).any(|it| it == b"BOOKMARK");
-            // Bookmarks come when they like.
+            // Bookmarks may arrive at any time.
             if is_bookmark == (expected == "BOOKMARK") {
                 break frame;
             }

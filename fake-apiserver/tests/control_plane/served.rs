@@ -1,12 +1,12 @@
-//! APIs that are turned off, and revisions that are forgotten because of their age.
+//! Disabled APIs, and revisions that are compacted because of their age.
 
 use std::time::Duration;
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::ask::{CONFIG_MAPS, config_map, get, send};
+use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 
 #[rstest]
 #[case::a_version(&["apps/v1=false"], "/apis/apps/v1/deployments", 404)]
@@ -18,6 +18,17 @@ use crate::ask::{CONFIG_MAPS, config_map, get, send};
 #[case::the_core_stays(&["api/ga=false"], CONFIG_MAPS, 200)]
 #[case::a_resource_of_a_version_that_is_off(&["batch/v1=false", "batch/v1/jobs=true"], "/apis/batch/v1/jobs", 200)]
 #[case::what_is_on_already(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
+#[case::the_core_by_its_names(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
+#[case::beta_is_off_by_default(&[], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
+#[case::a_beta_version(&["resource.k8s.io/v1beta2=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 200)]
+#[case::a_beta_resource(&["resource.k8s.io/v1beta2/deviceclasses=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
+#[case::all_beta_versions(&["api/beta=true"], "/apis/networking.k8s.io/v1beta1/ipaddresses", 200)]
+#[case::all_versions(&["api/all=true"], "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies", 200)]
+#[case::all_but_a_beta_version(&["api/all=true", "storage.k8s.io/v1beta1=false"],
+    "/apis/storage.k8s.io/v1beta1/volumeattributesclasses", 404)]
+#[case::its_discovery(&["api/all=true"], "/apis/resource.k8s.io/v1beta2", 200)]
+#[case::its_document(&["api/all=true"], "/openapi/v3/apis/resource.k8s.io/v1beta2", 200)]
+#[case::no_retired_version(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
 #[tokio::test(start_paused = true)]
 async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
     let builder = ApiServer::builder().runtime_config(pairs).expect("the pairs are right");
@@ -27,13 +38,17 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 #[rstest]
 #[case::nothing_else("api/all=false", "invalid runtime-config with only api/all=false")]
 #[case::no_truth("api/all=maybe", "invalid value api/all=maybe")]
-#[case::beta("api/beta=true", "api/beta=true: alpha and beta APIs are not served here")]
-#[case::a_beta_version(
-    "networking.k8s.io/v1beta1=true",
-    "networking.k8s.io/v1beta1 is not served here, and cannot be turned on"
+#[case::an_alpha_version(
+    "resource.k8s.io/v1alpha3=true",
+    "resource.k8s.io/v1alpha3 is not served here, and cannot be turned on"
+)]
+#[case::a_retired_version(
+    "policy/v1beta1=true",
+    "policy/v1beta1 is not served here, and cannot be turned on: Kubernetes has retired it, and --retired-apis turns it \
+     on"
 )]
 #[case::an_unknown_group("nothing.io/v1=true", "unknown api groups nothing.io/v1")]
-#[case::the_core("api/v1=false", "unknown api groups api/v1")]
+#[case::the_core("api/v1=false", "api/v1: the core group cannot be turned off here")]
 #[case::the_core_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
 #[case::no_plural(
     "apps/v1/Deployments=false",
@@ -41,6 +56,94 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 )]
 fn what_cannot_be_is_refused_by_name(#[case] pair: &str, #[case] why: &str) {
     let refused = ApiServer::builder().runtime_config([pair]).map(drop);
+    assert_eq!(refused, Err(why.to_owned()));
+}
+
+/// The code and the body of an answer.
+async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let (code, text) = read(server.call(request(method, path, &body)).await);
+    (code, serde_json::from_str(&text).unwrap_or_default())
+}
+
+/// A version with the types of another returns the same objects under its own name.
+#[rstest]
+#[case::beta(
+    ("resource.k8s.io", "v1beta2", "v1"),
+    "deviceclasses",
+    json!({"kind": "DeviceClass", "metadata": {"name": "a", "labels": {"x": "a"}}, "spec": {}})
+)]
+#[case::retired(
+    ("policy", "v1beta1", "v1"),
+    "namespaces/default/poddisruptionbudgets",
+    json!({"kind": "PodDisruptionBudget", "metadata": {"name": "a"}, "spec": {"minAvailable": 1}})
+)]
+#[case::cron_job(
+    ("batch", "v1beta1", "v1"),
+    "namespaces/default/cronjobs",
+    json!({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec":
+        {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}})
+)]
+#[case::stored_in_a_third(
+    ("autoscaling", "v2beta2", "v2"),
+    "namespaces/default/horizontalpodautoscalers",
+    json!({"kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}, "spec": {"maxReplicas": 3,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "metrics": [{"type": "Resource", "resource":
+            {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}})
+)]
+#[tokio::test(start_paused = true)]
+async fn versions_with_the_same_types_share_objects(
+    #[case] (group, version, of): (&str, &str, &str),
+    #[case] resource: &str,
+    #[case] mut object: Value,
+) {
+    let builder = ApiServer::builder()
+        .runtime_config(["api/all=true"])
+        .expect("it is right");
+    let retired = ["policy/v1beta1", "batch/v1beta1", "autoscaling/v2beta2"];
+    let server = builder.retired_apis(retired).expect("they are known").start();
+    let path = |version: &str| format!("/apis/{group}/{version}/{resource}");
+    object["apiVersion"] = format!("{group}/{version}").into();
+    let (code, made) = sent(&server, "POST", &path(version), object).await;
+    assert_eq!(code, 201, "{made}");
+    let parse = |text: String| serde_json::from_str::<Value>(&text).expect("it is JSON");
+    let of_it = |mut object: Value| {
+        object["apiVersion"] = Value::Null;
+        object["metadata"]["managedFields"] = Value::Null;
+        object
+    };
+    let beta = parse(get(&server, &format!("{}/a", path(version))).await.1);
+    let stable = parse(get(&server, &format!("{}/a", path(of))).await.1);
+    assert_eq!(beta["apiVersion"], format!("{group}/{version}"));
+    assert_eq!(stable["apiVersion"], format!("{group}/{of}"));
+    assert_eq!(of_it(beta.clone()), of_it(stable.clone()));
+    assert_eq!(
+        beta["metadata"]["managedFields"][0]["apiVersion"],
+        format!("{group}/{version}")
+    );
+    for (version, label) in [(of, "b"), (version, "c")] {
+        let mut object = stable.clone();
+        object["apiVersion"] = format!("{group}/{version}").into();
+        object["metadata"]["resourceVersion"] = Value::Null;
+        object["metadata"]["labels"] = json!({"x": label});
+        if group == "autoscaling" || group == "policy" || group == "resource.k8s.io" {
+            let (_, now) = get(&server, &format!("{}/a", path(of))).await;
+            object["metadata"]["resourceVersion"] = parse(now)["metadata"]["resourceVersion"].clone();
+        }
+        let (code, put) = sent(&server, "PUT", &format!("{}/a", path(version)), object).await;
+        assert_eq!(code, 200, "{put}");
+    }
+    let list = parse(get(&server, &path(version)).await.1);
+    assert_eq!(list["apiVersion"], format!("{group}/{version}"));
+    assert_eq!(list["items"][0]["metadata"]["labels"]["x"], "c");
+}
+
+#[test]
+fn unknown_retired_apis_are_refused_by_name() {
+    let refused = ApiServer::builder()
+        .retired_apis(["apiextensions.k8s.io/v1beta1"])
+        .map(drop);
+    let why = "apiextensions.k8s.io/v1beta1 is no retired API that is served here, which are autoscaling/v2beta2, \
+               batch/v1beta1, policy/v1beta1";
     assert_eq!(refused, Err(why.to_owned()));
 }
 
@@ -74,7 +177,7 @@ async fn continue_tokens_and_exact_lists_expire_with_time(#[case] seconds: u64, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_expires_with_time_without_an_interval() {
+async fn history_does_not_expire_without_a_compaction_interval() {
     let server = ApiServer::builder().compaction_interval(None).start();
     let version = server.resource_version();
     send(&server, "POST", CONFIG_MAPS, config_map("a")).await;

@@ -8,22 +8,22 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An answer in normal form.
+/// A normalised answer.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
     #[serde(rename = "s")]
     pub(crate) status: u16,
-    /// The headers that are compared; `warning` is a sorted list.
+    /// The compared headers; `warning` is a sorted list.
     #[serde(rename = "a")]
     pub(crate) headers: BTreeMap<String, Value>,
     #[serde(rename = "r")]
     pub(crate) body: Value,
 }
 
-/// Headers that are compared.
+/// Extracts the compared headers.
 pub(crate) fn headers(all: &HeaderMap) -> BTreeMap<String, Value> {
     let text = |name: &str| -> Vec<String> {
-        // As a client of HTTP/1.1 reads it: each byte is a character.
+        // As an HTTP/1.1 client decodes it: each byte is a character.
         let values = all.get_all(name).iter();
         let text = values.map(|it| it.as_bytes().iter().map(|byte| char::from(*byte)).collect());
         text.collect()
@@ -42,8 +42,8 @@ pub(crate) fn headers(all: &HeaderMap) -> BTreeMap<String, Value> {
     kept
 }
 
-/// The weightiest difference in one line, if there is one. Values that an error prints as a Go struct, as JSON or as a
-/// diff may differ: no client reads them.
+/// The most important difference in one line; `None` if the answers agree. Values that an error prints as a Go struct,
+/// as JSON or as a diff may differ, because clients do not read them.
 pub(crate) fn difference(want: &Answer, got: &Answer) -> Option<String> {
     let message = |answer: &Answer| match answer.body["message"].as_str() {
         Some(text) => text.to_owned(),
@@ -74,7 +74,7 @@ fn of_headers(want: &Answer, got: &Answer) -> Option<String> {
     Some(format!("header {name}: {}, not {}", text(want), text(got)))
 }
 
-/// Causes are compared as a set, then the message, then the rest.
+/// Compares causes as a set, then the message, then the rest.
 fn of_errors(want: &Value, got: &Value) -> Option<String> {
     let causes = |body: &Value| -> Vec<(String, String)> {
         let list = body["details"]["causes"].as_array();
@@ -101,7 +101,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
             causes
         };
         let (wanted, given) = (shown(&wanted), shown(&given));
-        // Causes that differ in a dump alone are the same, and so are their messages.
+        // Causes that differ only in a dump are considered equal, and so are their messages.
         return (wanted != given).then(|| format!("causes: {wanted:?}, not {given:?}"));
     }
     if want["message"] != got["message"] {
@@ -110,7 +110,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
     of_values(want, got, "").map(|place| format!("field: {place}"))
 }
 
-/// The text without the values that it prints as JSON or as a Go struct.
+/// The text without values printed as JSON or as a Go struct.
 fn undumped(text: &str) -> String {
     static BRACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)[{\[].*[}\]]").expect("it is constant"));
     static LONG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""(?:[^"\\]|\\.){200,}""#).expect("it is constant"));
@@ -119,7 +119,7 @@ fn undumped(text: &str) -> String {
     LONG.replace_all(&text, "\"…\"").into_owned()
 }
 
-/// The first place at which two values differ.
+/// The first path at which two values differ.
 fn of_values(want: &Value, got: &Value, path: &str) -> Option<String> {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {

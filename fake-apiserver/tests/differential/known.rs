@@ -1,4 +1,4 @@
-//! `known_differences.txt`: the cases whose answers differ. The list may only shrink.
+//! `known_differences.txt`: the cases with differing answers. The list may only shrink.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ pub(crate) fn count() -> usize {
     text.lines().filter(is_case).count()
 }
 
-/// Fails if a case differs that is not listed, or does not differ although it is. With `DIFFERENTIAL_UPDATE=1` what no
-/// longer differs goes from the list, and with `DIFFERENTIAL_UPDATE=all` the list is written anew.
-/// `DIFFERENTIAL_SHOW=1` prints all that differ, for who runs the test with `--nocapture`.
+/// Fails if an unlisted case differs, or a listed one does not. `DIFFERENTIAL_UPDATE=1` removes cases that no longer
+/// differ from the list, and `DIFFERENTIAL_UPDATE=all` rewrites it. With `--nocapture`, `DIFFERENTIAL_SHOW=1` prints
+/// all differing cases.
 pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
     show(file, different);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -75,7 +75,7 @@ fn show(file: &str, different: &[(String, String)]) {
     }
 }
 
-/// Replaces the lines of one file: a case and the nature of its difference each.
+/// Replaces the lines of one file; each has a case and the kind of its difference.
 fn write(text: &str, prefix: &str, different: &[(String, String)]) {
     let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
     let mut lines: Vec<String> = body

@@ -1,5 +1,5 @@
-//! Each leaf of a rich object set to odd values: whatever the kind, the answer is none of a broken server, and what is
-//! refused changes nothing.
+//! Sets each leaf of an object with many fields to unusual values. For every kind, the answer is never an internal
+//! error, and a refused write changes nothing.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -11,13 +11,13 @@ use tower::ServiceExt as _;
 use crate::recording::{Recording, Variables};
 use crate::{TOKEN, set_up, start};
 
-/// Every how many changes one is tried, as all of them take minutes.
+/// Only every n-th change is tried, because all of them take minutes.
 const STRIDE: usize = 151;
 
-/// Up to how many bytes an object may have, as the time for all its leaves goes with the square of that.
+/// Maximum size of an object in bytes, because the time for all its leaves grows quadratically.
 const MOST_BYTES: usize = 8 << 10;
 
-/// Odd values of any type.
+/// Unusual values of any type.
 fn odd_values() -> Vec<Value> {
     vec![
         json!(""),
@@ -40,7 +40,7 @@ fn odd_values() -> Vec<Value> {
     ]
 }
 
-/// The ways to a value and to all below it, but for what tells who manages it.
+/// The paths of a value and of all values below it, without managed fields.
 fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
     if way == "/metadata/managedFields" {
         return;
@@ -86,7 +86,10 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u1
 #[case::replication_controllers("replicationcontrollers")]
 #[case::stateful_sets("statefulsets")]
 #[tokio::test(start_paused = true)]
-async fn no_leaf_breaks_the_server(#[case] file: &str, #[values("create", "update", "status")] way: &str) {
+async fn replacing_any_leaf_does_not_break_the_server(
+    #[case] file: &str,
+    #[values("create", "update", "status")] way: &str,
+) {
     if (file, way) == ("podtemplates", "status") {
         return;
     }

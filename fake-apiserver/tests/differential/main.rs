@@ -1,6 +1,7 @@
-//! Thousands of generated requests, each with the answer of a real kube-apiserver: this server must give the same.
+//! Thousands of generated requests, each with the answer of a real kube-apiserver. This server must give the same
+//! answers.
 //!
-//! README.md says how the requests were made, and what `known_differences.txt` lists.
+//! README.md describes the generation of the requests, and the format of `known_differences.txt`.
 
 mod compare;
 mod known;
@@ -23,10 +24,10 @@ use recording::{Recording, Request, Variables};
 /// The administrator's token.
 const TOKEN: &str = "admin-token";
 
-/// Differences that a failing test shows.
+/// Maximum number of differences shown by a failing test.
 const SHOWN_MAX: usize = 30;
 
-/// A server as the recorded one was.
+/// A server with the options of the recorded one.
 fn start() -> ApiServer {
     ApiServer::builder()
         .authorization(Authorization::Rbac)
@@ -37,14 +38,14 @@ fn start() -> ApiServer {
 }
 
 #[test]
-fn the_readme_says_how_many_requests_there_are_and_how_many_differ() {
+fn readme_has_the_numbers_of_requests_and_differences() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(tests.join("tests/differential/requests")).expect("the recordings are there");
     let cases = files.map(|file| Recording::read(&file.expect("a file").path()).cases.len());
     let cases = cases.sum::<usize>();
     let (thousands, rest) = (cases / 1000, cases % 1000);
     let claim = format!(
-        "{thousands},{rest:03} recorded ones are sent; {} differ",
+        "answers {thousands},{rest:03} generated requests like kube-apiserver, except {} that",
         known::count()
     );
     let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
@@ -53,14 +54,14 @@ fn the_readme_says_how_many_requests_there_are_and_how_many_differ() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn answers_are_those_recorded(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
+async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
     let recording = Recording::read(&path);
     let server = start();
     let mut variables = Variables::default();
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;
     }
-    // Owners of fields are ordered by whole seconds: what follows is later.
+    // Managers are ordered by whole seconds, so later writes need a later time.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 
     let mut different = Vec::new();
@@ -75,13 +76,13 @@ async fn answers_are_those_recorded(#[files("tests/differential/requests/*.jsonl
     known::check(&recording.file, &different, SHOWN_MAX);
 }
 
-/// Shows the share of equal answers, for who runs the test with `--nocapture`.
+/// Prints the share of equal answers (visible with `--nocapture`).
 #[expect(clippy::print_stdout, reason = "it is the figure that the test is about")]
 fn report(file: &str, equal: usize, total: usize) {
     println!("{file}: {equal} of {total} answers are the same");
 }
 
-/// Makes an object that the cases need, and keeps of the answer what they name.
+/// Creates an object that the cases need, and captures variables from the answer.
 async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Variables) {
     for _ in 0..200 {
         let (answer, raw) = ask(server, &step.request, variables).await;
@@ -101,7 +102,7 @@ async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Vari
     tokio::time::sleep(std::time::Duration::from_secs_f64(step.pause)).await;
 }
 
-/// The answer in normal form, and its body as it came.
+/// The normalised answer, and its unmodified body.
 async fn ask(server: &ApiServer, request: &Request, variables: &Variables) -> (Answer, Vec<u8>) {
     let body = request.body.as_deref().map(|body| variables.fill(body));
     let sent = request.http(TOKEN, &variables.fill_path(&request.path), body.clone());

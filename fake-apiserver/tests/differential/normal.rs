@@ -1,13 +1,13 @@
-//! The normal form of an answer: without what no two runs share.
+//! Normalises an answer: replaces values that differ between any two runs.
 //!
-//! Recorded answers are in this form already; the two must be computed alike.
+//! Recorded answers are already normalised; both must use the same algorithm.
 
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// Texts that are replaced wherever they stand.
+/// Strings that are replaced wherever they occur.
 struct Texts {
     generated: Regex,
     time: Regex,
@@ -37,7 +37,7 @@ static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
     }
 });
 
-/// Fields of `/version`, and of where a server is.
+/// Fields of `/version`, and of the server's address.
 const OF_THE_SERVER: [&str; 12] = [
     "gitCommit",
     "buildDate",
@@ -53,7 +53,7 @@ const OF_THE_SERVER: [&str; 12] = [
     "serverAddress",
 ];
 
-/// The normal form of an answer to a request with this body.
+/// The normalised answer to a request with this body.
 pub(crate) fn form(raw: &[u8], request: &str) -> Value {
     let mut text = String::from_utf8_lossy(raw).into_owned();
     for found in TEXTS.generated.captures_iter(request) {
@@ -78,7 +78,7 @@ fn clean(text: &str) -> String {
     let text = texts.time.replace_all(text, "<time>");
     let text = texts.uid.replace_all(&text, |found: &Captures<'_>| {
         let first = &found[1];
-        // A made-up uid such as 11111111-… is the request's own.
+        // A uid with a single repeated digit, such as 11111111-…, is from the request.
         let is_made_up = first.bytes().all(|byte| Some(byte) == first.bytes().next());
         if is_made_up {
             found[0].to_owned()
@@ -117,7 +117,7 @@ fn walk(value: Value, key: &str, request: &str) -> Value {
 
 fn walk_list(mut list: Vec<Value>, key: &str, request: &str) -> Value {
     if matches!(key, "managedFields" | "conditions") {
-        // Traces of the real server's own loop, which writes FlowSchemas a moment later.
+        // kube-apiserver's own loop writes FlowSchemas shortly after the start.
         list.retain(|it| it["manager"] != "api-priority-and-fairness-config-consumer-v1" && it["type"] != "Dangling");
     }
     if key == "cells" {
@@ -131,7 +131,7 @@ fn walk_list(mut list: Vec<Value>, key: &str, request: &str) -> Value {
     }
     let is_conflicts = key == "causes" && list.iter().all(|it| it["reason"] == "FieldManagerConflict");
     if is_conflicts {
-        // The real server's order is that of a map.
+        // kube-apiserver's order is random, because it iterates over a map.
         list.sort_by_cached_key(|it| (it["field"].to_string(), it["message"].to_string()));
     }
     list.into_iter().map(|item| walk(item, key, request)).collect()

@@ -1,4 +1,4 @@
-//! The recorded requests: a file of gzipped lines, first the set-up, then a case a line.
+//! The recorded requests: a file of gzipped lines, first the preparing requests, then one case per line.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -21,12 +21,12 @@ pub(crate) struct Recording {
     pub(crate) cases: Vec<Case>,
 }
 
-/// A request that makes what the cases need.
+/// A request that prepares the cases.
 #[derive(Deserialize)]
 pub(crate) struct Step {
     #[serde(flatten)]
     pub(crate) request: Request,
-    /// Variables, each with the place of its value in the answer.
+    /// Variables, each with the path of its value in the answer.
     #[serde(default)]
     pub(crate) keep: BTreeMap<String, String>,
     /// The status for which the request is repeated.
@@ -54,7 +54,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     #[serde(rename = "p")]
     pub(crate) path: String,
-    /// JSON where it is absent; none where it is empty.
+    /// Absent means JSON; empty omits the header.
     #[serde(rename = "t")]
     content_type: Option<String>,
     #[serde(rename = "h", default)]
@@ -92,7 +92,7 @@ impl Recording {
 }
 
 impl Request {
-    /// The request as the recorder sent it.
+    /// The request in the recorder's format.
     pub(crate) fn http(&self, token: &str, path: &str, body: Option<String>) -> http::Request<String> {
         let mut all = BTreeMap::from([
             ("accept".to_owned(), "application/json".to_owned()),
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// A path and query, percent-encoded where the recorder did so.
+/// A path and query, percent-encoded as by the recorder.
 fn encoded(path: &str) -> String {
     let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/?&=%:;,+*!()'$@~-._".contains(&byte);
     path.bytes()
@@ -138,12 +138,12 @@ fn encoded(path: &str) -> String {
         .collect()
 }
 
-/// Values of earlier answers, by the names with which requests take them.
+/// Values captured from earlier answers, by variable name.
 #[derive(Default)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Keeps parts of an answer.
+    /// Captures parts of an answer.
     pub(crate) fn keep(&mut self, parts: &BTreeMap<String, String>, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         for (name, place) in parts {
@@ -153,12 +153,12 @@ impl Variables {
         }
     }
 
-    /// A body with its variables.
+    /// Replaces the variables in a body.
     pub(crate) fn fill(&self, text: &str) -> String {
         self.replace(text, str::to_owned)
     }
 
-    /// A path with its variables, percent-encoded.
+    /// Replaces the variables in a path, percent-encoded.
     pub(crate) fn fill_path(&self, text: &str) -> String {
         let encode = |value: &str| {
             let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte);

@@ -1,4 +1,4 @@
-//! Server-side apply: random objects, random owners of fields, in JSON and in YAML.
+//! Server-side apply with random objects and managed fields, in JSON and in YAML.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::ask::Ask;
 use crate::trial::{CONFIG_MAPS, ask_once, post, try_all};
 use crate::values::{changed, objects, value};
 
-/// An entry of `managedFields`, most often a wrong one.
+/// An entry of `managedFields`, usually an invalid one.
 fn manager() -> impl Strategy<Value = Value> {
     let fields = prop_oneof![
         value(),
@@ -26,7 +26,7 @@ fn manager() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn applied_objects_with_owners() {
+fn random_applies_with_owners_do_not_break_the_server() {
     let changes = prop::collection::vec((any::<u16>(), value()), 0..3);
     let managers = prop::option::of(prop::collection::vec(manager(), 0..3));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -48,7 +48,7 @@ fn applied_objects_with_owners() {
                 Ask::new("PUT", &format!("{path}/a"), "application/json", body.to_string())
             } else {
                 let path = format!("{path}/a?fieldManager=m&force={force}");
-                // JSON is YAML; a comment before it is YAML alone.
+                // JSON is valid YAML; with a comment before it, only YAML.
                 let start = if is_yaml { "# applied\n---\n" } else { "" };
                 Ask::new("PATCH", &path, "application/apply-patch+yaml", format!("{start}{body}"))
             };
@@ -74,7 +74,7 @@ fn applied_objects_with_owners() {
 #[case::long_text(format!("a: \"{}", "x".repeat(1_000_000)), 400, "")]
 #[case::merge_keys("a: &a {b: 1}\nc:\n  <<: [*a, *a, 1]\n".to_owned(), 400, "")]
 #[case::many_anchors((0..20_000).map(|i| format!("a{i}: &a{i} 1\n")).collect::<String>(), 0, "")]
-fn a_hostile_document(#[case] body: String, #[case] code: u16, #[case] message: &str) {
+fn hostile_document_does_not_break_apply(#[case] body: String, #[case] code: u16, #[case] message: &str) {
     let path = format!("{CONFIG_MAPS}/a?fieldManager=m");
     let answer = ask_once(&[], &Ask::new("PATCH", &path, "application/apply-patch+yaml", body));
     let text = answer.message();

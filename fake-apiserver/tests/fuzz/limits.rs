@@ -1,4 +1,4 @@
-//! The limits of the server that a client can meet, each at its last good value and past it.
+//! The limits of the server that a client can reach, each tested at its last valid value and beyond.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn a_body_past_its_limit(#[case] verb: &str, #[case] content_type: &str, #[case]
 }
 
 #[test]
-fn an_object_that_etcd_refuses() {
+fn object_above_etcds_limit_is_refused() {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"t": "x".repeat(1_600_000)}});
@@ -89,7 +89,7 @@ fn an_object_that_etcd_refuses() {
 #[rstest]
 #[case(128, 201)]
 #[case(129, 422)]
-fn the_name_of_a_field_manager(#[case] length: usize, #[case] code: u16) {
+fn field_manager_name_is_validated(#[case] length: usize, #[case] code: u16) {
     let path = format!("{CONFIG_MAPS}?fieldManager={}", "m".repeat(length));
     let answer = ask_once(&[], &post(&path, &named("a")));
     assert_eq!(answer.code, code, "{:.300}", answer.message());

@@ -1,4 +1,4 @@
-//! Patches of all three kinds on objects with lists of all sorts.
+//! Patches of all three kinds on objects with all kinds of lists.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -44,7 +44,7 @@ fn operation() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn json_patches() {
+fn random_json_patches_do_not_break_the_server() {
     let patches = prop::collection::vec(operation(), 0..6);
     try_all(
         300,
@@ -62,7 +62,7 @@ fn json_patches() {
 }
 
 #[test]
-fn merge_and_strategic_patches() {
+fn random_merge_patches_do_not_break_the_server() {
     let types = prop::sample::select(vec![
         "application/merge-patch+json",
         "application/strategic-merge-patch+json",
@@ -84,7 +84,7 @@ fn merge_and_strategic_patches() {
     );
 }
 
-/// A body of which only the answer matters, and of which it says something.
+/// A body for which only the answer is checked.
 #[rstest]
 #[case::too_many_operations(
     "application/json-patch+json",

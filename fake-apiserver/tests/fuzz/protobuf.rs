@@ -1,4 +1,4 @@
-//! Bodies in protobuf: good ones with wrong bytes, lengths and wire types.
+//! Bodies in protobuf: valid ones with wrong bytes, lengths and wire types.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::trial::{CONFIG_MAPS, ask_once, try_all};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A number as protobuf writes it.
+/// Encodes a number as in protobuf.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -39,7 +39,7 @@ fn config_map() -> Vec<u8> {
 }
 
 #[test]
-fn wrong_bytes() {
+fn invalid_protobuf_is_refused() {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..6);
     try_all(800, &[], &changes, |server, changes| async move {
         let mut bytes = config_map();
@@ -62,7 +62,7 @@ fn wrong_bytes() {
 }
 
 #[test]
-fn random_messages_of_real_kinds() {
+fn random_protobuf_messages_do_not_break_the_server() {
     let kinds = prop::sample::select(vec![
         ("v1", "ConfigMap", CONFIG_MAPS),
         ("v1", "Pod", "/api/v1/namespaces/default/pods"),
@@ -91,7 +91,7 @@ fn random_messages_of_real_kinds() {
 }
 
 #[test]
-fn a_good_body_is_taken() {
+fn valid_body_is_accepted() {
     let answer = ask_once(&[], &Ask::new("POST", CONFIG_MAPS, PROTOBUF, config_map()));
     assert_eq!(
         (answer.code, &answer.json()["data"]["k"]),

@@ -1,4 +1,4 @@
-//! Random schemas of CRDs, structural or not, and objects under those that are taken.
+//! Random schemas of CRDs, structural or not, and objects of the accepted ones.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -120,7 +120,7 @@ fn schema() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn crds_and_their_objects() {
+fn random_crds_and_objects_do_not_break_the_server() {
     let objects = prop::collection::vec(value(), 1..4);
     try_all(250, &[], &(schema(), objects), |server, (schema, objects)| async move {
         let answer = post(CRDS, &widgets(&schema)).check(&server).await?;
@@ -144,7 +144,7 @@ fn crds_and_their_objects() {
     });
 }
 
-/// Schemas in each other.
+/// Nested schemas.
 fn nested(depth: usize, wrap: fn(Value) -> Value) -> Value {
     (0..depth).fold(json!({"type": "string"}), |schema, _| wrap(schema))
 }

@@ -8,7 +8,7 @@ use crate::ask::Ask;
 use crate::trial::{CONFIG_MAPS, ask_once, post, try_all};
 use crate::values::objects;
 
-/// Percent-encoded.
+/// Percent-encodes a text.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -48,7 +48,7 @@ fn selector() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn random_selectors() {
+fn random_selectors_do_not_break_the_server() {
     let (path, object) = objects().swap_remove(0);
     let keys = prop::sample::select(vec!["labelSelector", "fieldSelector"]);
     let verbs = prop::sample::select(vec!["GET", "GET", "DELETE"]);
@@ -69,7 +69,7 @@ fn random_selectors() {
 }
 
 #[test]
-fn random_tokens() {
+fn random_continue_tokens_do_not_break_the_server() {
     let fields = (
         any::<i64>(),
         "[ -~\u{0}é/]{0,20}",
@@ -95,7 +95,7 @@ fn random_tokens() {
 #[case::values(format!("a in ({})", vec!["b"; 10_000].join(",")), 200)]
 #[case::brackets(format!("a in {}", "(".repeat(20_000)), 400)]
 #[case::long_value(format!("a={}", "b".repeat(64)), 400)]
-fn a_label_selector_at_a_limit(#[case] selector: String, #[case] code: u16) {
+fn label_selector_has_a_maximum_length(#[case] selector: String, #[case] code: u16) {
     let answer = ask_once(
         &[],
         &Ask::get(&format!("{CONFIG_MAPS}?labelSelector={}", selector.replace(' ', "%20"))),

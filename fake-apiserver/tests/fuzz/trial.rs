@@ -1,4 +1,5 @@
-//! `try_all`: the hostile tests' on a server that is prepared by requests; and the objects all tests here share.
+//! `try_all`: like the function of the hostile tests, on a server prepared by requests; and objects shared by all tests
+//! here.
 
 use std::future::Future;
 
@@ -37,7 +38,7 @@ async fn prepared(prepare: &[Ask]) -> ApiServer {
     server
 }
 
-/// Asks a fresh server in virtual time, after the requests that prepare it.
+/// Sends a request to a new server in virtual time, after the preparing requests.
 #[track_caller]
 pub(crate) fn ask_once(prepare: &[Ask], ask: &Ask) -> Answer {
     hostile::runtime().block_on(async {
@@ -51,7 +52,7 @@ pub(crate) fn post(path: &str, body: &Value) -> Ask {
     Ask::new("POST", path, "application/json", body.to_string())
 }
 
-/// The CRD of Widgets, whose `spec` has this schema.
+/// The CRD of Widgets, with this schema of their `spec`.
 pub(crate) fn widgets(spec: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

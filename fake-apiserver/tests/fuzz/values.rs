@@ -1,11 +1,11 @@
-//! Random JSON, and good objects to start from.
+//! Random JSON, and valid objects to start from.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::mutation::{nth, places};
 
-/// Keys that mean something somewhere, and some that do not.
+/// Keys with a meaning in some kind, and other keys.
 const KEYS: [&str; 24] = [
     "a",
     "b",
@@ -45,7 +45,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Any JSON of some depth.
+/// Random JSON of limited depth.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(5, 40, 6, |inner| {
         prop_oneof![
@@ -56,7 +56,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object in whose places other values stand.
+/// An object with some values replaced.
 pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
     for (at, value) in changes {
         let count = places(&object);
@@ -68,7 +68,7 @@ pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
     object
 }
 
-/// A collection and an object of it with lists of all sorts.
+/// Collections, each with an object that has all kinds of lists.
 pub(crate) fn objects() -> Vec<(&'static str, Value)> {
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [
         {"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP"}],

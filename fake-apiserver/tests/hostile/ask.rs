@@ -9,8 +9,8 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-/// Texts of the 500s that a real server answers too (rules A12, A20, D5, G7, H12, I2, I3). Most are of patches whose
-/// parts do not fit together.
+/// Texts of 500s that kube-apiserver also returns (rules A12, A20, D5, G7, H12, I2, I3), usually for patches with
+/// contradictory parts.
 const GENUINE_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
     "etcdserver: request is too large",
@@ -39,7 +39,7 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer, read to its end or, if it is a watch, for a while.
+/// An answer, read to its end, or for a limited time if it is a watch.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -73,15 +73,15 @@ impl Ask {
 
     /// Returns `true` if the request may change something.
     fn may_change(&self, answer: &Answer) -> bool {
-        // A real server, too, writes first and then finds that it cannot show the object in the wanted form; and what
-        // is deleted of a collection before a failure is gone.
+        // kube-apiserver, too, may write first and then fail to encode the object in the requested form; and objects of
+        // a collection that were deleted before a failure remain deleted.
         let is_shown = !(answer.code == 406 && answer.message().starts_with("you requested"));
         let is_refused = answer.code >= 400 && is_shown && self.method != "DELETE";
         let only_reads = matches!(self.method.as_str(), "GET" | "HEAD") || self.path.contains("dryRun=All");
         !is_refused && !only_reads
     }
 
-    /// The request; `None` if HTTP itself has no such request.
+    /// Builds the request; `None` if HTTP cannot represent it.
     fn request(&self) -> Option<Request<Body>> {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = Method::from_bytes(self.method.as_bytes()).ok()?;
@@ -95,7 +95,7 @@ impl Ask {
         Some(request)
     }
 
-    /// Asks. What cannot be sent is answered with code 0.
+    /// Sends the request. The answer to an unsendable request has the code 0.
     async fn send(&self, server: &ApiServer) -> Answer {
         let Some(request) = self.request() else {
             return Answer {
@@ -107,7 +107,7 @@ impl Ask {
         let Ok(answer) = server.service().oneshot(request).await;
         let (parts, mut body) = answer.into_parts();
         let mut bytes = Vec::new();
-        // A watch may go on for half an hour, which is not worth the bookmarks.
+        // A watch may last half an hour, so it is cut off earlier.
         let _ = tokio::time::timeout(Duration::from_secs(90), async {
             while let Some(Ok(frame)) = body.frame().await {
                 bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
@@ -121,8 +121,8 @@ impl Ask {
         }
     }
 
-    /// Asks, and checks what holds for every answer: no panic, no error of the server's own, failures in their form,
-    /// and nothing changed by what was refused or was a dry run.
+    /// Sends the request, and checks the properties of every answer: no panic, no internal error, well-formed failures,
+    /// and an unchanged state after a refusal or a dry run.
     pub(crate) async fn check(&self, server: &ApiServer) -> Result<Answer, String> {
         let before = server.resource_version();
         let answer = self.send(server).await;
@@ -170,7 +170,7 @@ impl Answer {
         }
     }
 
-    /// Returns `true` if a failure is a Status of its code; one for an unknown path is text.
+    /// Returns `true` if a failure is a Status with the response's code. Unknown paths are answered with plain text.
     fn is_failure(&self) -> bool {
         let is_json = self
             .headers

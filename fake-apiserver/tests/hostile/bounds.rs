@@ -1,4 +1,4 @@
-//! Bounds in bytes on the kept past, and on the expansion of small documents.
+//! Size limits of the retained history, and of the expansion of small documents.
 
 use fake_apiserver::{ApiServer, Verb};
 use rstest::rstest;
@@ -58,7 +58,7 @@ async fn changes_beyond_the_bytes_of_the_logs_are_compacted(#[case] bytes: usize
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_changes_of_any_resource_go_first() {
+async fn oldest_changes_of_all_resources_are_dropped_first() {
     let server = ApiServer::builder().history_bytes(100_000).start();
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let before = server.resource_version().to_string();
@@ -71,7 +71,7 @@ async fn the_oldest_changes_of_any_resource_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_change_is_kept_however_large_it_is() {
+async fn newest_change_is_kept_regardless_of_its_size() {
     let server = ApiServer::builder().history_bytes(0).start();
     created(&server, "a").await;
     let before = server.resource_version().to_string();
@@ -80,7 +80,7 @@ async fn the_newest_change_is_kept_however_large_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_entries_of_the_journal_lose_their_bodies_and_nothing_else() {
+async fn only_the_bodies_of_old_journal_entries_are_dropped() {
     let server = ApiServer::builder().journal_bytes(50_000).start();
     for at in 0..10 {
         created(&server, &format!("map-{at}")).await;
@@ -88,7 +88,7 @@ async fn old_entries_of_the_journal_lose_their_bodies_and_nothing_else() {
     let requests = server.journal().requests();
     assert_eq!(server.journal().count(Verb::Create, "configmaps"), 10);
     let cut: Vec<bool> = requests.iter().map(|it| it.is_cut).collect();
-    // A request is its body and its answer, of 10 KB each.
+    // A request consists of its body and its answer, 10 KB each.
     assert_eq!(cut, [[true; 8].as_slice(), &[false; 2]].concat());
     for request in requests {
         assert_eq!(request.request_body.is_empty(), request.is_cut);
@@ -103,7 +103,7 @@ async fn old_entries_of_the_journal_lose_their_bodies_and_nothing_else() {
 #[case::by_values_in_anchors(format!("a: {}{}1{}\n", (0..100).map(|at| format!("&a{at} [")).collect::<String>(),
     "1,".repeat(100_000), "]".repeat(100)))]
 #[tokio::test(start_paused = true)]
-async fn a_yaml_document_that_expands_without_end_is_refused(#[case] data: String) {
+async fn yaml_document_with_unbounded_aliases_is_refused(#[case] data: String) {
     let server = ApiServer::start();
     let answer = asked(&server, Ask::new("POST", MAPS, "application/yaml", data)).await;
     assert_eq!(answer.code, 400);

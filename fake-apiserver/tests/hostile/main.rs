@@ -1,5 +1,5 @@
-//! Under any request, the server answers as Kubernetes would: it never panics, never answers 500, and keeps its state.
-//! `HOSTILE_TIMES=50` makes the random ones try 50 times as much.
+//! For any request, the server answers as Kubernetes would: it never panics, never answers 500, and keeps its state.
+//! `HOSTILE_TIMES=50` makes the random tests try 50 times as much.
 
 mod ask;
 mod bounds;
@@ -21,10 +21,10 @@ use scenario::{AREAS, Scenario, Variables, is_awaited};
 use serde_json::{Value, json};
 use trial::{runtime, try_all};
 
-/// Areas whose requests need more than a server alone: programs, workers, CEL.
+/// Areas with requests that need programs, workers or CEL in addition to a server.
 const SPECIAL: [&str; 5] = ["admission", "crd_cel", "kubectl", "workers_gc", "workers_namespace"];
 
-/// Good requests to start from.
+/// Valid requests to start from.
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let areas = AREAS.iter().filter(|area| !SPECIAL.contains(area));
     let all = areas.flat_map(|area| Scenario::of_area(area));
@@ -84,7 +84,7 @@ async fn replay(server: &ApiServer, scenario: &Scenario, changes: &[(usize, Muta
     Ok(())
 }
 
-/// Reads every stored object in every form.
+/// Reads every stored object in every encoding.
 async fn read_back(server: &ApiServer, path: &str) -> Result<(), String> {
     for accept in [
         "application/json",
@@ -113,7 +113,7 @@ async fn read_back(server: &ApiServer, path: &str) -> Result<(), String> {
 }
 
 #[test]
-fn good_requests_with_random_changes() {
+fn mutated_requests_do_not_break_the_server() {
     let changes = prop::collection::vec((0_usize..64, mutation()), 1..5);
     try_all(
         600,
@@ -122,7 +122,7 @@ fn good_requests_with_random_changes() {
     );
 }
 
-/// A pod that has a bit of everything.
+/// A pod with many different fields.
 fn pod() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -145,7 +145,7 @@ fn pod() -> Value {
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// All ways to write the pod `a`.
+/// All methods and content types for writing the pod `a`.
 const WRITES: [(&str, &str, &str); 12] = [
     ("POST", "", "application/json"),
     ("POST", "", "application/yaml"),
@@ -176,7 +176,7 @@ async fn create_pod(server: &ApiServer) -> Result<(), String> {
 }
 
 #[test]
-fn a_pod_with_wrong_values_by_every_write() {
+fn pod_with_wrong_values_is_refused_by_every_write() {
     let changes = prop::collection::vec((any::<u16>(), mutation::value()), 1..3);
     try_all(
         1500,
@@ -209,7 +209,7 @@ fn a_pod_with_wrong_values_by_every_write() {
 #[case::merge_patch(4)]
 #[case::strategic_patch(5)]
 #[case::apply(6)]
-fn a_body_that_ends_early(#[case] write: usize) {
+fn truncated_body_is_refused(#[case] write: usize) {
     runtime().block_on(async {
         let server = ApiServer::start();
         create_pod(&server).await.expect("it is good");
@@ -229,9 +229,9 @@ fn a_body_that_ends_early(#[case] write: usize) {
     });
 }
 
-/// The number of levels at which nothing may fall over.
+/// Nesting depths that every endpoint must survive.
 #[rstest]
-fn a_deep_body(
+fn deep_body_is_refused(
     #[values(100, 200, 9_000, 11_000, 500_000)] depth: usize,
     #[values(
         "application/json",
@@ -304,7 +304,7 @@ fn a_body_beyond_the_limit_is_413(#[values("POST", "PUT", "PATCH", "DELETE")] me
 }
 
 #[test]
-fn random_parameters_and_headers() {
+fn random_parameters_and_headers_do_not_break_the_server() {
     let pairs = prop::collection::vec(
         prop_oneof![
             4 => mutation().prop_filter("of the head", |it| matches!(it, Mutation::Query(..) | Mutation::Header(..))),
@@ -343,7 +343,7 @@ fn random_parameters_and_headers() {
 }
 
 #[test]
-fn random_bytes_as_every_content_type() {
+fn random_bytes_of_every_content_type_do_not_break_the_server() {
     let body = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         prop::collection::vec(any::<u8>(), 0..200).prop_map(|rest| [&b"k8s\0"[..], &rest].concat()),

@@ -1,4 +1,4 @@
-//! `Mutation`: what a hostile client does to a good request.
+//! `Mutation`: a random change that a hostile client makes to a valid request.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,21 +9,21 @@ use crate::ask::Ask;
 #[derive(Clone, Debug)]
 pub(crate) enum Mutation {
     Method(&'static str),
-    /// A segment of the path becomes another.
+    /// Replaces a segment of the path.
     Segment(usize, String),
-    /// One more parameter.
+    /// Adds a parameter.
     Query(&'static str, String),
     Header(&'static str, String),
-    /// A value of the body becomes another; the number counts the places.
+    /// Replaces a value of the body; the number is its index.
     Replace(usize, Value),
     Remove(usize),
-    /// A key of an object gets another name.
+    /// Renames a key of an object.
     Rename(usize, String),
-    /// A value becomes this many lists or objects in each other.
+    /// Replaces a value by this many nested lists or objects.
     Nest(usize, usize),
-    /// The body ends early, in thousandths of its length.
+    /// Truncates the body, in thousandths of its length.
     Truncate(usize),
-    /// A byte of the body becomes another.
+    /// Replaces a byte of the body.
     Byte(usize, u8),
     Body(Vec<u8>),
 }
@@ -95,7 +95,7 @@ const PARAMETERS: [&str; 22] = [
     "\u{0}%",
 ];
 
-/// Texts that have a meaning somewhere.
+/// Strings with a meaning in some field.
 const TEXTS: [&str; 58] = [
     "",
     " ",
@@ -167,7 +167,7 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Values that somebody does not expect.
+/// Values that are unexpected in many fields.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => prop::sample::select(vec![
@@ -251,7 +251,7 @@ impl Mutation {
     }
 }
 
-/// Percent-encoded, unless it looks as if it were.
+/// Percent-encodes a text, unless it looks encoded already.
 fn encoded(text: &str) -> String {
     if text.starts_with('%') {
         return text.to_owned();
@@ -277,7 +277,7 @@ fn nest(ask: &mut Ask, at: usize, depth: usize) {
     ask.body = String::from_utf8_lossy(&ask.body).replace(MARK, &nested).into_bytes();
 }
 
-/// Changes a place of the body, if it is JSON.
+/// Changes a value of the body, if it is JSON.
 fn in_body(ask: &mut Ask, at: usize, change: impl FnOnce(&mut Value)) {
     if let Ok(mut body) = serde_json::from_slice::<Value>(&ask.body) {
         let count = places(&body);
@@ -288,7 +288,7 @@ fn in_body(ask: &mut Ask, at: usize, change: impl FnOnce(&mut Value)) {
     }
 }
 
-/// Takes a key out of the body or gives it another name.
+/// Removes or renames a key of the body.
 fn in_body_key(ask: &mut Ask, at: usize, name: Option<&str>) {
     in_body(ask, at, |place| match place {
         Value::Object(map) => {
@@ -307,7 +307,7 @@ fn in_body_key(ask: &mut Ask, at: usize, name: Option<&str>) {
     });
 }
 
-/// Counts the values in a value, itself included.
+/// Counts the values in a value, including itself.
 pub(crate) fn places(value: &Value) -> usize {
     1 + match value {
         Value::Object(map) => map.values().map(places).sum(),
@@ -316,7 +316,7 @@ pub(crate) fn places(value: &Value) -> usize {
     }
 }
 
-/// The value at a place, if there are so many.
+/// The value with this index, if there is one.
 pub(crate) fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     if *left == 0 {
         return Some(value);

@@ -1,4 +1,4 @@
-//! `try_all`: a property tried with many values, each on its own server, the same ones in every run.
+//! `try_all`: checks a property with many values, each on its own server, with the same values in every run.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,7 +18,8 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime without sockets needs nothing")
 }
 
-/// Tries values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` chooses others.
+/// Tries random values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` changes
+/// them.
 #[track_caller]
 pub(crate) fn try_all<S, F>(cases: u32, strategy: &S, test: impl FnMut(ApiServer, S::Value) -> F)
 where
@@ -28,7 +29,7 @@ where
     try_all_on(async || ApiServer::start(), cases, strategy, test);
 }
 
-/// The same on forks of a server that is prepared.
+/// Same as `try_all`, on forks of a prepared server.
 #[track_caller]
 pub(crate) fn try_all_on<S, F>(
     prepared: impl AsyncFnOnce() -> ApiServer,

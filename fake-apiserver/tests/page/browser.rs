@@ -1,7 +1,7 @@
 //! The page in Chromium: clicks, keys, and a thousand requests a second.
 //!
-//! Opt-in, since a browser is not part of a tool chain: `DRYDOCK_BROWSER` names a Chromium. Without it each test says
-//! that it is skipped. With `DRYDOCK_SCREENSHOTS`, a folder, pictures are written there.
+//! Opt-in, because a browser is not part of a tool chain: `DRYDOCK_BROWSER` is the path of a Chromium. Without it each
+//! test prints that it is skipped. Screenshots are written to the directory `DRYDOCK_SCREENSHOTS`, if it is set.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -17,17 +17,22 @@ use crate::common::Server;
 use crate::devtools::Tab;
 use crate::{MAPS, ask, create_map, get, send};
 
-/// A server with a page open, live; `None` where there is no browser.
-#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+/// A server with its journal open and live in a page; `None` without a browser.
 async fn open(args: &[&str]) -> Option<(Server, Tab)> {
+    open_view("journal", args).await
+}
+
+/// A server with a view open and live in a page; `None` without a browser.
+#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+pub(crate) async fn open_view(view: &str, args: &[&str]) -> Option<(Server, Tab)> {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
         eprintln!("skipped: DRYDOCK_BROWSER names no Chromium");
         return None;
     };
     let server = Server::start(&[&["--control"], args].concat());
     let mut tab = Tab::open(&program).await;
-    tab.go_to(&format!("{}/_fake/", server.url)).await;
-    if args.is_empty() {
+    tab.go_to(&format!("{}/_fake/?view={view}", server.url)).await;
+    if !args.contains(&"rbac") {
         tab.until("document.getElementById('link').textContent === 'live'")
             .await;
     }
@@ -35,25 +40,25 @@ async fn open(args: &[&str]) -> Option<(Server, Tab)> {
 }
 
 /// The element with this id.
-fn id(name: &str) -> String {
+pub(crate) fn id(name: &str) -> String {
     format!("document.getElementById('{name}')")
 }
 
 /// The first button with this text within an element.
-fn button(within: &str, text: &str) -> String {
+pub(crate) fn button(within: &str, text: &str) -> String {
     format!("[...document.querySelectorAll('{within} button')].find((it) => it.textContent.startsWith('{text}'))")
 }
 
-/// Number of rows of a list that can be seen and have a text.
-fn rows_with(list: &str, text: &str) -> String {
+/// Number of visible rows of a list that contain a text.
+pub(crate) fn rows_with(list: &str, text: &str) -> String {
     format!(
         "[...document.querySelectorAll('#{list} .row')].filter((it) => it.style.display !== 'none' \
          && it.textContent.includes('{text}')).length"
     )
 }
 
-/// A watch whose answer has begun.
-fn watch(server: &Server) -> BufReader<TcpStream> {
+/// Opens a watch, and waits until its answer has begun.
+pub(crate) fn watch(server: &Server) -> BufReader<TcpStream> {
     let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
     let mut reader = BufReader::new(send(server, &path, &["User-Agent: watcher/1"], ""));
     let mut line = String::new();
@@ -160,7 +165,7 @@ async fn a_click_holds_a_watch_lets_one_event_pass_and_resumes() {
 }
 
 #[tokio::test]
-async fn clicks_cut_and_expire_watches() {
+async fn buttons_cut_and_expire_watches() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -169,7 +174,7 @@ async fn clicks_cut_and_expire_watches() {
         tab.until("document.querySelectorAll('#watches li').length === 1").await;
         tab.click(&button("#watches", word)).await;
         let mut rest = Vec::new();
-        // A connection that is cut ends with an error.
+        // A broken connection ends with an error.
         let ended = lines.read_to_end(&mut rest);
         let rest = String::from_utf8_lossy(&rest);
         let is_whole = ended.is_ok() && rest.ends_with("0\r\n\r\n");
@@ -202,14 +207,14 @@ async fn a_fault_is_injected_counted_and_ended() {
         .await;
     let struck = ask(&server, &format!("POST {MAPS}"), &[], &named("a").to_string());
     assert_eq!(struck.code, 503, "{struck:?}");
-    tab.until("document.querySelector('#faults .chip').textContent === '1 struck'")
+    tab.until("document.querySelector('#faults .chip').textContent === '1 struck, spent'")
         .await;
     tab.until(&format!("{} === 1", rows_with("entries", "⚡"))).await;
     tab.picture("fault").await;
     tab.click(&button("#faults", "End")).await;
     tab.until("document.querySelectorAll('#faults li').length === 0").await;
     assert_eq!(get(&server, "/_fake/faults"), json!([]));
-    // A refusal is said, and is no fault.
+    // A refusal is shown, and does not count as a fault.
     tab.eval(&format!(
         "{0}.value = 'status'; {1}.value = 200",
         id("effect"),
@@ -218,14 +223,14 @@ async fn a_fault_is_injected_counted_and_ended() {
     .await;
     tab.click(&id("inject")).await;
     tab.until(&format!(
-        "{}.textContent.includes('200 is no code of a failure')",
+        "{}.textContent.includes('200 is not the code of a failure')",
         id("said")
     ))
     .await;
 }
 
 #[tokio::test]
-async fn a_snapshot_is_compared_with_and_returned_to() {
+async fn snapshot_is_compared_and_restored() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -291,7 +296,7 @@ async fn a_snapshot_is_compared_with_and_returned_to() {
 }
 
 #[tokio::test]
-async fn the_page_is_used_by_keyboard_alone() {
+async fn page_is_usable_with_only_the_keyboard() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -300,7 +305,7 @@ async fn the_page_is_used_by_keyboard_alone() {
     }
     let _watch = watch(&server);
     tab.until(&format!("{} === 3", rows_with("entries", "maker/1"))).await;
-    tab.press("1").await;
+    tab.press("2").await;
     for key in ["ArrowUp", "k", "k", "j", "Enter"] {
         tab.press(key).await;
     }
@@ -321,7 +326,7 @@ async fn the_page_is_used_by_keyboard_alone() {
 
     tab.press("/").await;
     tab.until("document.activeElement.id === 'text'").await;
-    // Keys are text in a field.
+    // In a text field, keys are text.
     tab.press("p").await;
     tab.until(&format!(
         "{}.value === 'p' && {}.ariaPressed === 'false'",
@@ -346,7 +351,7 @@ async fn the_page_is_used_by_keyboard_alone() {
     assert_eq!(ring, "solid", "the focus can be seen");
     tab.press("Enter").await;
     tab.until("document.activeElement.textContent === 'Resume'").await;
-    tab.press("2").await;
+    tab.press("4").await;
     tab.until("document.activeElement.id === 'tree'").await;
     tab.until(&format!("{} > 0", rows_with("tree", "ConfigMap"))).await;
     tab.press("ArrowDown").await;
@@ -366,7 +371,9 @@ async fn every_control_has_a_name_and_every_key_is_listed() {
     let listed = tab
         .eval("[...document.querySelectorAll('#keys kbd')].map((it) => it.textContent).join(' ')")
         .await;
-    for key in ["1", "2", "/", "p", "g", "w", "f", "s", "?", "Esc", "Enter"] {
+    for key in [
+        "1", "2", "3", "4", "/", "l", "[", "]", "n", "c", "p", "g", "w", "f", "s", "?", "Esc", "Enter",
+    ] {
         assert!(
             listed.as_str().is_some_and(|it| it.split(' ').any(|it| it == key)),
             "{key}: {listed}"
@@ -375,7 +382,7 @@ async fn every_control_has_a_name_and_every_key_is_listed() {
     tab.press("Escape").await;
     let nameless = tab
         .eval(
-            "[...document.querySelectorAll('button, input, select')].filter((it) => !it.textContent.trim() \
+            "[...document.querySelectorAll('button, input, select, textarea')].filter((it) => !it.textContent.trim() \
              && !it.labels?.length && !it.ariaLabel && !it.title).map((it) => it.id)",
         )
         .await;
@@ -383,13 +390,13 @@ async fn every_control_has_a_name_and_every_key_is_listed() {
 }
 
 #[tokio::test]
-async fn what_a_field_says_it_takes_can_be_read_whole() {
+async fn values_accepted_by_a_field_can_be_decoded() {
     let Some((_server, mut tab)) = open(&[]).await else {
         return;
     };
     for width in [360, 800, 1000, 1280, 1366, 1440, 1920] {
         tab.looks(width, 800, "light").await;
-        // As wide as what stands in its place when it is typed.
+        // The field is as wide as the text it replaces.
         let cut = tab
             .eval(
                 "[...document.querySelectorAll('input[placeholder]')].filter((it) => it.offsetWidth).filter((it) => { \
@@ -405,7 +412,7 @@ async fn what_a_field_says_it_takes_can_be_read_whole() {
 }
 
 #[tokio::test]
-async fn text_of_clients_is_never_html() {
+async fn text_from_clients_is_never_rendered_as_html() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -417,7 +424,7 @@ async fn text_of_clients_is_never_html() {
     let agent = format!("User-Agent: {attack}");
     let made = ask(&server, &format!("POST {MAPS}"), &[&agent], &crd.to_string());
     assert_eq!(made.code, 201, "{made:?}");
-    // A name that the API would refuse, as a dump may have it.
+    // A name that the API would refuse, but a dump may contain.
     let event = json!({"type": "ADDED", "object": {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": attack, "namespace": "default", "uid": "u"}}});
     assert_eq!(ask(&server, "POST /_fake/events", &[], &event.to_string()).code, 200);
@@ -435,7 +442,7 @@ async fn text_of_clients_is_never_html() {
         .await;
     tab.until("document.querySelector('#entry pre').textContent.includes('onerror')")
         .await;
-    tab.press("2").await;
+    tab.press("4").await;
     tab.until(&format!("{} === 1", rows_with("tree", "ConfigMap <img")))
         .await;
     tab.click("[...document.querySelectorAll('#tree .row')].find((it) => it.textContent.includes('<img'))")
@@ -445,7 +452,7 @@ async fn text_of_clients_is_never_html() {
     assert_eq!(tab.eval("document.images.length").await, 0);
     assert_eq!(tab.eval("document.title").await, "fake-apiserver");
     assert_eq!(tab.eval("document.scripts.length").await, 1);
-    // Nor could the page do it.
+    // The page's policy forbids it, too.
     let barred = tab
         .eval("(() => { try { document.body.innerHTML = 'x'; return false; } catch (error) { return true; } })()")
         .await;
@@ -453,7 +460,7 @@ async fn text_of_clients_is_never_html() {
 }
 
 #[tokio::test]
-async fn a_link_brings_the_token_and_the_address_loses_it() {
+async fn link_contains_the_token_and_the_page_removes_it() {
     let args = [
         "--authorization",
         "rbac",
@@ -466,7 +473,7 @@ async fn a_link_brings_the_token_and_the_address_loses_it() {
         return;
     };
     tab.until(&format!("{}.open", id("token-dialog"))).await;
-    tab.go_to(&format!("{}/_fake/?again#token=s3%2Fcr%3Dt", server.url))
+    tab.go_to(&format!("{}/_fake/?view=journal&again#token=s3%2Fcr%3Dt", server.url))
         .await;
     tab.until("location.hash === ''").await;
     tab.until("sessionStorage.getItem('fake-apiserver-token') === 's3/cr=t'")
@@ -480,7 +487,7 @@ async fn a_link_brings_the_token_and_the_address_loses_it() {
 }
 
 #[tokio::test]
-async fn the_page_asks_for_the_token_and_keeps_it_for_the_tab() {
+async fn page_prompts_for_the_token_and_keeps_it_for_the_tab() {
     let args = [
         "--authorization",
         "rbac",
@@ -515,7 +522,7 @@ async fn the_page_asks_for_the_token_and_keeps_it_for_the_tab() {
     tab.until(&format!("{}.textContent !== '–'", id("revision"))).await;
 }
 
-/// Sends so many requests over one connection and reads their answers.
+/// Sends this many requests over one connection, and reads their answers.
 async fn burst(stream: &mut Crowd, requests: usize) {
     let request = format!("GET {MAPS}/none HTTP/1.1\r\nHost: localhost\r\nUser-Agent: crowd/1\r\n\r\n");
     let all = request.repeat(requests);
@@ -558,7 +565,7 @@ async fn a_thousand_requests_a_second_can_be_read() {
     )
     .await;
     let mut stream = crowd(&server).await;
-    // Ten bursts a second make the thousand that the page is measured with.
+    // Ten bursts per second make a thousand requests.
     let mut pace = interval(Duration::from_millis(100));
     let requests = async {
         for _ in 0..ROUNDS {
@@ -591,8 +598,8 @@ async fn a_thousand_requests_a_second_can_be_read() {
     assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
     assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
     assert!(number("steps") > 30, "and all the time: {drawn}");
-    // An entry that was chosen stays in sight while others come.
-    tab.press("1").await;
+    // A selected entry stays in view while others arrive.
+    tab.press("2").await;
     tab.press("ArrowUp").await;
     burst(&mut stream, EACH).await;
     tab.until(&format!(
@@ -604,7 +611,7 @@ async fn a_thousand_requests_a_second_can_be_read() {
     tab.until("document.querySelector('#entries [aria-selected=true]').style.display === ''")
         .await;
     tab.press("g").await;
-    // More than the page keeps: the oldest go, and the newest are in sight.
+    // More than the page keeps: the oldest are dropped, and the newest are in view.
     burst(&mut stream, 7_000).await;
     tab.until(
         "(() => { const kept = Number(document.getElementById('shown').textContent.split(' of ')[1].replace(',', '')); \

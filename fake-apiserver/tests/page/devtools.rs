@@ -1,4 +1,4 @@
-//! Chromium without a window, driven over the DevTools protocol: a WebSocket on a port that Chromium chooses.
+//! Headless Chromium, controlled over the DevTools protocol: a WebSocket on a port that Chromium chooses.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Time for one command; what a test waits for is waited for in the page, within one.
+/// Time limit of one command. Tests wait for conditions inside the page, with a single command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A page in its own browser.
@@ -55,7 +55,7 @@ impl Tab {
             .stderr(Stdio::piped())
             .spawn()
             .expect("DRYDOCK_BROWSER names a Chromium");
-        // It says where it listens when it does.
+        // It prints its address when it is ready.
         let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
         let url = loop {
             let mut line = String::new();
@@ -65,7 +65,7 @@ impl Tab {
                 break url.trim().to_owned();
             }
         };
-        // Else it would wait for somebody to read the rest.
+        // Otherwise the browser would block on its output.
         drop(std::thread::spawn(move || {
             std::io::copy(&mut stderr, &mut std::io::sink())
         }));
@@ -90,7 +90,7 @@ impl Tab {
         tab
     }
 
-    /// Sends a command and returns its result; what the browser tells meanwhile is passed over.
+    /// Sends a command, and returns its result; other messages of the browser are ignored.
     async fn command(&mut self, method: &str, params: Value) -> Value {
         self.next_id += 1;
         let id = self.next_id;
@@ -118,7 +118,7 @@ impl Tab {
         answer["result"].take()
     }
 
-    /// Sets the size of the window, and light or dark.
+    /// Sets the size of the window, and the colour scheme.
     pub(crate) async fn looks(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.command("Emulation.setDeviceMetricsOverride", size).await;
@@ -129,8 +129,10 @@ impl Tab {
     pub(crate) async fn go_to(&mut self, url: &str) {
         let gone = self.command("Page.navigate", json!({"url": url})).await;
         assert!(gone["errorText"].is_null(), "{gone}");
-        self.until("document.readyState === 'complete' && location.pathname === '/_fake/'")
-            .await;
+        self.until(&format!(
+            "document.readyState === 'complete' && location.href === {url:?}"
+        ))
+        .await;
     }
 
     /// The value of an expression of JavaScript, awaited if it is a promise.
@@ -141,7 +143,7 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true; it is looked at in each frame.
+    /// Waits until an expression is true; it is evaluated in each frame.
     pub(crate) async fn until(&mut self, condition: &str) {
         let wait = format!(
             "new Promise((resolve) => {{ const end = performance.now() + 20000; const look = () => {{ \
@@ -153,7 +155,7 @@ impl Tab {
         assert_eq!(came, true, "{condition}");
     }
 
-    /// Clicks the middle of the element that an expression names, as a mouse does.
+    /// Clicks the middle of the element that an expression selects.
     pub(crate) async fn click(&mut self, element: &str) {
         let place = format!(
             "(() => {{ const it = {element}; it.scrollIntoView({{ block: 'nearest' }}); \
@@ -188,12 +190,12 @@ impl Tab {
         self.command("Input.dispatchKeyEvent", up).await;
     }
 
-    /// Types text where the focus is.
+    /// Types text into the focused element.
     pub(crate) async fn type_text(&mut self, text: &str) {
         self.command("Input.insertText", json!({"text": text})).await;
     }
 
-    /// Writes a picture of the page where `DRYDOCK_SCREENSHOTS` names a folder, for people to look at.
+    /// Writes a screenshot of the page if `DRYDOCK_SCREENSHOTS` is set.
     pub(crate) async fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("DRYDOCK_SCREENSHOTS") else {
             return;
@@ -209,7 +211,7 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.profile);

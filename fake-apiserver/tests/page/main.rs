@@ -1,9 +1,11 @@
-//! The page of the control API: how it is served, what it asks for, and in a browser what it does.
+//! The page of the control API: its responses, its requests, and its behaviour in a browser.
 
 mod browser;
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod devtools;
+mod viewer;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -37,7 +39,7 @@ fn send(server: &Server, request: &str, headers: &[&str], body: &str) -> TcpStre
     if !headers.iter().any(|it| it.starts_with("Host:")) {
         head += "Host: localhost\r\n";
     }
-    if !body.is_empty() {
+    if !body.is_empty() && !headers.iter().any(|it| it.starts_with("Content-Type:")) {
         head += "Content-Type: application/json\r\n";
     }
     for header in headers {
@@ -63,7 +65,7 @@ fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> Answer {
     }
 }
 
-/// Asks the control API and expects that it does it.
+/// Sends a request to the control API, and asserts that it succeeds.
 fn control(server: &Server, request: &str, headers: &[&str], body: Value) -> Value {
     let body = if body.is_null() {
         String::new()
@@ -95,7 +97,7 @@ fn document(server: &Server) -> Value {
     get(server, "/_fake/openapi.json")
 }
 
-/// Expects that a value is as the document's answer to this operation.
+/// Asserts that a value matches the documented answer to this operation.
 #[track_caller]
 fn assert_documented(server: &Server, value: &Value, method: &str, path: &str) {
     let document = document(server);
@@ -104,7 +106,7 @@ fn assert_documented(server: &Server, value: &Value, method: &str, path: &str) {
 }
 
 #[test]
-fn the_page_is_whole_and_may_run_only_itself() {
+fn page_is_self_contained_and_runs_only_its_own_code() {
     let server = Server::start(&["--control"]);
     let page = ask(&server, "GET /_fake/", &[], "");
     assert_eq!(page.code, 200);
@@ -158,7 +160,7 @@ fn the_page_is_whole_and_may_run_only_itself() {
 #[case::a_write("POST /_fake/", &[], 405)]
 #[case::by_a_name_that_was_rebound("GET /_fake/", &["Host: evil.example"], 403)]
 #[case::a_page_elsewhere("GET /_fake/", &["Origin: http://evil.example"], 403)]
-fn the_page_needs_no_token_and_all_else_does(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {
+fn only_the_page_is_served_without_a_token(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--authorization", "rbac", "--anonymous", "deny"]);
     let answer = ask(&server, request, headers, "");
     assert_eq!(answer.code, code, "{answer:?}");
@@ -170,7 +172,7 @@ fn there_is_no_page_without_the_control_api() {
     assert_eq!(ask(&Server::start(&[]), "GET /_fake/", &[], "").code, 404);
 }
 
-/// The journals of a stream, as they come.
+/// The journal pages of a stream as they arrive.
 struct Stream(BufReader<TcpStream>);
 
 impl Stream {
@@ -209,7 +211,7 @@ impl Stream {
         }
     }
 
-    /// Reads until an entry with this name has come; returns it.
+    /// Reads until an entry with this name arrives, and returns it.
     fn until(&mut self, name: &str) -> Value {
         loop {
             let (_, page) = self.next();
@@ -222,7 +224,7 @@ impl Stream {
 }
 
 #[test]
-fn a_stream_of_the_journal_begins_where_it_is_told_and_goes_on() {
+fn journal_stream_starts_at_the_given_entry_and_continues() {
     let server = Server::start(&["--control"]);
     create_map(&server, &json!({"metadata": {"name": "a"}}));
     let mut stream = Stream::open(&server, "", "");
@@ -269,13 +271,13 @@ fn a_stream_of_the_journal_begins_where_it_is_told_and_goes_on() {
 }
 
 #[test]
-fn one_watch_of_many_is_held_and_says_how_far_behind_it_is() {
+fn single_watch_is_held_and_reports_its_lag() {
     let server = Server::start(&["--control"]);
     let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
     let mut watches = [0, 1].map(|_| BufReader::new(send(&server, &path, &["User-Agent: watcher/1"], "")));
     let mut line = String::new();
     for watch in &mut watches {
-        // The head; with it the watch is open.
+        // Reads the head; then the watch is open.
         while line != "\r\n" {
             line.clear();
             watch.read_line(&mut line).expect("a head");
@@ -313,7 +315,7 @@ fn one_watch_of_many_is_held_and_says_how_far_behind_it_is() {
 }
 
 #[test]
-fn objects_are_listed_with_their_owners_in_every_state_that_is_kept() {
+fn objects_are_listed_with_their_owners_in_every_saved_state() {
     let server = Server::start(&["--control"]);
     create_map(&server, &json!({"metadata": {"name": "owner"}}));
     let uid_of = |name: &str, query: &str| -> Option<String> {
@@ -369,7 +371,223 @@ fn objects_are_listed_with_their_owners_in_every_state_that_is_kept() {
         (then["added"].as_array().map(Vec::len), &then["removed"]),
         (Some(1), &json!([]))
     );
-    // Text is for all who do not ask for JSON by name.
+    // Clients get text unless they accept JSON by name.
     let text = ask(&server, &path, &["Accept: */*"], "").body;
     assert_eq!(text, "- ConfigMap default/owner\n+ ConfigMap default/owned\n");
+}
+
+/// The uid of a current object.
+fn uid_of(server: &Server, kind: &str, name: &str) -> String {
+    let objects = get(server, "/_fake/objects");
+    let mut objects = objects.as_array().into_iter().flatten();
+    let found = objects.find(|it| it["kind"] == kind && it["name"] == name);
+    let found = found.unwrap_or_else(|| panic!("no {kind} {name}"));
+    found["uid"].as_str().expect("a uid is a text").to_owned()
+}
+
+fn newest(server: &Server) -> u64 {
+    let revision = &get(server, "/_fake/snapshot")["resourceVersion"];
+    revision.as_u64().expect("a number")
+}
+
+#[test]
+fn every_revision_of_an_object_names_its_author_and_changed_fields() {
+    let server = Server::start(&["--control"]);
+    create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"color": "red"}}));
+    let uid = uid_of(&server, "ConfigMap", "a");
+    let patch = ["User-Agent: painter/2", "Content-Type: application/merge-patch+json"];
+    let painted = ask(
+        &server,
+        &format!("PATCH {MAPS}/a"),
+        &patch,
+        r#"{"data": {"color": "blue"}}"#,
+    );
+    assert_eq!(painted.code, 200, "{painted:?}");
+    let event = json!({"type": "MODIFIED", "object": {"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "default", "uid": uid}, "data": {"color": "green"}}});
+    control(&server, "POST /_fake/events", &[], event);
+    let removed = ask(&server, &format!("DELETE {MAPS}/a"), &["User-Agent: remover/3"], "");
+    assert_eq!(removed.code, 200, "{removed:?}");
+
+    let history = get(&server, &format!("/_fake/objects/{uid}/history"));
+    assert_documented(&server, &history, "get", "/_fake/objects/{uid}/history");
+    let told: Vec<_> = history["revisions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| json!([it["type"], it["by"]["client"], it["by"]["verb"], it["changes"]]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            json!(["ADDED", "maker/1", "create", []]),
+            json!(["MODIFIED", "painter/2", "patch", ["data.color: \"red\" -> \"blue\""]]),
+            json!(["MODIFIED", null, null, ["data.color: \"blue\" -> \"green\""]]),
+            json!(["DELETED", "remover/3", "delete", []]),
+        ]
+    );
+    assert_eq!(ask(&server, "GET /_fake/objects/none/history", &[], "").code, 404);
+}
+
+#[test]
+fn the_request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
+    let server = Server::start(&["--control"]);
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}}),
+    );
+    let uid = uid_of(&server, "ConfigMap", "a");
+    assert_eq!(
+        ask(&server, &format!("DELETE {MAPS}/a"), &["User-Agent: remover/3"], "").code,
+        200
+    );
+    let patch = ["User-Agent: releaser/4", "Content-Type: application/merge-patch+json"];
+    let released = ask(
+        &server,
+        &format!("PATCH {MAPS}/a"),
+        &patch,
+        r#"{"metadata": {"finalizers": null}}"#,
+    );
+    assert_eq!(released.code, 200, "{released:?}");
+    let history = get(&server, &format!("/_fake/objects/{uid}/history"));
+    let revisions = history["revisions"].as_array().expect("a list");
+    let told: Vec<_> = revisions.iter().map(|it| (&it["type"], &it["by"]["client"])).collect();
+    assert_eq!(
+        told,
+        [
+            (&json!("ADDED"), &json!("maker/1")),
+            (&json!("MODIFIED"), &json!("remover/3")),
+            (&json!("DELETED"), &json!("releaser/4")),
+        ]
+    );
+}
+
+#[test]
+fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
+    let server = Server::start(&["--control"]);
+    let start = newest(&server);
+    create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"n": "1"}}));
+    let first = newest(&server);
+    create_map(&server, &json!({"metadata": {"name": "b"}}));
+    assert_eq!(ask(&server, &format!("DELETE {MAPS}/a"), &[], "").code, 200);
+
+    let maps_at = |query: &str| -> Vec<Value> {
+        let table = get(
+            &server,
+            &format!("/_fake/table?resource=configmaps&namespace=default{query}"),
+        );
+        assert_documented(&server, &table, "get", "/_fake/table");
+        let rows = table["rows"].as_array().expect("a list");
+        rows.iter().map(|it| json!([it["cells"][0], it["cells"][1]])).collect()
+    };
+    assert_eq!(maps_at(&format!("&at={start}")), [] as [Value; 0]);
+    assert_eq!(maps_at(&format!("&at={first}")), [json!(["a", 1])]);
+    assert_eq!(
+        maps_at(&format!("&at={}", first + 1)),
+        [json!(["a", 1]), json!(["b", 0])]
+    );
+    assert_eq!(maps_at(""), [json!(["b", 0])]);
+
+    let kinds = get(&server, &format!("/_fake/kinds?at={first}"));
+    assert_documented(&server, &kinds, "get", "/_fake/kinds");
+    let kinds = kinds["kinds"].as_array().expect("a list");
+    let maps = kinds.iter().find(|it| it["resource"] == "configmaps");
+    assert_eq!(
+        maps.map(|it| (&it["own"], &it["namespaces"]["default"])),
+        Some((&json!(1), &json!(1)))
+    );
+
+    let changes = get(&server, &format!("/_fake/changes?since={start}"));
+    assert_documented(&server, &changes, "get", "/_fake/changes");
+    let told: Vec<_> = changes["changes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| json!([it["type"], it["kind"], it["name"]]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            json!(["ADDED", "ConfigMap", "a"]),
+            json!(["ADDED", "ConfigMap", "b"]),
+            json!(["DELETED", "ConfigMap", "a"])
+        ]
+    );
+
+    control(&server, "POST /_fake/compact", &[], Value::Null);
+    let gone = ask(&server, &format!("GET /_fake/kinds?at={first}"), &[], "");
+    assert_eq!(gone.code, 410, "{gone:?}");
+    assert!(gone.body.contains("the history begins at resourceVersion"), "{gone:?}");
+}
+
+#[rstest]
+#[case::unknown_resource("/_fake/table?resource=gadgets", 404)]
+#[case::unknown_group("/_fake/table?resource=deployments.example.com", 404)]
+#[case::no_resource("/_fake/table", 404)]
+#[case::two_states("/_fake/objects?snapshot=1&at=1", 400)]
+#[case::no_number("/_fake/kinds?at=yesterday", 400)]
+fn requests_for_missing_states_are_refused(#[case] path: &str, #[case] code: u16) {
+    let server = Server::start(&["--control"]);
+    let answer = ask(&server, &format!("GET {path}"), &[], "");
+    assert_eq!(answer.code, code, "{answer:?}");
+}
+
+#[test]
+fn related_objects_are_owners_owned_objects_and_events() {
+    let server = Server::start(&["--control"]);
+    let owned_by = |kind: &str, name: &str| {
+        let uid = uid_of(&server, kind, name);
+        json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}])
+    };
+    create_map(&server, &json!({"metadata": {"name": "top"}}));
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "middle", "ownerReferences": owned_by("ConfigMap", "top")}}),
+    );
+    create_map(
+        &server,
+        &json!({"metadata": {"name": "low", "ownerReferences": owned_by("ConfigMap", "middle")}}),
+    );
+    let uid = uid_of(&server, "ConfigMap", "middle");
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "reason": "Tired",
+        "message": "it is late", "count": 3, "source": {"component": "clock"},
+        "involvedObject": {"kind": "ConfigMap", "namespace": "default", "name": "middle", "uid": uid},
+    });
+    let made = ask(
+        &server,
+        "POST /api/v1/namespaces/default/events",
+        &[],
+        &event.to_string(),
+    );
+    assert_eq!(made.code, 201, "{made:?}");
+
+    let related = get(&server, &format!("/_fake/objects/{uid}/related"));
+    assert_documented(&server, &related, "get", "/_fake/objects/{uid}/related");
+    assert_eq!(related["owners"][0]["name"], "top");
+    assert_eq!(
+        (&related["owned"][0]["name"], &related["owned"][0]["depth"]),
+        (&json!("low"), &json!(1))
+    );
+    let shown = &related["events"][0];
+    assert_eq!(
+        (&shown["reason"], &shown["count"], &shown["source"]),
+        (&json!("Tired"), &json!(3), &json!("clock"))
+    );
+}
+
+#[test]
+fn used_up_fault_is_shown_as_spent() {
+    let server = Server::start(&["--control"]);
+    let rule = json!({"effect": "conflict", "on": {"verbs": ["create"]}, "times": 1});
+    control(&server, "POST /_fake/faults", &[], rule);
+    let is_spent = || {
+        let faults = get(&server, "/_fake/faults");
+        assert_documented(&server, &faults, "get", "/_fake/faults");
+        faults[0]["isSpent"].clone()
+    };
+    assert_eq!(is_spent(), false);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    assert_eq!(ask(&server, &format!("POST {MAPS}"), &[], &map.to_string()).code, 409);
+    assert_eq!(is_spent(), true);
 }

@@ -1,4 +1,4 @@
-//! Requests to a server in the process, and what comes back.
+//! Requests to a server in this process, and their answers.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -13,12 +13,12 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
-/// The texts of the warnings that a POST is answered with.
+/// The texts of the warnings in the answer to a POST.
 pub(crate) async fn warnings(server: &ApiServer, path: &str, body: &Value) -> Vec<String> {
     warnings_of(server, "POST", path, body).await
 }
 
-/// The same of another method.
+/// Same as `warnings`, for another method.
 pub(crate) async fn warnings_of(server: &ApiServer, method: &str, path: &str, body: &Value) -> Vec<String> {
     let request = Request::builder()
         .method(method)
@@ -36,7 +36,7 @@ pub(crate) async fn warnings_of(server: &ApiServer, method: &str, path: &str, bo
     warnings.map(text).collect()
 }
 
-/// Sends a body of a content type; answers the code and the JSON.
+/// Sends a body with a content type; returns the code and the JSON.
 pub(crate) async fn send(
     server: &ApiServer,
     method: &str,
@@ -85,6 +85,7 @@ pub(crate) fn config_map(name: &str, data: Value) -> Value {
 pub(crate) struct Watch {
     body: Body,
     text: Vec<u8>,
+    ended: bool,
 }
 
 impl Watch {
@@ -95,20 +96,32 @@ impl Watch {
         let mut watch = Self {
             body: answer.into_body(),
             text: Vec::new(),
+            ended: false,
         };
         assert_eq!(watch.told(), Vec::<Value>::new(), "nothing has happened yet");
         watch
     }
 
-    /// The events that it has been told since it was last asked.
+    /// The events received since the last call.
     pub(crate) fn told(&mut self) -> Vec<Value> {
-        while let Some(Some(Ok(frame))) = self.body.frame().now_or_never() {
+        while let Some(next) = self.body.frame().now_or_never() {
+            let Some(Ok(frame)) = next else {
+                self.ended = true;
+                break;
+            };
             self.text
                 .extend(frame.data_ref().map(|it| it.to_vec()).unwrap_or_default());
         }
         let text = std::mem::take(&mut self.text);
         let lines = text.split(|it| *it == b'\n').filter(|it| !it.is_empty());
         lines.map(|it| serde_json::from_slice(it).expect("JSON")).collect()
+    }
+}
+
+impl Watch {
+    /// Returns `true` if the server has ended the watch.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
     }
 }
 
@@ -129,7 +142,7 @@ pub(crate) fn with(object: &Value, changes: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// The causes of a refusal, `field: message` each; else the message alone, or nothing if there is none.
+/// The causes of a refusal, each as `field: message`; otherwise the message, if there is one.
 pub(crate) fn causes((code, answer): &(u16, Value)) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if *code < 400 {

@@ -1,4 +1,4 @@
-//! Custom resources whose definition goes, and paths of the wrong scope.
+//! Custom resources with a deleted definition, and paths with the wrong scope.
 
 use fake_apiserver::ApiServer;
 use http::Request;
@@ -29,7 +29,7 @@ fn foo(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_definition_that_terminates_accepts_no_objects() {
+async fn terminating_definition_refuses_new_objects() {
     let server = server().await;
     let mut held = foo("held");
     held["metadata"]["finalizers"] = json!(["e.com/x"]);
@@ -67,14 +67,14 @@ async fn a_definition_that_terminates_accepts_no_objects() {
 #[case("GET", "/apis/e.com/v1/namespaces/default/bars", 404)]
 #[case("POST", "/apis/e.com/v1/namespaces/default/bars", 404)]
 #[tokio::test]
-async fn paths_of_the_wrong_scope_are_no_paths(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
+async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
     let server = server().await;
     let (got, answer) = send(&server, method, path, "application/json", &json!({})).await;
-    // The text of such a path is no Status.
+    // The answer to such a path is plain text instead of a Status.
     assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
 }
 
-/// Their one handler goes by the verb of the request, which a HEAD shares with a GET; built-in resources have no route.
+/// The handler of custom resources treats HEAD like GET; built-in resources do not have a route for it.
 #[rstest]
 #[case::a_list("/apis/e.com/v1/foos", 200)]
 #[case::a_list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
@@ -82,7 +82,7 @@ async fn paths_of_the_wrong_scope_are_no_paths(#[case] method: &str, #[case] pat
 #[case::no_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
 #[case::a_built_in_list("/api/v1/namespaces/default/configmaps", 405)]
 #[tokio::test]
-async fn a_head_of_a_custom_resource_is_a_get_without_its_body(#[case] path: &str, #[case] code: u16) {
+async fn head_of_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #[case] code: u16) {
     let server = server().await;
     let made = send(&server, "POST", FOOS, "application/json", &foo("a")).await;
     assert_eq!(made.0, 201);
@@ -109,7 +109,7 @@ async fn integers_have_sixty_four_bits(#[case] number: &str, #[case] fits: bool)
     );
 }
 
-/// Creates a definition with changes to its spec and to its only version; answers the causes of the refusal.
+/// Creates a definition with changes to its spec and its only version; returns the causes of the refusal.
 async fn refused(spec: &Value, version: &Value) -> Vec<String> {
     let plain =
         json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
@@ -145,7 +145,7 @@ async fn warnings_of_deprecation_are_printable(#[case] warning: &str, #[case] in
 }
 
 #[tokio::test]
-async fn what_keeps_unknown_fields_is_not_converted() {
+async fn nodes_that_preserve_unknown_fields_are_not_converted() {
     let webhook = json!({"clientConfig": {"url": "https://a.b"}, "conversionReviewVersions": ["v1"]});
     let spec = json!({"preserveUnknownFields": true, "conversion": {"strategy": "Webhook", "webhook": webhook}});
     let found = refused(&spec, &json!({})).await;
@@ -174,7 +174,7 @@ async fn empty_keywords_at_the_root_of_a_version_with_a_status_are_refused(
     );
 }
 
-/// A definition of Foos whose spec has these properties.
+/// A definition of Foos with these properties of the spec.
 fn definition(properties: &Value) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -183,7 +183,7 @@ fn definition(properties: &Value) -> Value {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
 }
 
-/// Items of lists without keys have no stored value of their own: the list has.
+/// Items of lists without keys do not have a stored counterpart; the list does.
 #[cfg(feature = "cel")]
 #[rstest]
 #[case::atomic_list(json!({"type": "array", "items": {"type": "string"}}), "/items", json!(["bad"]), json!(["bad", "x"]))]
@@ -194,7 +194,7 @@ fn definition(properties: &Value) -> Value {
 #[case::atomic_map(json!({"type": "object", "x-kubernetes-map-type": "atomic",
     "additionalProperties": {"type": "string"}}), "/additionalProperties", json!({"a": "bad"}), json!({"a": "worse"}))]
 #[tokio::test]
-async fn a_rule_lets_a_value_stay_whose_surroundings_are_unchanged(
+async fn violations_in_unchanged_surroundings_are_ratcheted(
     #[case] mut field: Value,
     #[case] ruled: &str,
     #[case] value: Value,
@@ -244,7 +244,7 @@ async fn formats_are_checked_in_alternatives(#[case] address: &str, #[case] code
 #[case::empty_fields(json!({"name": "a", "creationTimestamp": null}), json!({"name": "a"}))]
 #[case::nothing(json!(null), json!({}))]
 #[tokio::test]
-async fn defaults_are_stored_with_the_metadata_that_is_known(
+async fn defaults_are_stored_without_unknown_metadata(
     #[case] sent: Value,
     #[case] stored: Value,
     #[values(false, true)] in_list: bool,

@@ -22,7 +22,7 @@ fn types(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// A server with a Pod on no node, which therefore has no grace, and a watch of it.
+/// A server with an unscheduled Pod, which therefore does not have a grace period, and a watch of it.
 async fn server(delay: Duration) -> (ApiServer, Watch) {
     let server = ApiServer::builder().removal_delay(delay).start();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -36,12 +36,12 @@ async fn server(delay: Duration) -> (ApiServer, Watch) {
 
 #[rstest]
 #[case::alone(None)]
-// An update of a Pod whose grace is over and which no finalizer holds removes it (`deleteWithoutFinalizers`).
+// An update removes a Pod if its grace period is over and it does not have finalizers (`deleteWithoutFinalizers`).
 #[case::updated(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
 #[case::status_updated(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
 #[case::deleted_again(Some(("DELETE", POD, Value::Null)))]
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_marked_then_removed_after_the_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
+async fn pod_is_marked_and_removed_after_the_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
     let (server, mut watch) = server(DELAY).await;
     let started = Instant::now();
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
@@ -63,7 +63,7 @@ async fn a_pod_is_marked_then_removed_after_the_delay(#[case] meanwhile: Option<
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_of_the_same_name_stays() {
+async fn new_pod_with_the_same_name_is_kept() {
     let (server, mut watch) = server(DELAY).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_pending());
@@ -77,7 +77,7 @@ async fn a_new_pod_of_the_same_name_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_set_meanwhile_does_not_hold_the_pod() {
+async fn finalizer_added_during_removal_does_not_keep_the_pod() {
     let (server, mut watch) = server(DELAY).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_pending());
@@ -89,7 +89,7 @@ async fn a_finalizer_that_is_set_meanwhile_does_not_hold_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_delay_nothing_comes_between() {
+async fn mark_and_removal_are_adjacent_without_a_delay() {
     let (server, mut watch) = server(Duration::ZERO).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_ready());
@@ -101,7 +101,7 @@ async fn without_a_delay_nothing_comes_between() {
 #[case::put("PUT", "application/json", true)]
 #[case::post("POST", "application/json", false)]
 #[tokio::test(start_paused = true)]
-async fn creates_other_than_post_keep_marks_of_deletion(
+async fn put_and_apply_that_create_keep_deletion_timestamps(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] are_kept: bool,
@@ -120,7 +120,7 @@ async fn creates_other_than_post_keep_marks_of_deletion(
         let kept = are_kept.then(|| &body["metadata"][field]);
         assert_eq!(lease["metadata"].get(field), kept, "{field}");
     }
-    // Nothing holds the object, so that any write to it removes it.
+    // The object does not have finalizers, so any write removes it.
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(send(&server, "PATCH", &item, MERGE, &labelled).await.0, 200);
     assert_eq!(get(&server, &item).await.0, if are_kept { 404 } else { 200 });

@@ -104,7 +104,7 @@ async fn conditions_of_a_binding_come_in_pairs() {
 }
 
 #[tokio::test]
-async fn templates_of_claims_have_labels_and_annotations_alone() {
+async fn claim_templates_only_have_labels_and_annotations() {
     let metadata = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}, "name": "n", "namespace": "x", "uid": "u",
         "finalizers": ["a.b/c"], "deletionTimestamp": "2024-01-02T03:04:05Z"});
     let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});

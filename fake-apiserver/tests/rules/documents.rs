@@ -1,4 +1,4 @@
-//! OpenAPI documents: those about no resource, deprecated paths, and parameters that operations share.
+//! OpenAPI documents: documents without a resource, deprecated paths, and shared parameters.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -49,7 +49,7 @@ fn names(parameters: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_all_operations_of_a_path_take_stands_beside_them() {
+async fn shared_parameters_are_declared_on_the_path() {
     let server = ApiServer::start();
     let (_, core) = get(&server, "/openapi/v3/api/v1").await;
     let path = |path: &str| &core["paths"][path];
@@ -76,7 +76,7 @@ async fn what_all_operations_of_a_path_take_stands_beside_them() {
 #[case("events", "delete", "delete an Event", json!("#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"))]
 #[case("endpoints", "delete", "delete Endpoints", json!("#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"))]
 #[tokio::test]
-async fn deletes_say_what_they_answer(
+async fn openapi_declares_the_responses_of_deletes(
     #[case] resource: &str,
     #[case] method: &str,
     #[case] text: &str,
@@ -111,7 +111,7 @@ async fn deletes_say_what_they_answer(
 #[case::index("GET", "/openapi/v3//", 404)]
 #[case::no_openapi("GET", "/openapi/v3x", 404)]
 #[tokio::test]
-async fn documents_are_found_by_the_path_as_it_is_written(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
+async fn document_paths_are_matched_literally(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let found = send(&server, method, path, "application/json", &Value::Null).await;
     assert_eq!(found.0, code, "{}", found.1);

@@ -1,4 +1,4 @@
-//! Facts of a body that the object read from it does not show: an empty list that is left out, and labels by default.
+//! Facts about a body that the parsed object does not contain: an omitted empty list, and labels filled in by default.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -23,7 +23,7 @@ fn job(name: &str, labels: &Value, of_template: &Value) -> Value {
 #[case::by_default(&json!(null), true)]
 #[case::given(&json!({"a": "b"}), false)]
 #[tokio::test(start_paused = true)]
-async fn labels_by_default_are_the_templates_own(#[case] labels: &Value, #[case] are_shared: bool) {
+async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value, #[case] are_shared: bool) {
     let server = ApiServer::start();
     let body = job("j", labels, &json!({"a": "b"}));
     let (code, made) = post(&server, JOBS, &body).await;
@@ -60,7 +60,7 @@ async fn shared_labels_are_checked_in_both_places(#[case] of_template: &Value, #
 #[case::without_a_change(false)]
 #[case::with_a_change(true)]
 #[tokio::test(start_paused = true)]
-async fn what_admission_changes_is_read_anew(#[case] is_changed: bool) {
+async fn objects_changed_by_admission_are_decoded_again(#[case] is_changed: bool) {
     let server = ApiServer::builder()
         .mutate("a.example.com", move |request| {
             let mut object = request.object.clone();

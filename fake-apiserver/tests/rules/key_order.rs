@@ -1,5 +1,5 @@
-//! The order of keys in answers: that of Go's structs for built-in objects, and sorted for maps and custom objects (rule
-//! A32).
+//! The order of keys in answers: the order of Go's structs for built-in objects, and sorted for maps and custom objects
+//! (rule A32).
 
 use fake_apiserver::ApiServer;
 use http::Request;
@@ -44,7 +44,7 @@ async fn server() -> ApiServer {
     server
 }
 
-/// The text that a path answers; that of a watch as far as its first event.
+/// The answer to a GET; for a watch, its first event.
 async fn text(server: &ApiServer, path: &str) -> String {
     let request = Request::get(path).body("").expect("the request is whole");
     let answer = server.call(request).await;
@@ -52,7 +52,7 @@ async fn text(server: &ApiServer, path: &str) -> String {
     text.to_owned()
 }
 
-/// The keys of a JSON text at one depth, in its order, without those of `managedFields`.
+/// The keys of a JSON text at one depth, in their order, excluding keys inside `managedFields`.
 fn keys(text: &str, depth: usize) -> Vec<String> {
     let (mut level, mut found, mut in_text, mut word) = (0, Vec::new(), false, String::new());
     let mut characters = text.chars().peekable();
@@ -78,7 +78,7 @@ fn keys(text: &str, depth: usize) -> Vec<String> {
     found
 }
 
-/// The object at `name` of a compact text.
+/// The object at `name` in compact JSON.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let mark = format!("\"{name}\":");
     let at = text.find(&mark).unwrap_or_else(|| panic!("{name} in {text}")) + mark.len();
@@ -102,7 +102,7 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
 #[tokio::test]
 async fn built_in_objects_have_the_order_of_gos_structs(#[case] query: &str, #[case] depth: usize) {
     let whole = text(&server().await, &format!("{PODS}/p{query}")).await;
-    // White space between tokens does not matter.
+    // White space between tokens is ignored.
     let compact = whole.replace("\n", "").replace("  ", "").replace("\": ", "\":");
     assert_eq!(
         keys(&compact, depth),
@@ -138,7 +138,7 @@ async fn built_in_objects_have_the_order_of_gos_structs(#[case] query: &str, #[c
 }
 
 #[tokio::test]
-async fn lists_of_built_in_objects_do_too() {
+async fn lists_of_built_in_objects_have_the_field_order_of_go() {
     let whole = text(&server().await, &format!("{PODS}?limit=5")).await;
     assert_eq!(keys(&whole, 1), ["kind", "apiVersion", "metadata", "items"]);
     assert_eq!(keys(&whole, 3), ["metadata", "spec", "status"]);
@@ -167,7 +167,7 @@ async fn custom_objects_are_sorted() {
 }
 
 #[tokio::test]
-async fn other_versions_and_virtual_objects_have_the_order_too() {
+async fn other_versions_and_virtual_objects_have_the_field_order_of_go() {
     let server = server().await;
     let review = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/"}}});
     let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")

@@ -8,7 +8,7 @@ use crate::ask::{causes, post, put, warnings, with};
 
 const NAMESPACED: &str = "/namespaces/default";
 
-/// The beginning and the end of a request in PEM.
+/// A certificate request in PEM, except for its middle.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IRUNBUUF3RHpFTk1Bc0dBMVVFQXd3RWFtRnVaVEJaTUJN\
      R0J5cUdTTTQ5QWdFR0NDcUdTTTQ5QXdFSApBMElBQk9sbDFhdzRCbXEvaVNpNEJ6ZGFuandReDZoSDFLOGsrQnVVRXVjZnM3Ky9R\
      ZUJrTlM4VHdGWi9RSHltCi9RT00zNkR3T25hVnF1RVl3a0NsWm5ZZExuNmdBREFLQmdncWhrak9QUVFEQWdOSEFEQkVBaUJ6dW01\
@@ -123,7 +123,7 @@ fn endpoints(address_type: &str, addresses: &[&str]) -> Value {
     "spec.completionMode: Unsupported value: \"\": supported values: \"NonIndexed\", \"Indexed\"",
     "spec.podReplacementPolicy: Unsupported value: \"\": supported values: \"Failed\", \"TerminatingOrFailed\""])]
 #[tokio::test]
-async fn new_objects_are_checked(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
+async fn new_objects_are_validated(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
     let (path, object) = kind(name);
     let answer = post(&ApiServer::start(), &path, &with(&object, &changes)).await;
     assert_eq!(causes(&answer), expected, "{}", answer.1);
@@ -150,13 +150,13 @@ async fn new_objects_are_checked(#[case] name: &str, #[case] changes: Value, #[c
        Kubernetes might not be able to track completedIndexes when a big number of indexes fail"])]
 #[case("EndpointSlice", endpoints("FQDN", &["a.b"]), &["spec.addressType: FQDN endpoints are deprecated"])]
 #[tokio::test]
-async fn odd_objects_are_warned_of(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
+async fn unusual_objects_cause_warnings(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
     let (path, object) = kind(name);
     let told = warnings(&ApiServer::start(), &path, &with(&object, &changes)).await;
     assert_eq!(told, expected);
 }
 
-/// Topology is read alone in the version that is served.
+/// The served version ignores `topology`, which is read-only.
 #[tokio::test]
 async fn topology_of_endpoints_is_dropped() {
     let (path, object) = kind("EndpointSlice");
@@ -166,9 +166,9 @@ async fn topology_of_endpoints_is_dropped() {
     assert!(made["endpoints"][0].get("deprecatedTopology").is_none(), "{made}");
 }
 
-/// A range that older rules let in would stay; here, one may move within the policy.
+/// A range that older rules permitted may remain, even at another position in the policy.
 #[tokio::test]
-async fn ranges_of_the_stored_policy_may_move() {
+async fn stored_ranges_are_valid_at_any_position() {
     let server = ApiServer::start();
     let (path, object) = kind("NetworkPolicy");
     let block = |except: &str| json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [except]}}]}]}});
@@ -177,12 +177,12 @@ async fn ranges_of_the_stored_policy_may_move() {
     assert_eq!(causes(&answer).len(), 1, "{}", answer.1);
 }
 
-/// An item without its keys has no place in a set of fields.
+/// An item without its keys cannot be part of a field set.
 #[rstest]
 #[case(json!([{"name": "s"}, {"namespace": "n"}]), false)]
 #[case(json!([{"name": "s"}, {"name": "s"}]), true)]
 #[tokio::test]
-async fn nobody_owns_what_cannot_be_compared(#[case] secrets: Value, #[case] is_tracked: bool) {
+async fn objects_that_cannot_be_compared_are_not_tracked(#[case] secrets: Value, #[case] is_tracked: bool) {
     let account = json!({"metadata": {"name": "a"}, "secrets": secrets});
     let (code, made) = post(
         &ApiServer::start(),
@@ -194,7 +194,7 @@ async fn nobody_owns_what_cannot_be_compared(#[case] secrets: Value, #[case] is_
     assert_eq!(made["metadata"].get("managedFields").is_some(), is_tracked, "{made}");
 }
 
-/// The rules of the schemas that are always there.
+/// The rules of the built-in flow schemas.
 fn any_request(groups: &[&str]) -> Value {
     let subjects: Vec<Value> = groups
         .iter()
@@ -249,10 +249,50 @@ async fn an_empty_list_of_policies_is_not_defaulted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_range_needs_no_name() {
+async fn limit_range_may_lack_a_name() {
     let path = "/api/v1/namespaces/default/limitranges";
     let body = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
     let (code, made) = post(&ApiServer::start(), path, &body).await;
     let name = made["metadata"]["name"].as_str().unwrap_or_default();
     assert_eq!((code, name.len(), name.matches('-').count()), (201, 36, 4));
+}
+
+#[tokio::test]
+async fn prefix_of_a_replication_controller_is_not_checked() {
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let controller = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"generateName": "Bad_"},
+        "spec": {"selector": {"a": "b"}, "template": template}});
+    let path = "/api/v1/namespaces/default/replicationcontrollers";
+    let found = causes(&post(&ApiServer::start(), path, &controller).await);
+    assert!(found.len() == 1 && found[0].starts_with("metadata.name: "), "{found:?}");
+}
+
+#[tokio::test]
+async fn autoscaler_of_the_old_version_is_shown_as_it_is_stored() {
+    let server = ApiServer::start();
+    let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    let metric = json!({"type": "Resource", "resource": {"name": "memory",
+        "target": {"type": "Utilization", "averageUtilization": 50}}});
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3, "metrics": [metric]}});
+    let path = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    assert_eq!(post(&server, &path("v2"), &scaler).await.0, 201);
+    let request = http::Request::get(format!("{}/h", path("v1")))
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(String::new())
+        .expect("the request is whole");
+    let table: Value = serde_json::from_slice(server.call(request).await.body()).expect("JSON");
+    assert_eq!(table["rows"][0]["cells"][2], "memory: <unknown>/50%");
+    assert_eq!(table["rows"][0]["object"]["metadata"]["annotations"], Value::Null);
+}
+
+#[tokio::test]
+async fn unknown_fields_of_another_version_cause_warnings() {
+    let scaler = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3, "metrics": []}});
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    assert_eq!(
+        warnings(&ApiServer::start(), path, &scaler).await,
+        ["unknown field \"spec.metrics\""]
+    );
 }

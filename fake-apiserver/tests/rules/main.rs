@@ -1,5 +1,6 @@
-//! Rules that hold whatever the kind, at the HTTP boundary, as kube-apiserver 1.36 answers.
+//! Rules for all kinds, at the HTTP boundary, with the answers of kube-apiserver 1.36.
 
+mod aggregation;
 mod ask;
 mod definitions;
 mod deletes;
@@ -17,3 +18,4 @@ mod scales;
 mod services;
 mod tokens;
 mod uids;
+mod versions;

@@ -1,4 +1,4 @@
-//! Whatever the verb, what nests too deeply to be read back is refused.
+//! Bodies that nest too deeply to be read back are refused, with every verb.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

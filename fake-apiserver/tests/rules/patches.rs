@@ -1,4 +1,4 @@
-//! Patches whose result is another object, or none.
+//! Patches that turn an object into another kind, or remove its kind.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -9,7 +9,7 @@ use crate::ask::{JSON_PATCH, MERGE, STRATEGIC, config_map, get, message, post, s
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undeterminable: name must be provided";
 
-/// The result is decoded into an internal object, which takes what the document says it is by its word.
+/// The result is decoded into an internal object, according to the kind in the document.
 #[rstest]
 #[case::another_kind(json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0")]
 #[case::another_kind_that_decodes(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
@@ -30,7 +30,7 @@ const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undete
 #[case::another_namespace(json!({"metadata": {"namespace": "b"}}), 400,
     "the namespace of the provided object does not match the namespace sent on the request")]
 #[tokio::test]
-async fn a_patched_object_is_still_the_one(#[case] patch: Value, #[case] code: u16, #[case] ends: &str) {
+async fn patch_cannot_change_the_identity_of_an_object(#[case] patch: Value, #[case] code: u16, #[case] ends: &str) {
     let server = ApiServer::start();
     post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
     let before = get(&server, &format!("{MAPS}/a")).await;
@@ -45,7 +45,7 @@ async fn a_patched_object_is_still_the_one(#[case] patch: Value, #[case] code: u
 #[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
 #[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
 #[tokio::test]
-async fn json_patches_are_read_alike(#[case] patch: Value) {
+async fn json_patches_are_parsed_as_by_kube_apiserver(#[case] patch: Value) {
     let server = ApiServer::start();
     post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
     let before = get(&server, &format!("{MAPS}/a")).await;
@@ -54,7 +54,7 @@ async fn json_patches_are_read_alike(#[case] patch: Value) {
     assert_eq!(get(&server, &format!("{MAPS}/a")).await, before);
 }
 
-/// A strategic patch is merged into the type itself, which nothing in the document makes another.
+/// A strategic patch is merged into the type itself, which the document cannot change.
 #[rstest]
 #[case(json!({"kind": "Secret"}))]
 #[case(json!({"apiVersion": "v2"}))]

@@ -1,4 +1,4 @@
-//! Checks, warnings and dropped fields of Pods and of what has their templates.
+//! Checks, warnings and dropped fields of Pods and of kinds with pod templates.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -21,7 +21,7 @@ fn volume(fields: &Value) -> Value {
     pod(&json!({"volumes": [with(&json!({"name": "v"}), fields)]}))
 }
 
-/// A workload with this spec beside its template.
+/// A workload with this template and further fields of its spec.
 fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
     let labels = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let template = with(&labels, template);
@@ -91,7 +91,7 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
     &["spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must \
        match"])]
 #[tokio::test]
-async fn new_pods_are_checked(#[case] pod: Value, #[case] expected: &[&str]) {
+async fn new_pods_are_validated(#[case] pod: Value, #[case] expected: &[&str]) {
     let answer = post(&ApiServer::start(), PODS, &pod).await;
     let name = pod["metadata"]["name"].as_str().expect("it has a name");
     let found: Vec<String> = causes(&answer).iter().map(|it| it.replace(name, "NAME")).collect();
@@ -132,7 +132,7 @@ fn warned(path: &str) -> String {
     &["metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the \
        \"seccompProfile\" field instead"])]
 #[tokio::test]
-async fn new_pods_are_warned_of(#[case] pod: Value, #[case] expected: &[&str]) {
+async fn unusual_new_pods_cause_warnings(#[case] pod: Value, #[case] expected: &[&str]) {
     let pod = with(&pod, &json!({"spec": {"serviceAccountName": "s"}}));
     let mut found = warnings(&ApiServer::start(), PODS, &pod).await;
     found.sort_by_key(|it| it.contains(": overlapping"));
@@ -192,7 +192,7 @@ async fn annotations_become_profiles(#[case] annotation: &str, #[case] profile: 
     &["status.ephemeralContainerStatuses[0].allocatedResourcesStatus: Forbidden: must not be specified in container \
        status"])]
 #[tokio::test]
-async fn statuses_of_pods_are_checked(#[case] status: Value, #[case] expected: &[&str]) {
+async fn pod_statuses_are_validated(#[case] status: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
     let answer = put(
@@ -205,7 +205,7 @@ async fn statuses_of_pods_are_checked(#[case] status: Value, #[case] expected: &
 }
 
 #[tokio::test]
-async fn digests_of_image_volumes_are_behind_a_gate() {
+async fn image_volume_digests_depend_on_a_feature_gate() {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
     let mount = json!({"name": "v", "mountPath": "/m", "volumeStatus": {"image": {"imageRef": ""}}});
@@ -247,7 +247,7 @@ async fn resizes_are_checked(
 }
 
 #[tokio::test]
-async fn fields_of_ephemeral_containers_are_set_though_they_be_empty() {
+async fn empty_fields_of_ephemeral_containers_count_as_set() {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
     let container = json!({"name": "e", "image": "i", "lifecycle": {}, "restartPolicy": "", "ports": []});
@@ -279,7 +279,7 @@ async fn annotations_are_checked_twice_on_update() {
 }
 
 #[tokio::test]
-async fn claims_of_stateful_sets_are_warned_of() {
+async fn claims_of_stateful_sets_cause_warnings() {
     let server = ApiServer::start();
     let claim = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1500m"}}}});
@@ -319,5 +319,20 @@ async fn updates_of_replication_controllers_warn_of_the_stored_template() {
     assert_eq!(
         warnings_of(&server, "PUT", &format!("{path}/a"), &controller).await,
         [""; 0]
+    );
+}
+
+#[rstest]
+#[case::computed(json!({}), "BestEffort")]
+#[case::given(json!({"qosClass": "Guaranteed", "phase": "Running"}), "Guaranteed")]
+#[tokio::test(start_paused = true)]
+async fn a_create_keeps_the_quality_of_service_of_its_status(#[case] status: Value, #[case] expected: &str) {
+    let server = ApiServer::start();
+    let mut body = pod(&json!({}));
+    body["status"] = status;
+    let (code, created) = post(&server, PODS, &body).await;
+    assert_eq!(
+        (code, &created["status"]),
+        (201, &json!({"phase": "Pending", "qosClass": expected}))
     );
 }

@@ -1,4 +1,4 @@
-//! Requests that are wrong in several ways, of which the first is told, and paths that lead nowhere.
+//! Requests with several errors, of which only the first is reported, and unknown paths.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -16,7 +16,7 @@ async fn delete(path: &str, body: &Value) -> (u16, Value) {
 #[case::of_bindings("/api/v1/bindings")]
 #[case::of_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
 #[tokio::test]
-async fn what_cannot_be_listed_has_no_path_across_namespaces(#[case] path: &str) {
+async fn resources_without_list_are_not_found_across_namespaces(#[case] path: &str) {
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
         let (code, answer) = send(&ApiServer::start(), method, path, MERGE, &json!({})).await;
         let why = "the server could not find the requested resource";
@@ -29,7 +29,7 @@ async fn what_cannot_be_listed_has_no_path_across_namespaces(#[case] path: &str)
 #[case::create("POST", MAPS, 415)]
 #[case::update("PUT", "/api/v1/namespaces/default/configmaps/a", 422)]
 #[tokio::test]
-async fn a_creation_looks_at_the_form_of_its_body_before_its_options(
+async fn create_checks_the_media_type_before_its_options(
     #[case] method: &str,
     #[case] path: &str,
     #[case] expected: u16,
@@ -68,15 +68,15 @@ async fn delete_options_may_be_of_any_version(#[case] version: &str) {
     "strconv.ParseInt: parsing \"1s\": invalid syntax"
 )]
 #[tokio::test]
-async fn a_wrong_read_is_refused_for_the_first_reason(#[case] rest: &str, #[case] expected: u16, #[case] why: &str) {
+async fn invalid_read_is_refused_with_its_first_error(#[case] rest: &str, #[case] expected: u16, #[case] why: &str) {
     let path = format!("/api/v1/namespaces/default/{rest}");
     let (code, answer) = get(&ApiServer::start(), &path).await;
     assert_eq!((code, message(&answer)), (expected, why));
 }
 
-/// `forceWatch` of `ListResource`: the query does not say that it is a watch, so that it is checked as a list.
+/// `forceWatch` of `ListResource`: the query does not contain `watch`, so it is checked like a list.
 #[tokio::test]
-async fn a_path_of_the_old_form_has_the_options_of_a_list() {
+async fn legacy_watch_path_accepts_list_options() {
     let path = "/api/v1/watch/namespaces/default/configmaps?sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let (code, answer) = get(&ApiServer::start(), path).await;
     let why = "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is \
@@ -89,10 +89,7 @@ async fn a_path_of_the_old_form_has_the_options_of_a_list() {
 #[case::of_no_name(json!({}), "Unknown")]
 #[case::of_a_generated_name(json!({"generateName": "a-"}), "a-")]
 #[tokio::test]
-async fn a_terminating_namespace_refuses_objects_by_what_their_name_will_be(
-    #[case] metadata: Value,
-    #[case] shown: &str,
-) {
+async fn terminating_namespace_refuses_objects_with_their_generated_name(#[case] metadata: Value, #[case] shown: &str) {
     let server = ApiServer::start();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}});
     assert_eq!(post(&server, "/api/v1/namespaces", &namespace).await.0, 201);
@@ -111,7 +108,7 @@ async fn a_terminating_namespace_refuses_objects_by_what_their_name_will_be(
 #[case::update("PUT", "application/json")]
 #[case::merge("PATCH", MERGE)]
 #[tokio::test]
-async fn another_namespace_is_refused_before_a_lacking_name(#[case] method: &str, #[case] content_type: &str) {
+async fn wrong_namespace_is_reported_before_a_missing_name(#[case] method: &str, #[case] content_type: &str) {
     let server = ApiServer::start();
     assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": null, "namespace": "other"}});
@@ -124,7 +121,7 @@ async fn another_namespace_is_refused_before_a_lacking_name(#[case] method: &str
 #[case::update("PUT", "application/json", "")]
 #[case::patch("PATCH", MERGE, " after mutating admission happens")]
 #[tokio::test]
-async fn a_patch_is_warned_of_repeated_owners_as_after_admission(
+async fn patch_warning_about_duplicate_owners_mentions_admission(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] when: &str,
@@ -151,7 +148,7 @@ async fn a_patch_is_warned_of_repeated_owners_as_after_admission(
 #[case::with_a_wrong_escape("dryRun=%zz")]
 #[case::with_half_an_escape("dryRun=a%2")]
 #[tokio::test]
-async fn parameters_that_cannot_be_read_are_none(#[case] query: &str) {
+async fn malformed_parameters_are_ignored(#[case] query: &str) {
     let path = format!("{MAPS}?{query}");
     let (code, answer) = post(&ApiServer::start(), &path, &config_map("a", json!({}))).await;
     assert_eq!(code, 201, "{answer}");

@@ -1,4 +1,4 @@
-//! Open watches lose nothing but what they have missed, and nobody reads a version of the future.
+//! Open watches lose only changes that they have missed, and future versions cannot be read.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -30,7 +30,7 @@ async fn server() -> ApiServer {
 )]
 #[case::of_another_resource("/api/v1/secrets?watch=1", "secrets")]
 #[tokio::test]
-async fn a_watch_that_sleeps_misses_nothing_of_others(
+async fn sleeping_watch_ignores_changes_of_other_scopes(
     #[case] path: &str,
     #[case] resource: &str,
     #[values(true, false)] is_compacted: bool,
@@ -54,7 +54,7 @@ async fn a_watch_that_sleeps_misses_nothing_of_others(
 #[case::of_the_namespace("/api/v1/namespaces/default/configmaps?watch=1")]
 #[case::of_the_name("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Dbusy-0")]
 #[tokio::test]
-async fn a_watch_that_was_not_read_expires(#[case] path: &str, #[values(true, false)] is_compacted: bool) {
+async fn unread_watch_expires(#[case] path: &str, #[values(true, false)] is_compacted: bool) {
     let server = server().await;
     let mut watch = Watch::open(
         &server,
@@ -72,6 +72,26 @@ async fn a_watch_that_was_not_read_expires(#[case] path: &str, #[values(true, fa
 }
 
 #[tokio::test]
+async fn open_watch_outlives_a_compaction_of_unread_changes() {
+    let server = server().await;
+    let path = format!(
+        "/api/v1/configmaps?watch=1&resourceVersion={}",
+        server.resource_version()
+    );
+    let mut watch = Watch::open(&server, &path).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    for name in ["read", "unread"] {
+        let (code, made) = post(&server, maps, &object(name)).await;
+        assert_eq!(code, 201, "{made}");
+        if name == "unread" {
+            server.compact();
+        }
+        assert_eq!(watch.told(), [json!({"type": "ADDED", "object": made})]);
+    }
+}
+
+#[tokio::test]
 async fn a_new_watch_from_below_the_log_expires() {
     let server = server().await;
     let from = server.resource_version();
@@ -81,7 +101,7 @@ async fn a_new_watch_from_below_the_log_expires() {
     assert_eq!(get(&server, &path).await.1["object"]["code"], 410);
 }
 
-/// A cache waits for three seconds; etcd, which alone has Events, does not, and does not say when to come again.
+/// A watch cache waits three seconds. etcd, which serves only Events, does not wait, and does not send Retry-After.
 #[rstest]
 #[case::a_list("/api/v1/configmaps?resourceVersion=", 3, 1)]
 #[case::an_exact_list("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=", 3, 1)]
@@ -89,7 +109,7 @@ async fn a_new_watch_from_below_the_log_expires() {
 #[case::a_list_of_events("/api/v1/events?resourceVersion=", 0, 0)]
 #[case::an_event("/apis/events.k8s.io/v1/namespaces/default/events/a?resourceVersion=", 0, 0)]
 #[tokio::test(start_paused = true)]
-async fn the_future_is_waited_for(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
+async fn reads_of_future_versions_wait_and_fail(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
     let server = ApiServer::start();
     let begun = tokio::time::Instant::now();
     let (code, answer) = get(&server, &format!("{path}999999")).await;
@@ -118,7 +138,7 @@ async fn a_watch_from_the_future_delivers_later_changes() {
 }
 
 #[tokio::test]
-async fn a_server_that_counts_on_knows_nothing_of_before() {
+async fn server_with_a_start_revision_has_no_earlier_history() {
     let server = ApiServer::builder().revision(5000).start();
     assert!(server.resource_version() >= 5000);
     for path in ["/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=4000"] {

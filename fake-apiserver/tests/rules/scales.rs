@@ -1,4 +1,4 @@
-//! Writes of a Scale, of which metadata is checked and dropped.
+//! Writes of a Scale. Its metadata is checked and dropped.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::ask::{APPLY, MERGE, causes, get, post, send};
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-/// Answers the uid of a new ReplicaSet, too.
+/// Also returns the uid of a new ReplicaSet.
 async fn server() -> (ApiServer, String) {
     let server = ApiServer::start();
     let body = json!({"metadata": {"name": "s"}, "spec": {
@@ -39,7 +39,7 @@ fn scale(metadata: &Value, replicas: i64) -> Value {
     &["metadata.generateName", "metadata.labels", "metadata.ownerReferences.name", "metadata.finalizers[0]",
         "spec.replicas"])]
 #[tokio::test(start_paused = true)]
-async fn the_metadata_of_a_scale_is_checked(
+async fn metadata_of_a_scale_is_validated(
     #[case] metadata: Value,
     #[case] replicas: i64,
     #[case] fields: &[&str],

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{causes, post, put, with};
+use crate::ask::{MERGE, causes, get, post, put, send, with};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DRY: &str = "/api/v1/namespaces/default/services?dryRun=All";
@@ -53,7 +53,7 @@ fn service(changes: &Value) -> Value {
     &["Internal error occurred: failed to allocate requested HealthCheck NodePort 5: provided port is not in the valid \
        range. The range of valid ports is 30000-32767"])]
 #[tokio::test]
-async fn new_services_are_checked(#[case] changes: Value, #[case] expected: &[&str]) {
+async fn new_services_are_validated(#[case] changes: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let answer = post(&server, SERVICES, &service(&changes)).await;
     assert_eq!(causes(&answer), expected, "{}", answer.1);
@@ -67,7 +67,7 @@ async fn new_services_are_checked(#[case] changes: Value, #[case] expected: &[&s
     }
 }
 
-/// The operations of a dry run neither look at ranges nor at what other Services have.
+/// A dry run does not check ranges, or allocations of other Services.
 #[rstest]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 1}]}), &[])]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": -1}]}), &[])]
@@ -75,7 +75,7 @@ async fn new_services_are_checked(#[case] changes: Value, #[case] expected: &[&s
 #[case(json!({"clusterIP": "192.168.0.1"}), &["spec.clusterIPs: Invalid value: [\"192.168.0.1\"]: failed to allocate IP \
     192.168.0.1: the provided IP (192.168.0.1) is not in the valid range. The range of valid IPs is 10.0.0.0/16"])]
 #[tokio::test]
-async fn dry_runs_allocate_without_looking(#[case] spec: Value, #[case] expected: &[&str]) {
+async fn dry_runs_skip_allocation_checks(#[case] spec: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let answer = post(&server, DRY, &service(&json!({"spec": spec}))).await;
     assert_eq!(causes(&answer), expected, "{}", answer.1);
@@ -99,7 +99,7 @@ async fn a_dry_run_shows_numbers_outside_of_the_ranges() {
 }
 
 #[tokio::test]
-async fn ports_of_one_number_share_a_node_port() {
+async fn ports_with_the_same_number_share_a_node_port() {
     let server = ApiServer::start();
     let ports = json!([{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]);
     let (_, made) = post(
@@ -122,7 +122,7 @@ async fn ports_of_one_number_share_a_node_port() {
     {"name": "b", "port": 2, "nodePort": 30001}]}), &["duplicate nodePort: {TCP 30001}"])]
 #[case(json!({"type": "ExternalName", "externalName": "a.b", "clusterIP": null, "clusterIPs": null}), &[])]
 #[tokio::test]
-async fn changes_are_checked(#[case] spec: Value, #[case] expected: &[&str]) {
+async fn service_updates_are_validated(#[case] spec: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let (_, made) = post(&server, SERVICES, &service(&json!({}))).await;
     let changed = with(&made, &json!({"spec": spec}));
@@ -134,7 +134,7 @@ async fn changes_are_checked(#[case] spec: Value, #[case] expected: &[&str]) {
     }
 }
 
-/// Values that were valid under older rules may stay.
+/// Values that older rules permitted may remain.
 #[rstest]
 #[case(json!([{"ip": "1.2.3.4", "ipMode": "VIP"}]), "LoadBalancer", &[])]
 #[case(json!([{"ip": "1.2.3.4"}]), "ClusterIP",
@@ -146,7 +146,7 @@ async fn changes_are_checked(#[case] spec: Value, #[case] expected: &[&str]) {
     "status.loadBalancer.ingress[1].ipMode: Forbidden: may not be specified when `ip` is not set",
     "status.loadBalancer.ingress[2].ipMode: Unsupported value: \"x\": supported values: \"Proxy\", \"VIP\""])]
 #[tokio::test]
-async fn statuses_are_checked(#[case] points: Value, #[case] kind: &str, #[case] expected: &[&str]) {
+async fn service_statuses_are_validated(#[case] points: Value, #[case] kind: &str, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let (_, made) = post(&server, SERVICES, &service(&json!({"spec": {"type": kind}}))).await;
     let changed = with(&made, &json!({"status": {"loadBalancer": {"ingress": points}}}));
@@ -155,7 +155,7 @@ async fn statuses_are_checked(#[case] points: Value, #[case] kind: &str, #[case]
 }
 
 #[tokio::test]
-async fn a_write_of_its_status_makes_a_service_without_an_address() {
+async fn status_write_may_create_a_service_without_an_address() {
     let server = ApiServer::start();
     let sent = service(&json!({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}));
     let (code, made) = put(&server, &format!("{SERVICES}/a/status"), &sent).await;
@@ -180,4 +180,72 @@ async fn the_version_of_an_update_that_creates_must_be_a_number(
     let sent = service(&json!({"metadata": {"resourceVersion": version}}));
     let (code, answer) = put(&ApiServer::start(), path, &sent).await;
     assert_eq!(code, expected, "{answer}");
+}
+
+#[tokio::test]
+async fn service_without_a_name_gets_no_address() {
+    let server = ApiServer::start();
+    let nameless = service(&json!({"metadata": {"name": null}, "spec": {"clusterIP": "10.0.0.77"}}));
+    let expected = "spec.clusterIPs: Invalid value: [\"10.0.0.77\"]: failed to allocate IP 10.0.0.77: \
+                    IPAddress.networking.k8s.io \"10.0.0.77\" is invalid: spec.parentRef.name: Required value";
+    assert_eq!(causes(&post(&server, SERVICES, &nameless).await), [expected]);
+    let free = with(&nameless, &json!({"spec": {"clusterIP": null}}));
+    let found = causes(&post(&server, SERVICES, &free).await);
+    let start = "spec.clusterIPs: Invalid value: [\"\"]: failed to allocate IP: IPAddress.networking.k8s.io ";
+    assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_of_a_service_is_an_ip_address() {
+    let server = ApiServer::builder().kubernetes_service(true).start();
+    let services = "/api/v1/namespaces/default/services";
+    let address = "/apis/networking.k8s.io/v1/ipaddresses/10.0.0.99";
+    let body =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": "10.0.0.99", "ports": [{"port": 1}]}});
+    assert_eq!(post(&server, services, &body("a")).await.0, 201);
+    let (code, found) = get(&server, address).await;
+    assert_eq!(code, 200, "{found}");
+    let parent = json!({"resource": "services", "namespace": "default", "name": "a"});
+    let labels = json!({
+        "ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+    });
+    assert_eq!(
+        (&found["spec"]["parentRef"], &found["metadata"]["labels"]),
+        (&parent, &labels)
+    );
+    assert_eq!(found["metadata"]["managedFields"][0]["manager"], "kube-apiserver");
+
+    let external = json!({"spec": {"type": "ExternalName", "externalName": "a.b", "clusterIP": "", "clusterIPs": []}});
+    let (code, changed) = send(&server, "PATCH", &format!("{services}/a"), MERGE, &external).await;
+    assert_eq!(code, 200, "{changed}");
+    assert_eq!(get(&server, address).await.0, 404, "the type without an address");
+    assert_eq!(post(&server, services, &body("b")).await.0, 201);
+    assert_eq!(get(&server, address).await.1["spec"]["parentRef"]["name"], "b");
+    assert_eq!(
+        send(&server, "DELETE", &format!("{services}/b"), MERGE, &Value::Null)
+            .await
+            .0,
+        200
+    );
+    assert_eq!(get(&server, address).await.0, 404, "the Service is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ip_address_created_by_a_client_is_reserved() {
+    let server = ApiServer::builder().kubernetes_service(true).start();
+    let address = json!({
+        "metadata": {"name": "10.0.0.98"},
+        "spec": {"parentRef": {"resource": "gateways", "group": "example.com", "name": "g"}},
+    });
+    assert_eq!(
+        post(&server, "/apis/networking.k8s.io/v1/ipaddresses", &address)
+            .await
+            .0,
+        201
+    );
+    let body = json!({"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.98", "ports": [{"port": 1}]}});
+    let answer = post(&server, "/api/v1/namespaces/default/services", &body).await;
+    let expected = "spec.clusterIPs: Invalid value: [\"10.0.0.98\"]: failed to allocate IP 10.0.0.98: provided IP is \
+                    already allocated";
+    assert_eq!(causes(&answer), [expected]);
 }

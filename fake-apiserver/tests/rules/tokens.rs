@@ -10,7 +10,7 @@ use crate::ask::{message, post, with};
 
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/a/token";
 
-/// A server with a ServiceAccount and a Pod of it, and the account's uid.
+/// A server with a ServiceAccount and its Pod, and the account's uid.
 async fn server() -> (ApiServer, Value) {
     let server = ApiServer::start();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
@@ -39,14 +39,15 @@ fn request(changes: &Value) -> Value {
 #[case::of_another_group(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "a/v1", "name": "q"}}}), 400,
     "cannot bind token to object of type a/v1, Kind=Pod")]
 #[tokio::test]
-async fn requests_are_checked(#[case] changes: Value, #[case] code: u16, #[case] text: &str) {
+async fn token_requests_are_validated(#[case] changes: Value, #[case] code: u16, #[case] text: &str) {
     let (server, uid) = server().await;
     let answer = post(&server, TOKEN, &request(&changes)).await;
     let text = text.replace("UID)", &format!("{})", uid.as_str().unwrap_or_default()));
     assert_eq!((answer.0, message(&answer.1)), (code, &*text), "{}", answer.1);
 }
 
-/// Kubelets ask for 3607 seconds; tokens for the server itself then live for a year, and clients are warned before.
+/// Kubelets request 3607 seconds. Such tokens for the server itself live for a year, and clients are warned after the
+/// requested time.
 #[rstest]
 #[case(3607, json!([]), true)]
 #[case(3600, json!([]), false)]

@@ -1,4 +1,4 @@
-//! A uid in a body says which object is meant, and does not make one.
+//! A uid in a body identifies an existing object, and does not set the uid of a new one.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{get, message, put};
 
-/// Go's `Store.Update` checks preconditions before it asks whether the kind may be created so.
+/// Go's `Store.Update` checks preconditions before it checks whether an update may create the kind.
 #[rstest]
 #[case("/api/v1/namespaces/default/services/x", "v1", "Service", "services")]
 #[case("/api/v1/namespaces/default/endpoints/x", "v1", "Endpoints", "endpoints")]
@@ -37,7 +37,7 @@ use crate::ask::{get, message, put};
     "runtimeclasses.node.k8s.io"
 )]
 #[tokio::test]
-async fn a_stale_put_revives_nothing(
+async fn stale_put_does_not_recreate_the_object(
     #[case] path: &str,
     #[case] api_version: &str,
     #[case] kind: &str,
@@ -59,7 +59,7 @@ async fn a_stale_put_revives_nothing(
 }
 
 #[tokio::test]
-async fn kinds_that_a_put_does_not_create_are_not_found() {
+async fn put_of_absent_objects_is_404_unless_the_kind_permits_creation() {
     let server = ApiServer::start();
     let path = "/api/v1/namespaces/default/configmaps/x";
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "gone"}});

@@ -1,4 +1,4 @@
-//! A server with workers under a paused clock, and the few words the tests speak.
+//! A server with workers under a paused clock, and helpers of the tests.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 /// Start of its clock: on the minute, for CronJobs.
 const START: &str = "2026-01-01T00:00:00Z";
 
-/// A server whose workers run in virtual time.
+/// A server with workers in virtual time.
 pub(crate) struct Cluster(pub(crate) ApiServer);
 
 impl Cluster {
-    /// With every worker there is.
+    /// Starts it with all workers.
     pub(crate) fn start() -> Self {
         Self::with(Worker::ALL)
     }
@@ -25,7 +25,7 @@ impl Cluster {
         Self(ApiServer::builder().workers(workers).start_time(start).start())
     }
 
-    /// Lets so many seconds pass.
+    /// Advances the time by this many seconds.
     pub(crate) async fn pass(&self, seconds: f64) {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     }
@@ -90,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// An object of `default`; null if there is none.
+    /// An object in `default`; null if it does not exist.
     pub(crate) async fn get(&self, api: &str, kind: &str, name: &str) -> Value {
         let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
         let namespace = if namespaced { "default" } else { "" };

@@ -22,7 +22,7 @@ fn cron(spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_comes_each_minute_and_the_history_is_kept() {
+async fn cron_job_creates_a_job_each_minute_and_keeps_its_history() {
     let cluster = Cluster::start();
     cluster.create(cron(json!({"successfulJobsHistoryLimit": 2}))).await;
     cluster.pass(59.0).await;
@@ -54,7 +54,7 @@ async fn a_job_comes_each_minute_and_the_history_is_kept() {
 #[case::forbid("Forbid", 1)]
 #[case::replace("Replace", 1)]
 #[tokio::test(start_paused = true)]
-async fn running_jobs_count(#[case] policy: &str, #[case] active: usize) {
+async fn running_jobs_limit_new_ones(#[case] policy: &str, #[case] active: usize) {
     let cluster = Cluster::start();
     let long = PodScript::default().runs_for(Duration::from_secs(1000));
     cluster.0.kubelet().script(PodSelector::all(), long);
@@ -76,7 +76,7 @@ async fn running_jobs_count(#[case] policy: &str, #[case] active: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_zone_is_obeyed() {
+async fn schedule_uses_the_time_zone() {
     let cluster = Cluster::start();
     cluster
         .create(cron(json!({"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"})))

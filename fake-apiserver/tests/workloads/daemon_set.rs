@@ -1,5 +1,8 @@
-//! DaemonSets: one Pod a Node.
+//! DaemonSets: one Pod per Node.
 
+use std::time::Duration;
+
+use fake_apiserver::{PodScript, PodSelector};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, template};
@@ -20,7 +23,7 @@ fn node(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_node_has_one_and_an_update_replaces_them() {
+async fn daemon_set_runs_one_pod_per_node_and_replaces_them_on_update() {
     let cluster = Cluster::start();
     cluster.create(node("a")).await;
     cluster.create(node("b")).await;
@@ -71,4 +74,40 @@ async fn each_node_has_one_and_an_update_replaces_them() {
     cluster.delete("v1", "Node", "c").await;
     cluster.pass(3.0).await;
     assert_eq!(nodes(&cluster).await, ["a", "b"]);
+}
+
+/// The number of Pods of each image. New Pods take four seconds to become ready.
+#[tokio::test(start_paused = true)]
+async fn a_surge_starts_new_pods_before_old_ones_end() {
+    let cluster = Cluster::start();
+    for name in ["a", "b", "c"] {
+        cluster.create(node(name)).await;
+    }
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent")},
+    });
+    set["spec"]["updateStrategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
+    cluster.create(set).await;
+    cluster.pass(10.0).await;
+    let slow = PodScript::default().ready_after(Duration::from_secs(3));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    let container = json!([{"name": "main", "image": "nginx:2"}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": container}}}});
+    cluster.patch("apps/v1", "DaemonSet", "agent", patch).await;
+    let mut seen = Vec::new();
+    for _ in 0..14 {
+        cluster.pass(1.0).await;
+        let pods = cluster.pods().await;
+        let count = |image: &str| {
+            pods.iter()
+                .filter(|it| it["spec"]["containers"][0]["image"] == image)
+                .count()
+        };
+        seen.push((count("nginx:1"), count("nginx:2")));
+    }
+    seen.dedup();
+    assert_eq!(seen, [(3, 2), (1, 3), (0, 3)]);
+    assert_eq!(nodes(&cluster).await, ["a", "b", "c"]);
 }

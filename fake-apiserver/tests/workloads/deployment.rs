@@ -1,4 +1,4 @@
-//! Deployments: roll-out, history, scale, conditions.
+//! Deployments: rollout, history, scaling, conditions.
 
 use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;
@@ -112,7 +112,7 @@ async fn an_update_stays_within_surge_and_unavailability() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn going_back_numbers_the_old_set_anew() {
+async fn rollback_renumbers_the_old_replica_set() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 1)).await;
     cluster.pass(3.0).await;
@@ -198,7 +198,7 @@ async fn a_paused_deployment_scales_but_does_not_roll_out() {
 #[case::never_ready(PodScript::default().never_ready())]
 #[case::no_image(PodScript::default().image_pull_error())]
 #[tokio::test(start_paused = true)]
-async fn a_roll_out_that_gets_nowhere_exceeds_its_deadline(#[case] script: PodScript) {
+async fn stalled_rollout_exceeds_its_deadline(#[case] script: PodScript) {
     let cluster = Cluster::start();
     cluster
         .0

@@ -1,4 +1,4 @@
-//! Jobs: completions, failures, indexes, suspension, and what is left of them.
+//! Jobs: completions, failures, indexes, suspension, and the cleanup afterwards.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn work(cluster: &Cluster) -> Value {
     json!({"succeeded": 4, "completedIndexes": "0-3"}),
 )]
 #[tokio::test(start_paused = true)]
-async fn a_job_completes(#[case] spec: Value, #[case] after: f64, #[case] want: Value) {
+async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after: f64, #[case] want: Value) {
     let cluster = Cluster::start();
     cluster.create(job(spec)).await;
     cluster.pass(after).await;
@@ -73,7 +73,7 @@ async fn a_job_completes(#[case] spec: Value, #[case] after: f64, #[case] want: 
     "FailedIndexes", "Job has failed indexes",
 )]
 #[tokio::test(start_paused = true)]
-async fn a_job_fails(
+async fn job_fails_after_its_back_off_limit(
     #[case] spec: Value,
     #[case] code: i32,
     #[case] after: f64,
@@ -93,6 +93,17 @@ async fn a_job_fails(
         assert_eq!([status, got], ["True", reason], "{:#}", work["status"]);
         assert!(text.ends_with(message), "{text}");
     }
+}
+
+/// Commands of images are unknown here, and a Job whose Pods run for ever would never complete.
+#[tokio::test(start_paused = true)]
+async fn a_job_with_an_unknown_command_completes() {
+    let cluster = Cluster::start();
+    let mut job = job(json!({}));
+    job["spec"]["template"]["spec"]["containers"] = json!([{"name": "main", "image": "migrate:1"}]);
+    cluster.create(job).await;
+    cluster.pass(5.0).await;
+    assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +131,7 @@ async fn a_suspended_job_has_no_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_goes_after_its_time() {
+async fn finished_job_is_deleted_after_its_ttl() {
     let cluster = Cluster::start();
     cluster.create(job(json!({"ttlSecondsAfterFinished": 30}))).await;
     cluster.pass(20.0).await;
@@ -133,13 +144,13 @@ async fn a_finished_job_goes_after_its_time() {
     );
 }
 
-/// Go's `syncOrphanPod`: nobody counts the Pods of a Job that is gone.
+/// Go's `syncOrphanPod`: Pods of a deleted Job are not counted.
 #[rstest]
 #[case::orphaned("Orphan")]
 #[case::deleted("Background")]
 #[case::waited_for("Foreground")]
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_deleted_job_are_let_go(#[case] propagation: &str) {
+async fn pods_of_a_deleted_job_lose_their_finalizer(#[case] propagation: &str) {
     let cluster = Cluster::start();
     let mut running = job(json!({"parallelism": 2, "completions": 2}));
     running["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["sleep", "1000"]);
@@ -161,7 +172,7 @@ async fn pods_of_a_deleted_job_are_let_go(#[case] propagation: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_nobody_collects_are_let_go() {
+async fn pods_of_an_uncollected_job_lose_their_finalizer() {
     let cluster = Cluster::with(&[Worker::Job, Worker::Kubelet]);
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
@@ -181,7 +192,7 @@ async fn pods_of_a_job_that_nobody_collects_are_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_may_create_no_pods_says_that_it_began() {
+async fn job_without_permission_to_create_pods_sets_its_start_time() {
     let cluster = Cluster::start();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
         "spec": {"hard": {"pods": "0"}}});
@@ -202,12 +213,12 @@ async fn a_job_that_may_create_no_pods_says_that_it_began() {
     assert!(!cluster.pods().await.is_empty());
 }
 
-/// Kueue and others run Jobs of theirs (KEP-4368).
+/// Kueue and other controllers run their own Jobs (KEP-4368).
 #[rstest]
 #[case("kubernetes.io/job-controller", 1)]
 #[case("example.com/queue", 0)]
 #[tokio::test(start_paused = true)]
-async fn a_job_of_another_controller_is_left_alone(#[case] manager: &str, #[case] pods: usize) {
+async fn job_of_another_controller_is_ignored(#[case] manager: &str, #[case] pods: usize) {
     let cluster = Cluster::start();
     let spec = json!({"managedBy": manager, "ttlSecondsAfterFinished": 60});
     cluster.create(job(spec)).await;
@@ -219,7 +230,7 @@ async fn a_job_of_another_controller_is_left_alone(#[case] manager: &str, #[case
     assert_eq!(work(&cluster).await, Value::Null);
 }
 
-/// Go's `deleteJobPods` lets Pods go uncounted, and a success makes the rest superfluous.
+/// Go's `deleteJobPods` deletes Pods without counting them; a success makes the remaining ones superfluous.
 #[rstest]
 #[case::suspended(json!({}), json!({"spec": {"suspend": true}}))]
 #[case::scaled_down(json!({}), json!({"spec": {"parallelism": 0}}))]
@@ -228,7 +239,7 @@ async fn a_job_of_another_controller_is_left_alone(#[case] manager: &str, #[case
     Value::Null,
 )]
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_needed_any_more_has_not_failed(#[case] spec: Value, #[case] change: Value) {
+async fn superfluous_pod_does_not_count_as_failed(#[case] spec: Value, #[case] change: Value) {
     let cluster = Cluster::start();
     let kubelet = cluster.0.kubelet();
     kubelet.script(

@@ -1,4 +1,4 @@
-//! Scheduler and kubelet: what becomes of one Pod.
+//! Scheduler and kubelet: the life of one Pod.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Phase, the state of the container and its reason, and how often it was started again.
+/// The phase, the state of the container with its reason, and its restarts.
 fn stand(pod: &Value) -> String {
     let container = &pod["status"]["containerStatuses"][0];
     let state = container["state"].as_object().and_then(|it| it.iter().next());
@@ -29,7 +29,7 @@ fn stand(pod: &Value) -> String {
     format!("{phase} {state} {reason} {}", container["restartCount"]).replace("  ", " ")
 }
 
-/// A container that is not always restarted ends if its command is known to end.
+/// A container ends if it is not always restarted and its command is predictable.
 #[rstest]
 #[case::the_images_own(json!([]), 5000.0, "Running running 0")]
 #[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]
@@ -37,7 +37,7 @@ fn stand(pod: &Value) -> String {
 #[case::still_asleep(json!(["sleep", "30"]), 30.5, "Running running 0")]
 #[case::awake(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
 #[tokio::test(start_paused = true)]
-async fn a_command_that_is_known_to_end_ends(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
+async fn predictable_command_ends(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
     let cluster = Cluster::start();
     let mut pod = pod("Never");
     pod["spec"]["containers"][0]["command"] = command;
@@ -59,7 +59,7 @@ async fn a_command_that_is_known_to_end_ends(#[case] command: Value, #[case] aft
 #[case::no_image(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
 #[case::still_none(PodScript::default().image_pull_error(), "Always", 20.0, "Pending waiting ImagePullBackOff 0")]
 #[tokio::test(start_paused = true)]
-async fn a_script_decides_the_life_of_a_pod(
+async fn script_determines_the_phases_of_a_pod(
     #[case] script: PodScript,
     #[case] policy: &str,
     #[case] after: f64,
@@ -73,7 +73,7 @@ async fn a_script_decides_the_life_of_a_pod(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_may_change_at_any_time() {
+async fn script_changes_apply_to_running_pods() {
     let cluster = Cluster::start();
     cluster
         .0
@@ -92,7 +92,7 @@ async fn a_script_may_change_at_any_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_containers_come_first() {
+async fn init_containers_run_first() {
     let cluster = Cluster::start();
     let mut it = pod("Always");
     it["spec"]["initContainers"] = json!([{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]);
@@ -134,7 +134,7 @@ async fn a_deleted_pod_stops_within_its_grace(#[case] script: PodScript, #[case]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_until_a_node_has_what_it_asks_for() {
+async fn pod_waits_for_a_node_with_enough_resources() {
     let cluster = Cluster::start();
     let room = json!({"cpu": "2", "memory": "1Gi", "pods": "110"});
     cluster
@@ -231,4 +231,10 @@ async fn logs_come_from_the_script() {
     cluster.pass(1.0).await;
     assert_eq!(ask("").await, (200, "one\ntwo\nthree\n".to_owned()));
     assert_eq!(ask("?tailLines=1").await, (200, "three\n".to_owned()));
+    let stamped = "2026-01-01T00:00:01.000000000Z three\n".to_owned();
+    assert_eq!(ask("?tailLines=1&timestamps=true").await, (200, stamped));
+    assert_eq!(ask("?sinceTime=2026-01-01T00:00:02Z").await, (200, String::new()));
+    cluster.pass(10.0).await;
+    assert_eq!(ask("?sinceSeconds=5").await, (200, String::new()));
+    assert_eq!(ask("?sinceSeconds=15&tailLines=1").await, (200, "three\n".to_owned()));
 }

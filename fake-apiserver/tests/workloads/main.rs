@@ -1,11 +1,17 @@
-//! The small cluster life, seen through requests: what controllers, the scheduler and the kubelets make of workloads.
+//! Workloads at the HTTP boundary: the effects of controllers, the scheduler and the kubelets.
 
+mod autoscaler;
 mod cluster;
+mod containers;
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod job;
 mod kubelet;
+mod kwok;
+mod node_lifecycle;
+mod nodes;
+mod placement;
 mod replica_set;
 mod services;
 mod stateful_set;

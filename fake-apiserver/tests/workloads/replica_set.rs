@@ -1,4 +1,4 @@
-//! ReplicaSets: scale, adoption, and which Pod goes first.
+//! ReplicaSets: scaling, adoption, and the order in which Pods are deleted.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn pod(name: &str) -> Value {
 #[case("apps/v1", "ReplicaSet")]
 #[case("v1", "ReplicationController")]
 #[tokio::test(start_paused = true)]
-async fn it_keeps_its_number(#[case] api: &str, #[case] kind: &str) {
+async fn replica_set_keeps_its_number_of_pods(#[case] api: &str, #[case] kind: &str) {
     let cluster = Cluster::start();
     let mut it = set(3);
     (it["apiVersion"], it["kind"]) = (api.into(), kind.into());
@@ -50,7 +50,7 @@ async fn it_keeps_its_number(#[case] api: &str, #[case] kind: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_are_adopted_and_strangers_released() {
+async fn matching_orphans_are_adopted_and_others_released() {
     let cluster = Cluster::start();
     cluster.create(pod("mine")).await;
     cluster.create(set(1)).await;
@@ -70,7 +70,7 @@ async fn orphans_are_adopted_and_strangers_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_costs_less_goes_first() {
+async fn pod_with_lower_deletion_cost_is_deleted_first() {
     let cluster = Cluster::start();
     for (name, cost) in [("a", "10"), ("b", "-5"), ("c", "0")] {
         let mut it = pod(name);
@@ -93,7 +93,7 @@ async fn a_pod_that_costs_less_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn available_counts_after_the_least_time() {
+async fn pods_are_available_after_min_ready_seconds() {
     let cluster = Cluster::start();
     let mut it = set(1);
     it["spec"]["minReadySeconds"] = json!(10);
@@ -111,14 +111,14 @@ async fn available_counts_after_the_least_time() {
     );
 }
 
-/// Each controller writes the status though nothing can be created.
+/// The controllers write the status although they cannot create Pods.
 #[rstest]
 #[case::replica_set("apps/v1", "ReplicaSet", json!({"replicas": 2}))]
 #[case::replication_controller("v1", "ReplicationController", json!({"replicas": 2}))]
 #[case::stateful_set("apps/v1", "StatefulSet", json!({"replicas": 2, "serviceName": "s"}))]
 #[case::daemon_set("apps/v1", "DaemonSet", json!({}))]
 #[tokio::test(start_paused = true)]
-async fn a_refused_creation_is_told_in_the_status(#[case] api: &str, #[case] kind: &str, #[case] mut spec: Value) {
+async fn refused_creation_is_reported_in_the_status(#[case] api: &str, #[case] kind: &str, #[case] mut spec: Value) {
     let cluster = Cluster::start();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
         "spec": {"hard": {"pods": "0"}}});

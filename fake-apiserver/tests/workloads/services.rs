@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, condition, deployment};
 
 #[tokio::test(start_paused = true)]
-async fn a_service_knows_its_ready_pods() {
+async fn endpoints_contain_the_ready_pods() {
     let cluster = Cluster::start();
     cluster
         .create(json!({
@@ -56,7 +56,7 @@ async fn a_service_knows_its_ready_pods() {
     assert_eq!(changed["ports"][0]["port"], 9090);
     assert_eq!(
         changed["metadata"]["name"], slice["metadata"]["name"],
-        "a slice is changed, not made anew"
+        "a slice is changed, not created again"
     );
     cluster.delete("v1", "Service", "web").await;
     cluster.pass(1.0).await;
@@ -64,7 +64,7 @@ async fn a_service_knows_its_ready_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_that_somebody_writes_are_mirrored() {
+async fn manually_written_endpoints_are_mirrored() {
     let cluster = Cluster::start();
     cluster
         .create(json!({
@@ -128,7 +128,7 @@ async fn endpoints_that_somebody_writes_are_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_lets_as_many_go_as_it_says() {
+async fn budget_limits_the_number_of_evictions() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 3)).await;
     cluster
@@ -205,7 +205,7 @@ fn token_secret(account: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_for_a_token_is_filled_and_goes_with_its_account() {
+async fn token_secret_is_filled_and_deleted_with_its_account() {
     let cluster = Cluster::start();
     cluster.pass(1.0).await;
     cluster.create(token_secret("default")).await;

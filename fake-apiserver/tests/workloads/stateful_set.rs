@@ -34,7 +34,7 @@ async fn images(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_come_in_order_and_go_in_the_reverse() {
+async fn pods_are_created_in_order_and_deleted_in_reverse() {
     let cluster = Cluster::start();
     cluster.create(set(json!({}))).await;
     cluster.pass(0.5).await;
@@ -74,7 +74,7 @@ async fn pods_come_in_order_and_go_in_the_reverse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_pods_come_at_once() {
+async fn parallel_pods_are_created_at_once() {
     let cluster = Cluster::start();
     cluster
         .0
@@ -90,7 +90,7 @@ async fn parallel_pods_come_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_pod_has_its_claims_and_they_stay() {
+async fn pods_keep_their_claims() {
     let cluster = Cluster::start();
     cluster.create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disk"})).await;
     let claim = json!({

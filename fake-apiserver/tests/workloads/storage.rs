@@ -34,7 +34,7 @@ async fn phase(cluster: &Cluster) -> Value {
 #[case("Immediate", "Bound")]
 #[case("WaitForFirstConsumer", "Pending")]
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_made_when_the_class_says_so(#[case] mode: &str, #[case] before: &str) {
+async fn volume_is_provisioned_according_to_the_binding_mode(#[case] mode: &str, #[case] before: &str) {
     let cluster = Cluster::start();
     class(&cluster, mode).await;
     claim(&cluster).await;
@@ -70,7 +70,7 @@ async fn a_volume_is_made_when_the_class_says_so(#[case] mode: &str, #[case] bef
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_wants_more_gets_it() {
+async fn claim_with_a_larger_request_is_expanded() {
     let cluster = Cluster::start();
     class(&cluster, "Immediate").await;
     let expands = json!({ "allowVolumeExpansion": true });
@@ -89,7 +89,7 @@ async fn a_claim_that_wants_more_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_volume_that_fits_is_taken() {
+async fn smallest_volume_that_fits_is_bound() {
     let cluster = Cluster::start();
     for (name, size) in [("big", "5Gi"), ("small", "500Mi"), ("right", "2Gi")] {
         cluster
@@ -117,14 +117,14 @@ async fn the_smallest_volume_that_fits_is_taken() {
     );
 }
 
-/// Claims go with Pods that are too many, and with the set, where the set says so.
+/// Claims are deleted with surplus Pods, and with the set, if the set's policy requires it.
 #[rstest]
 #[case("Retain", "Retain", &["data-db-0", "data-db-1"], &["data-db-0", "data-db-1"])]
 #[case("Delete", "Retain", &["data-db-0"], &["data-db-0"])]
 #[case("Retain", "Delete", &["data-db-0", "data-db-1"], &[])]
 #[case("Delete", "Delete", &["data-db-0"], &[])]
 #[tokio::test(start_paused = true)]
-async fn claims_of_a_stateful_set_go_by_its_policy(
+async fn claims_of_a_stateful_set_are_deleted_according_to_its_policy(
     #[case] scaled: &str,
     #[case] deleted: &str,
     #[case] after_scaling: &[&str],
@@ -170,4 +170,31 @@ async fn claims_of_a_stateful_set_go_by_its_policy(
     cluster.delete("apps/v1", "StatefulSet", "db").await;
     cluster.pass(10.0).await;
     assert_eq!(claims().await, at_the_end);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_attributes_class_is_removed_once_no_claim_names_it() {
+    let cluster = Cluster::start();
+    let group = "storage.k8s.io/v1";
+    let attributes = json!({
+        "apiVersion": group, "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+        "driverName": "example.com", "parameters": {"iops": "100"},
+    });
+    cluster.create(attributes).await;
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+                "volumeAttributesClassName": "gold",
+            },
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    cluster.delete(group, "VolumeAttributesClass", "gold").await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.list(group, "VolumeAttributesClass").await.len(), 1);
+    cluster.delete("v1", "PersistentVolumeClaim", "data").await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.list(group, "VolumeAttributesClass").await, Vec::<Value>::new());
 }

@@ -1,4 +1,4 @@
-//! `ByObject`: how the cache of one type differs from the others of its factory.
+//! `ByObject`: options for the cache of one type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::list_watch::ApiListWatch;
 use crate::Error;
 use crate::object::Cacheable;
 
-/// Options of the informer of one type (controller-runtime's `cache.ByObject`); an option that is not set is the
+/// Options of the informer of one type (controller-runtime's `cache.ByObject`); options that are not set are the
 /// factory's. [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object) takes it.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub struct ByObject<K> {
 type Change<K> = dyn Fn(SharedInformerBuilder<K>) -> SharedInformerBuilder<K> + Send + Sync;
 
 impl<K: Cacheable> ByObject<K> {
-    /// As the factory says.
+    /// Returns options equal to the factory's.
     pub fn new() -> Self {
         Self {
             namespaces: None,
@@ -66,7 +66,7 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
-    /// Changes the requests: selectors of labels and fields. It comes after the factory's `tweak`.
+    /// Changes the requests, for example by selectors for labels and fields. Applied after the factory's `tweak`.
     #[must_use]
     pub fn source(mut self, change: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
         self.source.push(Arc::new(change));
@@ -85,7 +85,7 @@ impl<K: Cacheable> ByObject<K> {
 
     /// # Errors
     ///
-    /// If two indexes have one name.
+    /// If two indexes have the same name.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.change_informer(SharedInformer::builder(FakeSource::new()))
             .build()

@@ -10,20 +10,21 @@ use super::reflector::{ReflectorStore, Unread};
 use crate::object::{Cacheable, Object};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Deltas that are taken out at a time.
+/// Maximum number of deltas that are removed at a time.
 pub(crate) const BATCH: usize = 1000;
 
-/// Deltas that may wait; beyond them reflectors stop reading until there is room.
+/// Maximum number of waiting deltas; beyond it, reflectors stop reading.
 const ROOM: usize = 2 * BATCH;
 
-/// In which order changes reach the store and the handlers.
+/// Order in which changes reach the store and the handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueOrder {
-    /// In which they came (client-go's `RealFIFO`, its default): lists, resyncs and bookmarks are one delta each.
+    /// The order of arrival (client-go's `RealFIFO`, its default): lists, resyncs and bookmarks are one delta each.
     #[default]
     Arrival,
-    /// By object (client-go's `DeltaFIFO`): all changes of an object that wait are applied when its turn comes, which
-    /// it got with the first of them. Two deletions in a row are one.
+    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied at the position of the first
+    /// of them. Two consecutive deletions are merged.
     ByObject,
 }
 
@@ -33,19 +34,19 @@ pub(crate) enum Delta<K> {
     Added(Object<K>),
     Updated(Object<K>),
     Deleted(Object<K>),
-    /// A list did not have it, or its last state cannot be read; this is the last one known.
+    /// The object was missing from a list, or its last state cannot be decoded. Contains the last known state.
     Vanished(Object<K>),
     /// A list of one source.
     Replaced {
         source: usize,
         objects: Vec<Object<K>>,
-        /// Those that it had and that could not be read.
+        /// Objects in the list that could not be decoded.
         unread: Vec<Unread>,
         version: ResourceVersion,
     },
-    /// Time to tell some handlers everything again.
+    /// A resync of some handlers is due.
     Resync,
-    /// The source has nothing else up to this version. A list that was taken apart ends with one.
+    /// The source has no further changes up to this version. The deltas of a list that was split end with a bookmark.
     Bookmark {
         source: usize,
         version: ResourceVersion,
@@ -53,12 +54,12 @@ pub(crate) enum Delta<K> {
     },
 }
 
-/// The deltas that wait, and where they come from.
+/// The waiting deltas, and their sources.
 pub(crate) struct DeltaQueue<K> {
-    /// Guards what waits.
+    /// Guards the waiting deltas.
     waiting: Mutex<Waiting<K>>,
     order: QueueOrder,
-    /// There is something, or there is room again.
+    /// Notified when there are deltas, or room again.
     filled: Notify,
     emptied: Notify,
 }
@@ -66,7 +67,8 @@ pub(crate) struct DeltaQueue<K> {
 #[derive(Debug)]
 struct Waiting<K> {
     arrival: VecDeque<Delta<K>>,
-    /// By object: the deltas of each. `turns` has a key once, or `None` for what stands for itself in `arrival`.
+    /// The deltas of each object, if changes are ordered by object. `turns` contains a key once, or `None` for a delta
+    /// in `arrival`.
     by_object: BTreeMap<ObjectKey, Vec<Delta<K>>>,
     turns: VecDeque<Option<ObjectKey>>,
 }
@@ -85,7 +87,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         }
     }
 
-    /// Adds a delta that is about one object.
+    /// Adds a delta for one object.
     fn push_object(&self, delta: Delta<K>) {
         let mut waiting = self.lock();
         match self.order {
@@ -96,7 +98,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Adds a delta that stands for itself.
+    /// Adds a delta that is not merged with others.
     pub(crate) fn push(&self, delta: Delta<K>) {
         let mut waiting = self.lock();
         waiting.arrival.push_back(delta);
@@ -107,7 +109,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Takes the oldest deltas out, at most [`BATCH`] and those that belong together; none if there are none.
+    /// Removes the oldest deltas: at most [`BATCH`], plus the deltas that belong to them. Empty if the queue is empty.
     pub(crate) fn take(&self) -> Vec<Delta<K>> {
         let mut waiting = self.lock();
         let batch = match self.order {
@@ -129,7 +131,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.lock().len() == 0
     }
 
-    /// Waits until there is something to take.
+    /// Waits until there are deltas.
     pub(crate) async fn filled(&self) {
         while self.lock().len() == 0 {
             self.filled.notified().await;
@@ -138,7 +140,7 @@ impl<K: Cacheable> DeltaQueue<K> {
 
     /// Waits until reflectors may add more.
     async fn room(&self) {
-        // There nearly always is, and to get ready to wait costs more than to look.
+        // The queue nearly always has room, and this check is cheaper than preparing a wait.
         if self.lock().len() < ROOM {
             return;
         }
@@ -181,7 +183,7 @@ impl<K> Waiting<K> {
             self.turns.push_back(Some(key));
         }
         match (deltas.last(), &delta) {
-            // Of two deletions the one that is certain stays.
+            // Of two deletions, the one from an event is kept.
             (Some(Delta::Deleted(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {}
             (Some(Delta::Vanished(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {
                 deltas.pop();
@@ -204,7 +206,7 @@ impl<K> Waiting<K> {
     }
 }
 
-/// One source's end of a queue.
+/// The sending end of a queue for one source.
 pub(crate) struct Intake<K> {
     pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
     pub(crate) source: usize,
@@ -278,7 +280,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// Returns the objects that are known or on their way and not in a list.
+    /// Returns the objects that are in the store or the queue but not in a list.
     fn missing(&self, list: &[Object<K>], unread: &[Unread]) -> Vec<Object<K>> {
         let mut known: BTreeMap<ObjectKey, Object<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();

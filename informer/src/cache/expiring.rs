@@ -9,11 +9,9 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Values by key, each of which is forgotten some time after it was put in (client-go's TTL store). Copies are the same
-/// cache.
+/// Values by key that expire some time after their insertion (client-go's TTL store). Clones share the cache.
 ///
-/// A value is dropped when it is read after its time is over; nothing happens in between. The time is that of
-/// tokio's clock.
+/// An expired value is dropped when it is read; no timer runs. Times are those of tokio's clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,12 +31,12 @@ use crate::ObjectKey;
 #[derive(Clone)]
 pub struct ExpiringCache<V> {
     ttl: Duration,
-    /// Guards the values, each with the time at which it was put in.
+    /// Guards the values, each with the time of its insertion.
     values: Arc<Mutex<BTreeMap<ObjectKey, (Instant, V)>>>,
 }
 
 impl<V: Clone> ExpiringCache<V> {
-    /// A cache whose values live for `ttl`; zero is without end.
+    /// Returns a cache with values that expire after `ttl`; zero means never.
     pub fn new(ttl: Duration) -> Self {
         Self {
             ttl,
@@ -46,12 +44,12 @@ impl<V: Clone> ExpiringCache<V> {
         }
     }
 
-    /// Puts a value in; its time begins anew.
+    /// Inserts a value with a new expiry.
     pub fn insert(&self, key: ObjectKey, value: V) {
         self.lock().insert(key, (Instant::now(), value));
     }
 
-    /// The value at a key, if its time is not over.
+    /// Returns the value at a key, unless it has expired.
     pub fn get(&self, key: &ObjectKey) -> Option<V> {
         let mut values = self.lock();
         if self.is_over(values.get(key)?.0) {
@@ -61,13 +59,13 @@ impl<V: Clone> ExpiringCache<V> {
         values.get(key).map(|(_, value)| value.clone())
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub fn remove(&self, key: &ObjectKey) -> Option<V> {
         let (since, value) = self.lock().remove(key)?;
         (!self.is_over(since)).then_some(value)
     }
 
-    /// All values whose time is not over, in the order of their keys.
+    /// Returns all values that have not expired, in the order of their keys.
     pub fn list(&self) -> Vec<(ObjectKey, V)> {
         let mut values = self.lock();
         values.retain(|_, (since, _)| !self.is_over(*since));
@@ -99,7 +97,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_that_is_put_in_again_lives_anew_and_zero_is_without_end() {
+    async fn reinserted_value_gets_a_new_expiry_and_zero_never_expires() {
         let (short, endless) = (
             ExpiringCache::new(Duration::from_secs(10)),
             ExpiringCache::new(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! `SharedInformerFactory`: one informer a type.
+//! `SharedInformerFactory`: one informer for each type.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Storage};
 use crate::tasks::TaskGroup;
 
-/// One informer a type, which all who need it share; they start and stop together (client-go's
-/// `SharedInformerFactory`). Copies of it are the same factory.
+/// One informer for each type, shared by all users; they start and stop together (client-go's `SharedInformerFactory`).
+/// Clones refer to the same factory.
 ///
 /// ```
 /// use informer::cache::SharedInformerFactory;
@@ -54,13 +54,13 @@ struct Shared {
 
 #[derive(Default)]
 struct Informers {
-    /// In the order in which they were first asked for.
+    /// In the order of the first request.
     entries: Vec<Entry>,
     /// Runtime for informers that are added from now on; `None` if they wait for [`SharedInformerFactory::start`].
     runtime: Option<Handle>,
 }
 
-/// An informer and what it is known by.
+/// An informer with its identity.
 struct Entry {
     kind: TypeId,
     path: String,
@@ -86,7 +86,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
         let informer = StopOnDrop(self.clone());
         async move {
             let stopped = async move {
-                // An error says that the factory is gone, which stops its informers, too.
+                // On an error the factory has been dropped, which also stops its informers.
                 let _ = stop.wait_for(|it| *it).await;
             };
             if let Err(err) = Self::run(&informer.0, stopped).await {
@@ -134,7 +134,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Form {
     is_metadata: bool,
-    /// It has no namespaces.
+    /// Set if the type is cluster-scoped.
     is_of_cluster: bool,
 }
 
@@ -153,7 +153,7 @@ impl Form {
 /// Changes the requests of all informers of a factory.
 type Tweak = Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>;
 
-/// Options of a [`SharedInformerFactory`]. Everything has a default.
+/// Options of a [`SharedInformerFactory`]. All have defaults.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerFactoryBuilder {
@@ -170,22 +170,22 @@ pub struct SharedInformerFactoryBuilder {
 
 impl SharedInformerFactoryBuilder {
     /// Sets the options of the informer of one type. Whole objects, their metadata and objects of a dynamic type are
-    /// separate types; options for `DynamicObject` hold for all kinds that are known by name.
+    /// separate types; options for `DynamicObject` apply to all kinds given by name.
     ///
     /// # Errors
     ///
-    /// If two of its indexes have one name, or the type has options already.
+    /// If two of its indexes have the same name, or the type already has options.
     pub fn by_object<K: Cacheable>(mut self, options: ByObject<K>) -> Result<Self, Error> {
         options.check()?;
         if self.by_object.insert(TypeId::of::<K>(), Arc::new(options)).is_some() {
             let name = std::any::type_name::<K>();
-            return Err(Error::refused(format!("factory: {name} has options already")));
+            return Err(Error::refused(format!("factory: {name} already has options")));
         }
         Ok(self)
     }
 
-    /// Only objects of this namespace; called again, of that one, too. Default: all. Types of the cluster are listed
-    /// whole.
+    /// Selects only objects of this namespace; each further call adds one. Default: all namespaces. Cluster-scoped
+    /// types are not affected.
     pub fn namespace(mut self, namespace: &str) -> Self {
         if !self.namespaces.iter().any(|it| it == namespace) {
             self.namespaces.push(namespace.to_owned());
@@ -193,7 +193,7 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// Changes the requests of all informers, to select by labels, say.
+    /// Changes the requests of all informers, for example by a label selector.
     pub fn tweak(mut self, tweak: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
         self
@@ -205,26 +205,26 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// In which form objects are held. Default: [`Storage::Encoded`].
+    /// Sets the form in which objects are stored. Default: [`Storage::Encoded`].
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
     }
 
-    /// `metadata.managedFields` are cut out before anything is kept.
+    /// Removes `metadata.managedFields` before objects are stored.
     pub fn strip_managed_fields(mut self) -> Self {
         self.strips_managed_fields = true;
         self
     }
 
-    /// The seed of all waiting times; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default 0: a
-    /// random one.
+    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default: 0, a random
+    /// one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The factory.
+    /// Builds the factory.
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory {
             shared: Arc::new(Shared {
@@ -236,7 +236,7 @@ impl SharedInformerFactoryBuilder {
         }
     }
 
-    /// The informer of what lies at a path for each namespace.
+    /// Returns the informer for the path of each namespace.
     fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let options = self.by_object.get(&TypeId::of::<K>());
         let options = options.and_then(|it| it.downcast_ref::<ByObject<K>>());
@@ -273,17 +273,17 @@ impl SharedInformerFactoryBuilder {
         }
         builder
             .build()
-            .expect("no namespace is named twice, and the indexes of options were checked")
+            .expect("namespaces are unique, and the indexes of options were checked")
     }
 }
 
 impl SharedInformerFactory {
-    /// Informers of all namespaces, with all defaults.
+    /// Creates a factory for all namespaces, with all defaults.
     pub fn new(client: Client) -> Self {
         Self::builder(client).build()
     }
 
-    /// A factory to be configured.
+    /// Returns a builder for a factory.
     pub fn builder(client: Client) -> SharedInformerFactoryBuilder {
         SharedInformerFactoryBuilder {
             client,
@@ -297,8 +297,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// The informer of a type; the same one each time. Of whole objects, of their metadata and of objects of no certain
-    /// type there is one each.
+    /// Returns the informer of a type; repeated calls return the same informer. Whole objects, their metadata and
+    /// objects of a dynamic type have separate informers.
     pub fn informer<K>(&self) -> SharedInformer<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -307,7 +307,7 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), Form::of::<K>())
     }
 
-    /// The informer of a type with namespaces that is known by its names alone.
+    /// Returns the informer of a namespaced type given by its names.
     pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         self.member(
             |namespace| DynamicObject::url_path(resource, namespace),
@@ -315,7 +315,7 @@ impl SharedInformerFactory {
         )
     }
 
-    /// The same of a type without namespaces.
+    /// Returns the informer of a cluster-scoped type given by its names.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         let form = Form {
             is_of_cluster: true,
@@ -324,7 +324,7 @@ impl SharedInformerFactory {
         self.member(|namespace| DynamicObject::url_path(resource, namespace), form)
     }
 
-    /// The informer of the metadata of a type: the server sends nothing else.
+    /// Returns the informer of a type's metadata; the server only sends the metadata.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -337,13 +337,13 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), form)
     }
 
-    /// Starts the informers that are not started; call it again after new ones. Does nothing once shut down. It must be
-    /// called within a tokio runtime.
+    /// Starts the informers that have not been started; call it again after adding informers. Does nothing after a
+    /// shutdown. Must be called within a tokio runtime.
     pub fn start(&self) {
         self.start_on(&mut self.lock(), &Handle::current());
     }
 
-    /// Starts those that are not started, and from now on each one when it is asked for.
+    /// Starts all informers, and each further one when it is requested.
     pub(crate) fn keep_starting(&self) {
         let (mut informers, runtime) = (self.lock(), Handle::current());
         self.start_on(&mut informers, &runtime);
@@ -361,11 +361,11 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until all that are started have synced.
+    /// Waits until all started informers have synced.
     ///
     /// # Errors
     ///
-    /// If one stops before.
+    /// If an informer stops before.
     pub async fn wait_for_cache_sync(&self) -> Result<(), Error> {
         let synced: Vec<_> = self
             .lock()
@@ -377,8 +377,8 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
-    /// Waits until started informers that no controller waits for, or that have a reader, have synced: each as
-    /// long as its controllers would, or else as long as `limit`. An error names those that have not.
+    /// Waits until started informers without a waiting controller, or with a reader, have synced: each as long as its
+    /// controllers would wait, otherwise for `limit`. An error names the others.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {
             let is_free = it.informer.patience().is_none();
@@ -409,13 +409,13 @@ impl SharedInformerFactory {
         .boxed()
     }
 
-    /// Stops all and waits for their handlers; none starts afterwards.
+    /// Stops all informers and waits for their handlers. No informer starts afterwards.
     pub async fn shutdown(&self) {
         self.shared.stop.send_replace(true);
         self.shared.tasks.finished().await;
     }
 
-    /// The informer of what lies at this path, if it was asked for before and is started.
+    /// Returns the informer of this path, if it exists and is started.
     pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
         let informers = self.lock();
         let known = informers
@@ -445,13 +445,13 @@ impl SharedInformerFactory {
         informer
     }
 
-    /// Tells the metrics of each informer; see [`SharedInformer::register_metrics`].
+    /// Registers the metrics of each informer; see [`SharedInformer::register_metrics`].
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.shared.clone();
         metrics.register(&collector);
     }
 
-    /// Fails if one of the informers does; see [`SharedInformer::check`].
+    /// Fails if an informer fails; see [`SharedInformer::check`].
     ///
     /// # Errors
     ///
@@ -469,9 +469,9 @@ impl SharedInformerFactory {
 /// Selects the informers to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Those that no controller waits for.
+    /// Informers that no controller waits for.
     Free,
-    /// These, and those with a reader.
+    /// Informers that no controller waits for, and informers with a reader.
     FreeOrRead,
 }
 
@@ -488,7 +488,10 @@ impl Collect for Shared {
     }
 }
 
-/// These caches have not synced in time, each with the reason that is known.
+/// Default time for caches to sync.
+pub(crate) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Returns the error for caches that have not synced in time, each with its reason if it is known.
 pub(crate) fn late_caches(limit: Duration, late: &[(&str, Option<String>)]) -> Error {
     let of_one = |(path, reason): &(&str, Option<String>)| match reason {
         Some(reason) => format!("{path} ({reason})"),

@@ -1,4 +1,4 @@
-//! `FakeSource`: a source that a program fills by hand.
+//! `FakeSource`: a source with objects that a program sets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,14 +14,14 @@ use tokio::sync::Notify;
 use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
 use crate::{Error, ObjectKey};
 
-/// Changes that are remembered; a watch from before them is 410.
+/// Number of stored changes; a watch from an older change gets 410.
 const REMEMBERED: usize = 16_384;
 
-/// A source of objects without a server, for tests and for data that does not come from Kubernetes (client-go's
-/// `FakeControllerSource`). Copies are the same source.
+/// A source of objects without a server, for tests and for data from systems other than Kubernetes (client-go's
+/// `FakeControllerSource`). Clones share the source.
 ///
-/// Each change takes the next version. Watches go on after any version that is remembered, begin with a streaming list
-/// if they are asked to, and may be made to miss a change.
+/// Each change increments the version. Watches resume after any stored version, begin with a streaming list on request,
+/// and can be made to miss a change.
 ///
 /// ```
 /// use informer::cache::FakeSource;
@@ -48,7 +48,7 @@ struct State {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     history: VecDeque<Change>,
-    /// Changes up to this version are forgotten.
+    /// Changes up to this version were removed.
     forgotten: u64,
     /// Watches of an earlier epoch are over.
     epoch: u64,
@@ -64,16 +64,16 @@ struct Change {
 }
 
 impl FakeSource {
-    /// An empty source, at version 0.
+    /// Creates an empty source, at version 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an object, or changes the one of its key.
+    /// Adds an object, or replaces the object with its key.
     ///
     /// # Panics
     ///
-    /// If it cannot be written as JSON.
+    /// If it cannot be serialized as JSON.
     pub fn add(&self, object: impl Serialize) {
         self.put(object, true);
     }
@@ -82,12 +82,12 @@ impl FakeSource {
     ///
     /// # Panics
     ///
-    /// If it cannot be written as JSON.
+    /// If it cannot be serialized as JSON.
     pub fn add_unseen(&self, object: impl Serialize) {
         self.put(object, false);
     }
 
-    /// Takes an object out, if it is there; an object of the cluster has the namespace `""`.
+    /// Deletes an object, if it exists. The namespace of a cluster-scoped object is `""`.
     pub fn delete(&self, namespace: &str, name: &str) {
         self.take(namespace, name, true);
     }
@@ -97,7 +97,7 @@ impl FakeSource {
         self.take(namespace, name, false);
     }
 
-    /// Ends all watches and forgets what was: who watches from an earlier version is answered 410.
+    /// Ends all watches and removes the history: a watch from an earlier version gets 410.
     pub fn reset_watches(&self) {
         let mut state = self.lock();
         state.forgotten = state.version;
@@ -107,13 +107,13 @@ impl FakeSource {
         self.shared.changed.notify_waiters();
     }
 
-    /// Lists fail with this from now on; `None` for no longer.
+    /// Makes lists fail with this status from now on; `None` ends this.
     pub fn fail_lists(&self, status: Option<Status>) {
         self.lock().list_error = status;
     }
 
     fn put(&self, object: impl Serialize, is_seen: bool) {
-        let mut object = serde_json::to_value(object).expect("an object can be written as JSON");
+        let mut object = serde_json::to_value(object).expect("an object can be serialized as JSON");
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let key = key_of(&text("namespace"), &text("name"));
         let mut state = self.lock();
@@ -154,7 +154,7 @@ impl FakeSource {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next lines for a watch at `at`, and its version after them. `None` when the watch is over.
+    /// Returns the next lines for a watch at `at`, and its position after them; `None` if the watch is over.
     async fn next(self, mut at: Cursor) -> Option<(Result<Bytes, Error>, (Self, Cursor))> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());

@@ -10,20 +10,20 @@ use foldhash::fast::RandomState;
 use super::sorted::Sorted;
 use crate::object::Object;
 
-/// The values of an object in an index.
+/// Computes the values of an object in an index.
 type Values<K> = Arc<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>;
 
-/// A named index function: the values under which an object is found (client-go's `IndexFunc`).
+/// A named index function, which returns the index values of an object (client-go's `IndexFunc`).
 ///
-/// It must answer the same for the same state of an object. If it panics, the object is found under no value. It may
-/// read the cache, which is then as it was before the change, and must not write to it.
+/// It must be deterministic. If it panics, the object is not in the index. It may read the cache, in its state before
+/// the change, but must not write to it.
 pub struct IndexFn<K> {
     pub(crate) name: String,
     values: Values<K>,
 }
 
 impl<K> IndexFn<K> {
-    /// An index of this name; an object may have any number of values.
+    /// Creates an index function with this name; an object may have any number of values.
     pub fn new<I>(name: &str, values: impl Fn(&Object<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = String>,
@@ -34,7 +34,7 @@ impl<K> IndexFn<K> {
         }
     }
 
-    /// The values of an object, sorted, each once.
+    /// Returns the values of an object, sorted, without duplicates.
     pub(crate) fn values(&self, object: &Object<K>) -> Vec<String> {
         let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
             tracing::error!(index = self.name, object = ?object, "an index function panicked");
@@ -61,19 +61,19 @@ impl<K> fmt::Debug for IndexFn<K> {
     }
 }
 
-/// Index values of some objects: computed before the store is locked, so that no reader waits for a user's code, and
-/// that code may read.
+/// Index values of some objects. They are computed before the store is locked, so that readers do not wait for a user's
+/// code, and the code may read the store.
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
-    /// For each function the values of an object, by the address of the object, which is held as long as this.
+    /// The values of an object for each function, by the address of the object, which is kept alive by this.
     of: HashMap<usize, Computed<K>, RandomState>,
 }
 
-/// An object, and the values that each function has for it.
+/// An object, and its values for each function.
 type Computed<K> = (Object<K>, Vec<Vec<String>>);
 
 impl<K> IndexValues<K> {
-    /// Nothing computed yet.
+    /// Returns an empty set.
     pub(crate) fn new(functions: Vec<IndexFn<K>>) -> Self {
         Self {
             functions,
@@ -95,7 +95,7 @@ impl<K> IndexValues<K> {
         self.functions.is_empty() || self.of.contains_key(&object.address())
     }
 
-    /// Computes what it does not have.
+    /// Computes the missing values.
     pub(crate) fn compute(&mut self, object: &Object<K>) {
         if !self.has(object) {
             let values = self.functions.iter().map(|it| it.values(object)).collect();
@@ -110,14 +110,14 @@ impl<K> IndexValues<K> {
     }
 }
 
-/// An index with what is in it. Values without objects are not kept.
+/// An index with its contents. Values without objects are removed.
 pub(crate) struct Index<K> {
     pub(crate) function: IndexFn<K>,
     pub(crate) buckets: BTreeMap<String, Sorted<K>>,
 }
 
 impl<K> Index<K> {
-    /// An index of these objects, which are in order.
+    /// Builds an index of these objects, which must be sorted.
     pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a Object<K>>) -> Self
     where
         K: 'a,
@@ -131,7 +131,7 @@ impl<K> Index<K> {
         Self::of_buckets(function, buckets)
     }
 
-    /// The same of the values that were computed for the function with this number.
+    /// Same as `new`, with the values that were computed for the function with this number.
     pub(crate) fn filled<'a>(
         &self,
         objects: impl Iterator<Item = &'a Object<K>>,
@@ -163,7 +163,7 @@ impl<K> Index<K> {
         }
     }
 
-    /// `old` is gone, `new` is there; the values of both are those of the function with this number.
+    /// Replaces `old` by `new`, with the values that were computed for the function with this number.
     pub(crate) fn change(
         &mut self,
         old: Option<&Object<K>>,
@@ -206,7 +206,7 @@ impl<K> Clone for Index<K> {
     }
 }
 
-/// Index functions that many need.
+/// Common index functions.
 ///
 /// ```
 /// use informer::{Object, ObjectKey};
@@ -226,14 +226,14 @@ pub mod indexes {
     use super::{IndexFn, Object};
     use crate::object::Cacheable;
 
-    /// By namespace; its name is `namespace`. Listing a namespace needs no index.
+    /// Index by namespace, with the name `namespace`. Listing a namespace does not require it.
     pub fn namespace<K: Cacheable>() -> IndexFn<K> {
         IndexFn::new("namespace", |object: &Object<K>| {
             object.key().namespace().map(str::to_owned)
         })
     }
 
-    /// By the uid of each owner; its name is `owner`.
+    /// Index by the uid of each owner, with the name `owner`.
     pub fn owner_uid<K: Cacheable>() -> IndexFn<K> {
         IndexFn::new("owner", |object: &Object<K>| {
             let mut uids = Vec::new();
@@ -242,13 +242,13 @@ pub mod indexes {
         })
     }
 
-    /// By the value of a label; its name is `label:NAME`.
+    /// Index by the value of a label, with the name `label:NAME`.
     pub fn label<K: Cacheable>(label: &str) -> IndexFn<K> {
         let name = label.to_owned();
         IndexFn::new(&format!("label:{label}"), move |object: &Object<K>| object.label(&name))
     }
 
-    /// By the value of an annotation; its name is `annotation:NAME`.
+    /// Index by the value of an annotation, with the name `annotation:NAME`.
     pub fn annotation<K: Cacheable>(annotation: &str) -> IndexFn<K> {
         let name = annotation.to_owned();
         IndexFn::new(&format!("annotation:{annotation}"), move |object: &Object<K>| {
@@ -256,8 +256,8 @@ pub mod indexes {
         })
     }
 
-    /// By a field, given by its names with dots between, such as `spec.nodeName`; its name is `field:PATH`. Texts,
-    /// numbers and booleans have a value, as JSON writes them, without quotes.
+    /// Index by a field, given by names separated by dots, such as `spec.nodeName`; its name is `field:PATH`. Strings,
+    /// numbers and booleans are values, in their JSON form without quotes.
     pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
         let names: Vec<String> = path.split('.').map(str::to_owned).collect();
         IndexFn::new(&format!("field:{path}"), move |object: &Object<K>| object.field(&names))

@@ -14,8 +14,8 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A store with indexes that a program fills itself (client-go's `Indexer`); informers have one of their own, which
-/// only they write to. Copies are the same store.
+/// A store with indexes that a program fills itself (client-go's `Indexer`). Informers have their own stores, which
+/// nothing else can write. Clones share the store.
 ///
 /// ```
 /// use informer::{Object, ObjectKey};
@@ -37,10 +37,10 @@ pub struct Indexer<K> {
 }
 
 pub(crate) struct Shared<K> {
-    /// Guards objects, indexes and versions. Readers hold it for as long as it takes to copy one reference, writers for
-    /// one batch of changes at most. No user's code runs under it.
+    /// Guards objects, indexes and versions. Readers hold it while they copy one reference, writers for at most one
+    /// batch of changes. It is not held while user code runs.
     state: RwLock<State<K>>,
-    /// Held by who writes, from the first look at what is there to the last change. Taken before `state`.
+    /// Held by a writer from its first read to its last change. Locked before `state`.
     turn: Mutex<()>,
     /// Number of readers that wait for a version.
     waiting: AtomicUsize,
@@ -66,7 +66,7 @@ pub(crate) struct State<K> {
     pub(crate) indexes: BTreeMap<String, Index<K>>,
     /// One for each source that fills the store.
     versions: Vec<ResourceVersion>,
-    /// For each source the time at which a list of it was older than the store.
+    /// Time of the last list that was older than the store, for each source.
     restored: Vec<Option<Instant>>,
 }
 
@@ -85,7 +85,7 @@ impl Scope {
         }
     }
 
-    /// The objects that are within.
+    /// Returns the objects in the scope.
     pub(crate) fn of<'a, K>(&'a self, objects: &'a Sorted<K>) -> Box<dyn Iterator<Item = &'a Object<K>> + 'a> {
         match self {
             Self::All => Box::new(objects.iter()),
@@ -95,12 +95,12 @@ impl Scope {
 }
 
 impl<K: Cacheable> Indexer<K> {
-    /// An empty store without indexes.
+    /// Creates an empty store without indexes.
     pub fn new() -> Self {
         Self::with_sources(1)
     }
 
-    /// A store that so many sources fill.
+    /// Creates a store for this number of sources.
     pub(crate) fn with_sources(count: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -117,17 +117,17 @@ impl<K: Cacheable> Indexer<K> {
         }
     }
 
-    /// Adds an index; objects that are there are found by it at once.
+    /// Adds an index, which contains existing objects at once.
     ///
     /// # Errors
     ///
-    /// If there is an index of this name.
+    /// If an index with this name exists.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
         let _turn = self.shared.turn();
         let objects = {
             let state = self.read();
             if state.indexes.contains_key(&index.name) {
-                return Err(Error::refused(format!("there is an index {:?} already", index.name)));
+                return Err(Error::refused(format!("there is already an index {:?}", index.name)));
             }
             state.objects.clone()
         };
@@ -137,40 +137,41 @@ impl<K: Cacheable> Indexer<K> {
         Ok(())
     }
 
-    /// Puts an object in and returns the one of its key that was there. The store is then at the object's version.
+    /// Inserts an object and returns the previous one with its key. The version of the store becomes the object's
+    /// version, unless it was later.
     pub fn insert(&self, object: Object<K>) -> Option<Object<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
         writer.insert(object)
     }
 
-    /// Takes an object out. The store's version stays.
+    /// Removes an object. The version of the store does not change.
     pub fn remove(&self, key: &ObjectKey) -> Option<Object<K>> {
         self.writer().remove(key)
     }
 
-    /// Has these objects and no others from now on; of several with one key the last. `version` is that of the list.
+    /// Replaces all objects. If several have the same key, the last one is kept. `version` is the version of the list.
     pub fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
         let mut writer = self.writer();
         writer.replace(&Scope::All, in_order(objects));
-        writer.moved_to(0, version);
+        writer.listed_at(0, version);
     }
 
-    /// For those who read.
+    /// Returns a reader.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(self.clone())
     }
 
-    /// For several changes at once: readers see all of them or none, as far as the values of indexes are known before.
+    /// Applies several changes at once: readers observe all or none of them, if index values were computed before.
     pub(crate) fn writer(&self) -> Writer<'_, K> {
         self.writer_with(self.index_values())
     }
 
-    /// The same with values that were computed before.
+    /// Same as `writer`, with index values that were computed before.
     pub(crate) fn writer_with(&self, mut values: IndexValues<K>) -> Writer<'_, K> {
         let turn = self.shared.turn();
         if values.functions() != self.read().indexes.len() {
-            // An index was added meanwhile.
+            // An index was added in the meantime.
             values = self.index_values();
         }
         Writer {
@@ -182,7 +183,7 @@ impl<K: Cacheable> Indexer<K> {
         }
     }
 
-    /// The index functions, and nothing computed yet.
+    /// Returns the index functions without any values.
     pub(crate) fn index_values(&self) -> IndexValues<K> {
         IndexValues::new(self.read().indexes.values().map(|it| it.function.clone()).collect())
     }
@@ -195,7 +196,7 @@ impl<K: Cacheable> Indexer<K> {
         self.shared.read()
     }
 
-    /// The version that every source has reached; empty as long as one has none.
+    /// Returns the version that every source has reached; empty until each has one.
     pub(crate) fn version(&self) -> ResourceVersion {
         let state = self.read();
         let least = state
@@ -205,19 +206,19 @@ impl<K: Cacheable> Indexer<K> {
         least.cloned().unwrap_or_default()
     }
 
-    /// The version that this source has reached.
+    /// Returns the version that this source has reached.
     pub(crate) fn version_of(&self, source: usize) -> ResourceVersion {
         self.read().versions.get(source).cloned().unwrap_or_default()
     }
 
-    /// The time at which a list of this source was last older than the store: the server has been restored, and will
-    /// not send the versions from before.
+    /// Returns the time of the last list of this source that was older than the store. In this case the server was
+    /// restored, and will not send the earlier versions.
     pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
         *self.read().restored.get(source)?
     }
 
-    /// Waits until the store's version is one that `is_reached` accepts.
-    pub(crate) async fn wait_for_version(&self, is_reached: impl Fn(&ResourceVersion) -> bool) {
+    /// Waits until `is_reached` accepts the store's version.
+    pub(crate) async fn wait_for_version(&self, mut is_reached: impl FnMut(&ResourceVersion) -> bool) {
         let waiting = Waiting::new(&self.shared.waiting);
         loop {
             let moved = self.shared.moved.notified();
@@ -232,7 +233,7 @@ impl<K: Cacheable> Indexer<K> {
     }
 }
 
-/// Counts one who waits, until dropped.
+/// Counts a waiter until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -261,7 +262,7 @@ pub(crate) struct Writer<'a, K> {
 /// Changes made by a list, in the order of delivery.
 pub(crate) struct Difference<K> {
     pub(crate) deleted: Vec<Object<K>>,
-    /// Each object of the list with the one that was there before.
+    /// Each object of the list with its previous state.
     pub(crate) present: Vec<(Option<Object<K>>, Object<K>)>,
 }
 
@@ -289,8 +290,8 @@ impl<K: Cacheable> Writer<'_, K> {
         Some(old)
     }
 
-    /// Has, within `scope`, the objects of `list`, which is in order, and no others. The new state is made beside the
-    /// old one, which readers see until then.
+    /// Replaces the objects within `scope` by the sorted `list`. The new state is built separately, and readers use the
+    /// old one in the meantime.
     pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
         self.state = None;
         let before = self.shared.read().objects.clone();
@@ -319,7 +320,7 @@ impl<K: Cacheable> Writer<'_, K> {
         let mut indexes = self.shared.read().indexes.clone();
         for (number, index) in indexes.values_mut().enumerate() {
             if index.buckets.is_empty() {
-                // Objects without a value are in no bucket, whether they changed or not.
+                // Objects without a value are not in any bucket.
                 *index = index.filled(objects.iter(), &self.values, number);
                 continue;
             }
@@ -340,15 +341,19 @@ impl<K: Cacheable> Writer<'_, K> {
         difference
     }
 
-    /// The store has all changes of this source up to `version`.
+    /// Records that the store contains all changes of this source up to `version`. A lower version than before is
+    /// ignored.
     pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
         if let Some(slot) = self.state().versions.get_mut(source) {
-            *slot = version;
-            self.has_moved = true;
+            let is_older = version < *slot;
+            if !is_older {
+                *slot = version;
+                self.has_moved = true;
+            }
         }
     }
 
-    /// The same for a list. Its version is only older than the one asked for if the server has been restored.
+    /// Records the version of a list. It is older than the requested version only if the server was restored.
     pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
         let state = self.state();
         if let (Some(before), Some(restored)) = (state.versions.get(source), state.restored.get_mut(source))
@@ -356,7 +361,10 @@ impl<K: Cacheable> Writer<'_, K> {
         {
             *restored = Some(Instant::now());
         }
-        self.moved_to(source, version);
+        if let Some(slot) = state.versions.get_mut(source) {
+            *slot = version;
+            self.has_moved = true;
+        }
     }
 
     pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&Object<K>> {
@@ -367,7 +375,7 @@ impl<K: Cacheable> Writer<'_, K> {
         self.state().objects.clone()
     }
 
-    /// Has the values of what is there and of what is to come; to compute them it gives the lock back.
+    /// Computes the index values of the present and the new object, without holding the lock.
     fn prepare(&mut self, new: Option<&Object<K>>, key: &ObjectKey) {
         if self.values.is_void() {
             return;
@@ -391,7 +399,7 @@ impl<K: Cacheable> Writer<'_, K> {
 }
 
 impl<K> Difference<K> {
-    /// Between what was there and a list, both in order.
+    /// Returns the difference between the old objects and a list, both sorted.
     fn new<'a>(before: impl Iterator<Item = &'a Object<K>>, list: &[Object<K>]) -> Self
     where
         K: 'a,
@@ -416,14 +424,14 @@ impl<K> Difference<K> {
 impl<K> Drop for Writer<'_, K> {
     fn drop(&mut self) {
         self.state = None;
-        // Whoever begins to wait after this reads the version first, and waits for the lock to do so.
+        // A task that starts to wait after this line reads the version first, for which it needs the lock.
         if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.shared.moved.notify_waiters();
         }
     }
 }
 
-/// The same objects in the order of their keys; of several with one key the last.
+/// Sorts the objects by their keys; of several with the same key, the last one is kept.
 pub(crate) fn in_order<K>(mut objects: Vec<Object<K>>) -> Vec<Object<K>> {
     if objects.windows(2).all(|pair| pair[0].key() < pair[1].key()) {
         return objects;

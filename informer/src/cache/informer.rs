@@ -9,6 +9,7 @@ use futures::future::{Either, join_all, select};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 use super::delta_queue::{Delta, DeltaQueue, Intake, QueueOrder};
 use super::index::IndexFn;
@@ -22,10 +23,10 @@ use super::reflector::{Reflector, ReflectorOptions, Source};
 use crate::handler::ResourceEventHandler;
 use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Object, Storage, type_name};
-use crate::{Error, ObjectKey, ResourceVersion};
+use crate::{Error, ObjectKey, ResourceVersion, spans};
 
-/// One copy of a type, shared by its readers and its event handlers (client-go's `SharedIndexInformer`). Copies of this
-/// value are the same informer.
+/// One copy of a type, shared by its readers and its event handlers (client-go's `SharedIndexInformer`). Clones refer
+/// to the same informer.
 ///
 /// It does nothing until it is [`run`](Self::run). Handlers and indexes may be added before and after.
 ///
@@ -70,26 +71,26 @@ struct Shared<K> {
     reflectors: Vec<Reflector<K, Intake<K>>>,
     queue: Arc<DeltaQueue<K>>,
     indexer: Indexer<K>,
-    /// Guards the handlers; held while a batch is applied and handed out.
+    /// Guards the handlers; locked while a batch is applied and delivered.
     processor: Mutex<Processor<K>>,
     phase: watch::Sender<Phase>,
     resync_period: Duration,
-    /// A handler with a resync period was added.
+    /// Notified when a handler with a resync period was added.
     resyncs_changed: Notify,
-    /// Guards who depends on it.
+    /// Guards the list of dependents.
     dependence: Mutex<Dependence>,
 }
 
 /// Dependence of controllers on an informer, for ordered starts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dependence {
-    /// It has a lister.
+    /// Set if it has a lister.
     is_read: bool,
-    /// A controller waits for it, for so long; of several the shortest time.
+    /// Time that controllers wait for it; the shortest of several.
     patience: Option<Duration>,
 }
 
-/// Options of a [`SharedInformer`]. Everything has a default.
+/// Options of a [`SharedInformer`]. All have defaults.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerBuilder<K> {
     sources: Vec<(Scope, Arc<dyn Source>)>,
@@ -106,19 +107,19 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// The seed of all waiting times; see [`ReflectorOptions::seed`]. Default 0: a random one.
+    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`]. Default: 0, a random one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// In which form objects are held. Default: [`Storage::Encoded`].
+    /// Sets the form in which objects are stored. Default: [`Storage::Encoded`].
     pub fn storage(mut self, storage: Storage) -> Self {
         self.options.storage = storage;
         self
     }
 
-    /// `metadata.managedFields` are cut out before anything is kept.
+    /// Removes `metadata.managedFields` before objects are stored.
     pub fn strip_managed_fields(mut self) -> Self {
         self.options = self.options.strip_managed_fields();
         self
@@ -141,7 +142,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// In which order changes reach the cache. Default: in which they came.
+    /// Sets the order in which changes reach the cache. Default: the order of arrival.
     pub fn order(mut self, order: QueueOrder) -> Self {
         self.order = order;
         self
@@ -159,11 +160,11 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// The informer.
+    /// Builds the informer.
     ///
     /// # Errors
     ///
-    /// If two indexes have one name, or two sources one namespace.
+    /// If two indexes have the same name, or two sources the same namespace.
     pub fn build(self) -> Result<SharedInformer<K>, Error> {
         let scopes: Vec<_> = self.sources.iter().map(|(scope, _)| scope.clone()).collect();
         if let Some(twice) = scopes
@@ -204,12 +205,12 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
 }
 
 impl<K: Cacheable> SharedInformer<K> {
-    /// An informer with all defaults.
+    /// Creates an informer with all defaults.
     pub fn new(source: impl ListWatch) -> Self {
         Self::of_shared(Self::builder(source))
     }
 
-    /// An informer to be configured.
+    /// Returns a builder for an informer.
     pub fn builder(source: impl ListWatch) -> SharedInformerBuilder<K> {
         SharedInformerBuilder {
             sources: vec![(Scope::All, Arc::new(source))],
@@ -220,7 +221,7 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// An informer of several namespaces, each with its own source. It has synced when all of them have.
+    /// Creates an informer of several namespaces, each with its own source. It has synced when all of them have.
     ///
     /// ```
     /// use informer::cache::{ApiListWatch, SharedInformer};
@@ -249,8 +250,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler, which receives all present objects and then every change. It may be called at any time: no
-    /// change is missed and none is delivered twice.
+    /// Adds a handler, which receives all present objects and then every change. It may be called at any time: changes
+    /// are neither missed nor delivered twice.
     ///
     /// # Errors
     ///
@@ -259,7 +260,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// The same with options.
+    /// Adds a handler with options.
     ///
     /// # Errors
     ///
@@ -269,19 +270,29 @@ impl<K: Cacheable> SharedInformer<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<HandlerRegistration, Error> {
+        self.add_handler_beside(handler, options, std::future::pending())
+    }
+
+    /// Adds a handler with a future that runs as long as the handler.
+    pub(crate) fn add_handler_beside<H: ResourceEventHandler<K>>(
+        &self,
+        handler: H,
+        options: HandlerOptions,
+        beside: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<HandlerRegistration, Error> {
         let mut processor = self.shared.processor();
         self.shared.check_not_stopped("a handler")?;
         let name = options.name.unwrap_or_else(|| std::any::type_name::<H>().to_owned());
         let period = options
             .resync_period
             .map_or(self.shared.resync_period, at_least_a_second);
-        let registration = processor.add(handler, name, period, options.queue, &self.shared.indexer);
+        let registration = processor.add(handler, beside, name, period, options.queue, &self.shared.indexer);
         drop(processor);
         self.shared.resyncs_changed.notify_one();
         Ok(registration)
     }
 
-    /// Removes a handler: after the call that is running now it receives nothing more; to wait for the end of that, use
+    /// Removes a handler. After its current call it receives nothing more; to wait for the end of that call, use
     /// [`HandlerRegistration::ended`]. Does nothing for a handler that was removed before.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
         self.shared.processor().remove(registration);
@@ -291,42 +302,48 @@ impl<K: Cacheable> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// If there is one of its name, or the informer has stopped.
+    /// If an index with this name exists, or the informer has stopped.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
         self.shared.check_not_stopped("an index")?;
         self.shared.indexer.add_index(index)
     }
 
-    /// Reads the cache.
+    /// Returns a reader of the cache.
     pub fn lister(&self) -> Lister<K> {
         self.dependence().is_read = true;
         self.cache()
     }
 
-    /// The same for the machinery of controllers, which waits for the cache by itself.
+    /// Returns a reader for controllers, which wait for the cache by themselves.
     pub(crate) fn cache(&self) -> Lister<K> {
         Lister::of_informer(self.shared.indexer.clone(), self.shared.phase.subscribe())
     }
 
-    /// The uid of the object of this key, if the cache has one.
+    /// Returns the uid of the object with this key, if the cache contains it.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<String> {
         self.shared.indexer.read().objects.get(key).map(Object::uid)
     }
 
-    /// Returns `true` if the cache has an object of this key that is being deleted.
+    /// Returns `true` if the cache contains an object with this key that is being deleted.
     pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
         let state = self.shared.indexer.read();
         state.objects.get(key).is_some_and(Object::is_deleting)
     }
 
-    /// Returns `true` if the cache has the object of this key, or may come to have it with these labels.
+    /// Returns `true` if the cache may contain objects of this namespace.
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        let key = ObjectKey::new(namespace, "");
+        self.shared.reflectors.iter().any(|it| it.store().scope.contains(&key))
+    }
+
+    /// Returns `true` if the cache contains the object with this key, or may contain it with these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let mut reflectors = self.shared.reflectors.iter();
         self.shared.indexer.read().objects.get(key).is_some()
             || reflectors.any(|it| it.store().scope.contains(key) && it.may_have(key, labels))
     }
 
-    /// The version up to which the cache has all changes of the object of this key.
+    /// Returns the version up to which the cache contains all changes of the object with this key.
     pub(crate) fn version_for(&self, key: &ObjectKey) -> ResourceVersion {
         let mut reflectors = self.shared.reflectors.iter();
         match reflectors.position(|it| it.store().scope.contains(key)) {
@@ -335,7 +352,7 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// The time at which the server was last found restored, as far as the object of this key is concerned.
+    /// Returns the time at which the server was last found restored, for the source of the object with this key.
     pub(crate) fn restored(&self, key: &ObjectKey) -> Option<Instant> {
         let mut reflectors = self.shared.reflectors.iter();
         let source = reflectors.position(|it| it.store().scope.contains(key))?;
@@ -347,14 +364,14 @@ impl<K: Cacheable> SharedInformer<K> {
         self.dependence().is_read
     }
 
-    /// A controller waits for it no longer than this.
+    /// Registers that a controller waits for it at most this long.
     pub(crate) fn is_waited_for(&self, timeout: Duration) {
         let mut dependence = self.dependence();
         let least = dependence.patience.map_or(timeout, |it| it.min(timeout));
         dependence.patience = Some(least);
     }
 
-    /// Returns the time that controllers wait for the informer; `None` if there are none.
+    /// Returns the time that controllers wait for the informer; `None` if no controller does.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.dependence().patience
     }
@@ -363,13 +380,13 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.dependence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `true` if the first list is in the cache. Handlers may not have received it yet; see
+    /// Returns `true` if the cache contains the first list. Handlers may not have received it yet; see
     /// [`HandlerRegistration::has_synced`].
     pub fn has_synced(&self) -> bool {
         self.shared.phase.borrow().has_synced()
     }
 
-    /// Waits for that.
+    /// Waits until the cache contains the first list.
     ///
     /// # Errors
     ///
@@ -378,20 +395,20 @@ impl<K: Cacheable> SharedInformer<K> {
         phase::synced(self.shared.phase.subscribe(), &self.name()).await
     }
 
-    /// The time since the server last sent something: an answer, an event or a bookmark; of several namespaces the
-    /// longest. `None` before the informer runs. A server sends a bookmark each minute to every watch.
+    /// Returns the time since the server last sent something: an answer, an event or a bookmark; with several
+    /// namespaces, the longest. `None` before the informer runs. A server sends a bookmark each minute to every watch.
     pub fn last_contact(&self) -> Option<Duration> {
         let silences = self.shared.reflectors.iter().map(|it| it.contact().silence());
         silences.max().flatten()
     }
 
-    /// Fails if the informer runs and has heard nothing for so long that its cache may be stale: three minutes where
-    /// the server sends bookmarks, otherwise as long as its watches last, and in both cases the
-    /// [`request_timeout`](ReflectorOptions::request_timeout) more.
+    /// Fails if the informer runs but has received nothing for so long that its cache may be stale. The limit is three
+    /// minutes if the server sends bookmarks, otherwise the duration of its watches, plus the
+    /// [`request_timeout`](ReflectorOptions::request_timeout).
     ///
     /// # Errors
     ///
-    /// As above; a readiness check calls it.
+    /// See above. Intended for readiness checks.
     pub fn check(&self) -> Result<(), Error> {
         if self.is_stopped() {
             return Ok(());
@@ -403,15 +420,15 @@ impl<K: Cacheable> SharedInformer<K> {
                 let why = reflector.contact().failure();
                 let why = why.map(|it| format!(": {it}")).unwrap_or_default();
                 return Err(Error::refused(format!(
-                    "nothing was heard of {name} for {silence:.0?}{why}"
+                    "{name} has sent nothing for {silence:.0?}{why}"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Tells `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, by `name`, which is the
-    /// path that is listed, and `type`.
+    /// Exports `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, with the labels
+    /// `name`, which is the listed path, and `type`.
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.shared.clone();
         metrics.register(&collector);
@@ -421,32 +438,32 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.collect(samples);
     }
 
-    /// Returns the reason why it has not synced, if known.
+    /// Returns the reason why it has not synced, if it is known.
     pub(crate) fn reason(&self) -> Option<String> {
         let mut failures = self.shared.reflectors.iter().filter_map(|it| it.contact().failure());
         failures.next().map(|it| it.to_string())
     }
 
-    /// The version of the last list, event or bookmark that came in; of several namespaces, the oldest.
+    /// Returns the version of the last list, event or bookmark; with several namespaces, the oldest of them.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         let versions = self.shared.reflectors.iter().map(Reflector::last_sync_resource_version);
         let least = versions.reduce(|least, it| if it < least || it.is_empty() { it } else { least });
         least.unwrap_or_default()
     }
 
-    /// Returns `true` if it has run and ended.
+    /// Returns `true` if it was run and has ended.
     pub fn is_stopped(&self) -> bool {
         self.shared.phase.borrow().is_stopped()
     }
 
-    /// Keeps the copy up to date until `shutdown` is ready; then no more changes are taken in, and it ends when each
-    /// handler has received the changes that wait for it. Dropping the future ends handlers at their next await.
+    /// Keeps the copy up to date until `shutdown` is ready. Then it stops receiving changes, and ends when each handler
+    /// has received its pending changes. Dropping the future ends handlers at their next await.
     ///
     /// # Errors
     ///
     /// If it was run before.
     pub fn run(&self, shutdown: impl Future<Output = ()> + Send) -> impl Future<Output = Result<(), Error>> + Send {
-        // It has begun with this call: a future that is dropped unpolled ends it, too.
+        // The run begins with this call: a future that is dropped without being polled ends it, too.
         let mut was_new = false;
         self.shared.phase.send_if_modified(|phase| {
             was_new = *phase == Phase::New;
@@ -458,7 +475,10 @@ impl<K: Cacheable> SharedInformer<K> {
         let ending = was_new.then(|| Ending(&self.shared));
         async move {
             match ending {
-                Some(ending) => self.run_to(ending, shutdown).await,
+                Some(ending) => {
+                    let span = spans::cache(&self.name());
+                    self.run_to(ending, shutdown).instrument(span).await
+                }
                 None => Err(Error::refused(format!(
                     "the informer of {} was run before",
                     self.name()
@@ -493,7 +513,7 @@ impl<K: Cacheable> SharedInformer<K> {
     fn of_shared(builder: SharedInformerBuilder<K>) -> Self {
         builder
             .build()
-            .expect("without indexes and namespaces of its own nothing can be there twice")
+            .expect("without own indexes and namespaces there are no duplicates")
     }
 }
 
@@ -512,7 +532,7 @@ impl<K: Cacheable> Shared<K> {
         Ok(())
     }
 
-    /// Applies what comes in.
+    /// Applies the incoming deltas.
     async fn process(&self) {
         loop {
             self.queue.filled().await;
@@ -533,7 +553,7 @@ impl<K: Cacheable> Shared<K> {
         }
     }
 
-    /// Asks for resyncs when they are due.
+    /// Requests resyncs when they are due.
     async fn resync(&self) {
         loop {
             let next = self.processor().next_resync();
@@ -554,7 +574,7 @@ impl<K: Cacheable> Shared<K> {
         }
     }
 
-    /// Ends it; answers the tasks of the handlers the first time.
+    /// Stops the informer. Returns the tasks of the handlers on the first call.
     fn stop(&self) -> Option<crate::tasks::TaskGroup> {
         let handlers = self.processor().close();
         self.phase.send_if_modified(|phase| {
@@ -604,7 +624,7 @@ impl<K: Cacheable> Drop for Ending<'_, K> {
     }
 }
 
-/// An informer that is to run, and stops if it never does.
+/// An informer that stops if it is never run.
 pub(crate) struct StopOnDrop<K: Cacheable>(pub(crate) SharedInformer<K>);
 
 impl<K: Cacheable> Drop for StopOnDrop<K> {
@@ -613,7 +633,7 @@ impl<K: Cacheable> Drop for StopOnDrop<K> {
     }
 }
 
-/// Zero stays zero: never.
+/// Zero means never, and stays zero.
 fn at_least_a_second(period: Duration) -> Duration {
     if period.is_zero() || period >= MIN_RESYNC {
         return period;

@@ -1,4 +1,4 @@
-//! `ListWatch`: the source of objects, as text. Later stages decide what to decode, and when.
+//! `ListWatch`: the source of objects, as text. Later stages decide which objects to decode, and when.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,27 +16,28 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// An answer as it comes in, in pieces of any size. It ends where the answer does.
+/// The body of an answer in chunks of any size, as they arrive. It ends with the answer.
 pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
 
 /// Lists and watches the objects of one type (client-go's `ListerWatcher`).
 ///
-/// [`ApiListWatch`] asks an API server. A custom source answers with the same documents: a `List` as JSON, and a
-/// line of JSON for each watch event; [`FakeSource`](crate::cache::FakeSource) is one that a program fills by hand.
+/// [`ApiListWatch`] sends requests to an API server. A custom source returns the same documents: a `List` as JSON, and
+/// a line of JSON for each watch event. [`FakeSource`](crate::cache::FakeSource) is a source that a program fills
+/// itself.
 pub trait ListWatch: Send + Sync + 'static {
-    /// Asks for a list, or for a page of it: one JSON document.
+    /// Requests a list, or a page of it: one JSON document.
     fn list(&self, options: &ListOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Asks for a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
+    /// Requests a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Returns `true` if a watch can begin with the present objects (`sendInitialEvents`). Any other source is listed.
+    /// Returns `true` if a watch can begin with the present objects (`sendInitialEvents`). Other sources are listed.
     fn can_stream_lists(&self) -> bool {
         true
     }
 
-    /// Returns `true` if the object of this key is listed when it has these labels; `None` where they are not known.
-    /// Default: `true`. A controller waits until the caches that may show its writes have seen them.
+    /// Returns `true` if the source lists the object with this key if it has these labels; `None` if they are unknown.
+    /// Default: `true`. A controller waits until the caches that may contain its writes have received them.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let _ = (key, labels);
         true
@@ -48,6 +49,7 @@ pub trait ListWatch: Send + Sync + 'static {
 
 /// Meaning of a requested version (`resourceVersionMatch`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VersionMatch {
     /// The state at that version or a later one.
     NotOlderThan,
@@ -66,25 +68,27 @@ impl VersionMatch {
 
 /// Options of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListOptions {
-    /// Lower bound of the version: empty for the newest, `"0"` for any state that the server has at hand.
+    /// Lower bound of the version: empty for the newest, `"0"` for any state that is available.
     pub resource_version: ResourceVersion,
-    /// Meaning of the version; without it the server's own rule holds.
+    /// Meaning of the version; without it the server's default applies.
     pub version_match: Option<VersionMatch>,
-    /// Objects in a page; 0 for all.
+    /// Maximum number of objects in a page; 0 for all.
     pub limit: u32,
-    /// Token of the page: the one that ended the page before, or empty.
+    /// Token of the page: the token of the previous page, or empty.
     pub continue_token: String,
 }
 
 /// Options of a watch. Bookmarks are always requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WatchOptions {
     /// The version after which changes are sent.
     pub resource_version: ResourceVersion,
-    /// Begin with the objects there are, as of `resource_version` or later, and mark the end of them by a bookmark.
+    /// Set to begin with the existing objects, as of `resource_version` or later, with a bookmark at their end.
     pub send_initial_events: bool,
-    /// After how many seconds the server ends the watch; 0 leaves it to the server.
+    /// Number of seconds after which the server ends the watch; 0 uses the server's default.
     pub timeout_seconds: u32,
 }
 
@@ -113,7 +117,7 @@ pub struct ApiListWatch {
     client: Client,
     path: String,
     label_selector: String,
-    /// The same as a value, if it could be read.
+    /// The selector as a value, if it could be parsed.
     selector: Option<Selector>,
     field_selector: String,
     shape: Shape,
@@ -121,12 +125,12 @@ pub struct ApiListWatch {
 }
 
 impl ApiListWatch {
-    /// All objects of a type, in all namespaces.
+    /// Creates a source of all objects of a type, in all namespaces.
     pub fn all<K: Resource>(client: Client, resource: &K::DynamicType) -> Self {
         Self::at(client, K::url_path(resource, None))
     }
 
-    /// Those of one namespace.
+    /// Creates a source of the objects in one namespace.
     pub fn namespaced<K: Resource>(client: Client, namespace: &str, resource: &K::DynamicType) -> Self {
         Self::at(client, K::url_path(resource, Some(namespace)))
     }
@@ -143,7 +147,7 @@ impl ApiListWatch {
         }
     }
 
-    /// Only objects with these labels, as the server's selector says it: `app=web,tier!=cache`.
+    /// Selects objects by labels, in the server's syntax: `app=web,tier!=cache`.
     #[must_use]
     pub fn labels(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.label_selector);
@@ -151,7 +155,7 @@ impl ApiListWatch {
         self
     }
 
-    /// The same, as a value.
+    /// Selects objects by labels.
     #[must_use]
     pub fn labels_from(self, selector: &Selector) -> Self {
         Self {
@@ -160,7 +164,7 @@ impl ApiListWatch {
         }
     }
 
-    /// Only objects with these fields: `status.phase=Running`.
+    /// Selects objects by fields: `status.phase=Running`.
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.field_selector);
@@ -174,7 +178,7 @@ impl ApiListWatch {
         self
     }
 
-    /// Changes the parameters of every request (`TweakListOptions`): pairs of name and value, not yet escaped.
+    /// Changes the parameters of every request (`TweakListOptions`): pairs of name and value, before escaping.
     #[must_use]
     pub fn tweak(mut self, tweak: impl Fn(&mut Vec<(String, String)>) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
@@ -182,11 +186,11 @@ impl ApiListWatch {
     }
 }
 
-/// Characters that stand in a query unescaped.
+/// Characters that need no escape in a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl ApiListWatch {
-    /// The parameters that lists and watches share, then `own`, without those that say nothing.
+    /// The parameters that lists and watches share, then `own`, without empty ones.
     fn parameters(&self, own: Vec<(&str, String)>) -> String {
         let shared = [
             ("labelSelector", self.label_selector.clone()),
@@ -227,11 +231,11 @@ impl ApiListWatch {
     }
 }
 
-/// The Status of a failed request; one is made up where the server sent something else.
+/// The Status of a failed request; a generated one if the server sent something else.
 fn status_of(code: u16, text: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(text) {
         Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
-        // A path that is not served is answered in plain text.
+        // For a path that is not served, the answer is plain text.
         Ok(_) | Err(_) if code == 404 => {
             Status::failure("the server could not find the requested resource", "NotFound").with_code(code)
         }
@@ -244,7 +248,7 @@ fn status_of(code: u16, text: &[u8]) -> Status {
 
 impl ListWatch for ApiListWatch {
     async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
-        // The token says the version; a server refuses both.
+        // The token contains the version, and a server refuses both together.
         let is_first = options.continue_token.is_empty();
         let version = if is_first {
             options.resource_version.to_string()
@@ -304,7 +308,7 @@ impl ListWatch for ApiListWatch {
         }
         match (&self.selector, labels, &self.tweak) {
             (Some(selector), Some(labels), None) => selector.matches(labels),
-            // A tweak may have changed what is selected.
+            // A tweak may have changed the selection.
             (None, _, _) | (_, None, _) | (_, _, Some(_)) => true,
         }
     }
@@ -314,13 +318,13 @@ impl ListWatch for ApiListWatch {
     }
 }
 
-/// The namespace in a path: `shop` of `/api/v1/namespaces/shop/pods`.
+/// Returns the namespace in a path: `shop` of `/api/v1/namespaces/shop/pods`.
 fn namespace_of(path: &str) -> Option<&str> {
     let (_, rest) = path.split_once("/namespaces/")?;
     rest.split_once('/').map(|(namespace, _)| namespace)
 }
 
-/// A selector of labels from its text; `None` if it is not understood.
+/// Parses a selector of labels; `None` if it is not supported.
 fn read_selector(text: &str) -> Option<Selector> {
     let mut depth = 0_usize;
     let parts = text.split(|it| {

@@ -16,36 +16,40 @@ use crate::handler::{Event, ResourceEventHandler};
 use crate::object::Cacheable;
 use crate::{Error, ObjectKey};
 
-/// The shortest resync period.
+/// Minimum resync period.
 pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
 
-/// Events after which a handler that never waits lets others run.
+/// Number of events after which a handler that never waits yields to other tasks.
 const YIELD_AFTER: u32 = 128;
 
-/// Treatment of events for which a handler is too slow. Neither policy delays the cache or other handlers.
+/// Treatment of events if a handler is too slow. Neither policy delays the cache or other handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HandlerQueue {
-    /// Keeps all of them: the handler receives every change, and memory grows with the number of pending events.
+    /// Keeps all events: the handler receives every change, and memory grows with the number of pending events.
     #[default]
     Unbounded,
     /// Merges further events of the same object beyond this number: the handler skips states, but receives the last
-    /// state of each object and its deletion. At most this number wait, and two for each object.
+    /// state of each object and its deletion. At most this number are pending, plus two for each object.
     Coalescing(usize),
 }
 
 /// Options of one handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
-    /// Interval at which the handler receives all objects again, as updates without a change: `None` for the informer's
-    /// default, zero for never; at least a second.
+    /// Interval at which the handler receives all objects again, as updates without a change. `None` uses the
+    /// informer's default, zero disables it. The minimum is a second.
     pub resync_period: Option<Duration>,
     /// Treatment of events for which the handler is too slow.
     pub queue: HandlerQueue,
-    /// Its name in messages. Default: the name of its type.
+    /// Name in messages. Default: the name of its type.
     pub name: Option<String>,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
-/// An event that all handlers share. What is decoded of its objects is kept as long as one of them has not seen it.
+/// An event that all handlers share. Decoded objects are kept until the last handler has received the event.
 pub(crate) struct Told<K> {
     event: Event<K>,
 }
@@ -72,17 +76,17 @@ impl<K> Drop for Told<K> {
 /// A notification for a handler.
 pub(crate) enum Item<K> {
     Event(Arc<Told<K>>),
-    /// Everything there was when the handler was added.
+    /// All objects that were present when the handler was added.
     Replay(Sorted<K>),
-    /// Everything again.
+    /// All objects again.
     Resync(Sorted<K>),
-    /// All of the initial list lies before this.
+    /// The end of the initial list.
     Synced,
 }
 
-/// One handler's queue, and what is known of it.
+/// The queue and state of one handler.
 pub(crate) struct Listener<K> {
-    /// Guards what waits.
+    /// Guards the pending items.
     queue: Mutex<Queue<K>>,
     filled: Notify,
     status: Arc<Status>,
@@ -96,9 +100,9 @@ pub(crate) struct Listener<K> {
 pub(crate) struct Resync {
     pub(crate) period: Duration,
     pub(crate) due: Option<Instant>,
-    /// It is due, and the next resync is for this handler, too.
+    /// Set if it is due, and the next resync includes this handler.
     pub(crate) is_requested: bool,
-    /// Set if the handler receives updates without a change: a new handler, and one whose resync is in progress.
+    /// Set if the handler receives updates without a change: a new handler, or one with a resync in progress.
     pub(crate) is_syncing: bool,
 }
 
@@ -121,7 +125,7 @@ struct Status {
     is_removed: AtomicBool,
 }
 
-/// A handler of an informer. The handler stays when this is dropped.
+/// Handle of an informer's handler. Dropping it does not remove the handler.
 #[derive(Clone)]
 pub struct HandlerRegistration {
     status: Arc<Status>,
@@ -129,7 +133,7 @@ pub struct HandlerRegistration {
 
 impl HandlerRegistration {
     /// Returns `true` if the handler has received all objects that were present when it was added, or when the informer
-    /// began.
+    /// started.
     pub fn has_synced(&self) -> bool {
         matches!(
             *self.status.stage.borrow(),
@@ -137,7 +141,7 @@ impl HandlerRegistration {
         )
     }
 
-    /// Waits for that.
+    /// Waits until the handler has synced.
     ///
     /// # Errors
     ///
@@ -151,12 +155,12 @@ impl HandlerRegistration {
         }
     }
 
-    /// Returns the number of events that the handler failed to handle, by an error or by a panic.
+    /// Returns the number of events for which the handler failed, by an error or a panic.
     pub fn failures(&self) -> u64 {
         self.status.failures.load(Ordering::Relaxed)
     }
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> &str {
         &self.status.name
     }
@@ -169,12 +173,12 @@ impl HandlerRegistration {
         let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
     }
 
-    /// True once the handler receives nothing more.
+    /// Returns `true` once the handler receives nothing more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.status.stage.borrow(), Stage::Ended { .. })
     }
 
-    /// Returns `true` if both are of the same handler.
+    /// Returns `true` if both belong to the same handler.
     pub(crate) fn is(&self, status: &Self) -> bool {
         Arc::ptr_eq(&self.status, &status.status)
     }
@@ -230,7 +234,7 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Adds items in order; `most` is the highest number that may wait.
+    /// Adds items in order; `most` is the maximum number of pending items.
     pub(crate) fn push(&self, most: usize, items: impl Iterator<Item = Item<K>>) {
         let mut queue = self.lock();
         if queue.is_closed {
@@ -247,14 +251,13 @@ impl<K: Cacheable> Listener<K> {
         self.filled.notify_one();
     }
 
-    /// Closes the queue: no more items are added, and pending ones are delivered, or dropped if the handler was
-    /// removed.
+    /// Closes the queue: further items are ignored. Pending ones are delivered, or dropped if the handler was removed.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
 
-    /// Stops delivery after the item that is being delivered now.
+    /// Stops delivery after the current item.
     pub(crate) fn remove(&self) {
         self.status.is_removed.store(true, Ordering::Release);
         let mut queue = self.lock();
@@ -269,7 +272,7 @@ impl<K: Cacheable> Listener<K> {
         self.status.is_removed.load(Ordering::Acquire)
     }
 
-    /// Tells the handler what comes until the queue is closed and empty.
+    /// Calls the handler with each item until the queue is closed and empty.
     pub(crate) async fn run(self: Arc<Self>, handler: impl ResourceEventHandler<K>) {
         let _end = End(Arc::clone(&self.status));
         let mut told = 0_u32;
@@ -320,8 +323,7 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Returns the next items to deliver: all of them, or one where pending items may still be merged. `None` at the
-    /// end.
+    /// Returns the next items to deliver: all of them, or one if pending items may still be merged. `None` at the end.
     async fn next(&self) -> Option<VecDeque<Item<K>>> {
         loop {
             {
@@ -357,7 +359,7 @@ impl<K: Cacheable> Listener<K> {
     }
 }
 
-/// Says that the handler has ended, however its task does.
+/// Marks the handler as ended when its task ends, for any reason.
 struct End(Arc<Status>);
 
 impl Drop for End {
@@ -368,7 +370,7 @@ impl Drop for End {
 
 impl<K> Drop for Listener<K> {
     fn drop(&mut self) {
-        // Its task may never have begun.
+        // Its task may never have started.
         self.status.end();
     }
 }
@@ -397,7 +399,7 @@ impl<K: Cacheable> Queue<K> {
     }
 }
 
-/// Events of which those of one object are one, in the order of the first of each.
+/// Merged events, at most one for each object, in the order of the first of each.
 struct Merged<K> {
     next: u64,
     places: BTreeMap<ObjectKey, u64>,
@@ -405,9 +407,9 @@ struct Merged<K> {
 }
 
 enum Slot<K> {
-    /// Something that is not about one object.
+    /// An item without an object.
     Item(Item<K>),
-    /// A deletion, if there was one, and what came after it.
+    /// A deletion, if there was one, and the event after it.
     Object(Option<Event<K>>, Option<Event<K>>),
 }
 
@@ -429,7 +431,7 @@ impl<K: Cacheable> Merged<K> {
     fn push(&mut self, item: Item<K>) {
         let event = match item {
             Item::Event(told) => told.event.clone(),
-            // A resync that has not begun tells all that a second one would.
+            // A pending resync makes another one superfluous.
             Item::Resync(_) if self.items.values().any(|it| matches!(it, Slot::Item(Item::Resync(_)))) => return,
             Item::Replay(_) | Item::Resync(_) | Item::Synced => {
                 // The order of the events of an object must not change.
@@ -468,8 +470,8 @@ impl<K: Cacheable> Merged<K> {
     }
 }
 
-/// Adds an event to those of an object that wait: a deletion, if there was one, and what came after it.
-fn merge<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
+/// Merges an event into the pending ones of its object: a deletion, if there was one, and the event after it.
+pub(crate) fn merge<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
     let merged = match (after.take(), event) {
         (_, gone @ Event::Deleted { .. }) => {
             *deleted = Some(gone);

@@ -1,7 +1,8 @@
-//! `Lister`: reads a cache.
+//! `Lister`: reads from a cache.
 
 use std::fmt;
 
+use futures::future::{Either, select};
 use kube::core::{Expression, Selector};
 use tokio::sync::watch;
 
@@ -12,10 +13,10 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, Object, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// Reads a cache (client-go's `Lister` and the reading half of its `Indexer`). Copies read the same one.
+/// Reads from a cache (client-go's `Lister` and the reading half of its `Indexer`). Clones read the same cache.
 ///
-/// A read takes a reference to the present state and looks at that: it waits for no other reader and keeps no writer
-/// waiting. Objects come in the order of their keys; a result does not change with the cache.
+/// A read uses a reference to the present state, so it neither waits for other readers nor blocks writers. Objects are
+/// returned in the order of their keys; a result does not change with the cache.
 pub struct Lister<K> {
     indexer: Indexer<K>,
     /// Phase of the informer that fills the cache, if one does.
@@ -34,12 +35,12 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// Returns `true` if the first list is in the cache. A cache that a program fills itself has always synced.
+    /// Returns `true` if the cache contains the first list. A cache that a program fills itself has always synced.
     pub fn has_synced(&self) -> bool {
         self.phase.as_ref().is_none_or(|it| it.borrow().has_synced())
     }
 
-    /// Waits until the first list is in the cache.
+    /// Waits until the cache contains the first list.
     ///
     /// # Errors
     ///
@@ -51,27 +52,27 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// The object of this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Object<K>> {
         self.indexer.read().objects.get(key).cloned()
     }
 
-    /// All objects as they are now, at the cost of one reference.
-    pub fn snapshot(&self) -> Snapshot<K> {
-        Snapshot(self.indexer.read().objects.clone())
+    /// Returns all current objects, at the cost of one reference.
+    pub fn snapshot(&self) -> CacheSnapshot<K> {
+        CacheSnapshot(self.indexer.read().objects.clone())
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub fn list(&self) -> Vec<Object<K>> {
         self.snapshot().iter().cloned().collect()
     }
 
-    /// Those with these labels.
+    /// Returns the objects with these labels.
     pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
         matching(self.snapshot().iter(), selector)
     }
 
-    /// Those of one namespace.
+    /// Returns a reader of one namespace.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister {
             lister: self.clone(),
@@ -79,7 +80,7 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// Those that an index has under a value.
+    /// Returns the objects that an index contains under a value.
     ///
     /// # Errors
     ///
@@ -89,7 +90,7 @@ impl<K: Cacheable> Lister<K> {
         Ok(bucket.iter().cloned().collect())
     }
 
-    /// Their keys.
+    /// Returns the keys of the objects that an index contains under a value.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl<K: Cacheable> Lister<K> {
         Ok(bucket.iter().map(|it| it.key().clone()).collect())
     }
 
-    /// All values of an index, sorted.
+    /// Returns all values of an index, sorted.
     ///
     /// # Errors
     ///
@@ -108,13 +109,13 @@ impl<K: Cacheable> Lister<K> {
         self.with_index(index, |index| index.buckets.keys().cloned().collect())
     }
 
-    /// Those that share a value of the index with `object`, each once (client-go's `Index`).
+    /// Returns the objects that share a value of the index with `object`, each once (client-go's `Index`).
     ///
     /// # Errors
     ///
     /// If the index does not exist.
     pub fn related(&self, index: &str, object: &Object<K>) -> Result<Vec<Object<K>>, Error> {
-        // The function is a user's, and may read the cache.
+        // The function is the user's, and may read the cache.
         let function = self.with_index(index, |index| index.function.clone())?;
         let values = function.values(object);
         let buckets: Vec<Sorted<K>> = self.with_index(index, |index| {
@@ -130,19 +131,19 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.read().objects.len()
     }
 
-    /// Returns `true` if there are no objects.
+    /// Returns `true` if the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version that the cache is at: it has all changes up to it. Empty before the first list. Of a cache of
-    /// several namespaces, the one that all of them have reached.
+    /// Returns the version of the cache, which contains all changes up to it. Empty before the first list. With several
+    /// namespaces, the version that all of them have reached.
     pub fn resource_version(&self) -> ResourceVersion {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, for reading own writes. A version that cannot be
-    /// compared counts as reached when the cache is at another one than now. It waits without end if the cache stops.
+    /// Waits until the cache is at `version` or later, in order to read one's own writes. A version that cannot be
+    /// compared counts as reached when the version of the cache changes. It waits indefinitely if the cache stops.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {
@@ -152,12 +153,62 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.wait_for_version(is_reached).await;
     }
 
-    /// Returns `true` if there is an index of this name.
+    /// Waits until an object fulfils a condition, and returns it (kube-runtime's `wait::await_condition`).
+    ///
+    /// Calls the condition with the object with this key, or `None` if it does not exist: first when the cache has
+    /// synced, then after each change of the cache. It waits without a limit; use `tokio::time::timeout` for one.
+    ///
+    /// ```
+    /// use informer::cache::Lister;
+    /// use informer::{Object, ObjectKey};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # async fn wait(pods: Lister<Pod>) -> Result<(), informer::Error> {
+    /// let is_gone = |pod: Option<&Object<Pod>>| pod.is_none();
+    /// pods.await_condition(&ObjectKey::new("shop", "web-0"), is_gone).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the informer stops before.
+    pub async fn await_condition(
+        &self,
+        key: &ObjectKey,
+        mut condition: impl FnMut(Option<&Object<K>>) -> bool,
+    ) -> Result<Option<Object<K>>, Error> {
+        self.synced().await?;
+        let mut found = None;
+        let fulfilled = self.indexer.wait_for_version(|_| {
+            found = self.get(key);
+            condition(found.as_ref())
+        });
+        let is_fulfilled = match self.phase.clone() {
+            None => {
+                fulfilled.await;
+                true
+            }
+            Some(mut phase) => {
+                let stopped = std::pin::pin!(phase.wait_for(|it| it.is_stopped()));
+                matches!(select(std::pin::pin!(fulfilled), stopped).await, Either::Left(_))
+            }
+        };
+        if is_fulfilled {
+            return Ok(found);
+        }
+        let kind = type_name::<K>();
+        Err(Error::refused(format!(
+            "the informer of {kind} stopped before {key} fulfilled a condition"
+        )))
+    }
+
+    /// Returns `true` if an index with this name exists.
     pub fn has_index(&self, index: &str) -> bool {
         self.indexer.read().indexes.contains_key(index)
     }
 
-    /// Waits until `is_so`, which is asked whenever the cache has moved on.
+    /// Waits until `is_so` returns `true`, which is called after each change of the cache.
     pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         self.indexer.wait_for_version(|_| is_so()).await;
     }
@@ -174,7 +225,7 @@ impl<K: Cacheable> Lister<K> {
     }
 }
 
-/// Those of the objects that have these labels.
+/// Returns the objects that have these labels.
 fn matching<'a, K: Cacheable>(objects: impl Iterator<Item = &'a Object<K>>, selector: &Selector) -> Vec<Object<K>> {
     let expressions: Vec<Expression> = selector.clone().into_iter().collect();
     objects
@@ -190,32 +241,32 @@ pub struct NamespaceLister<K> {
 }
 
 impl<K: Cacheable> NamespaceLister<K> {
-    /// The object of this name.
+    /// Returns the object with this name.
     pub fn get(&self, name: &str) -> Option<Object<K>> {
         self.lister.get(&ObjectKey::new(&self.namespace, name))
     }
 
-    /// All of them.
+    /// Returns all objects of the namespace.
     pub fn list(&self) -> Vec<Object<K>> {
         self.lister.snapshot().0.namespace(&self.namespace).cloned().collect()
     }
 
-    /// Those with these labels.
+    /// Returns the objects with these labels.
     pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
         matching(self.lister.snapshot().0.namespace(&self.namespace), selector)
     }
 }
 
-/// The objects of a cache at one moment. Copies share everything.
-pub struct Snapshot<K>(pub(crate) Sorted<K>);
+/// The objects of a cache at one moment. Clones share everything.
+pub struct CacheSnapshot<K>(pub(crate) Sorted<K>);
 
-impl<K: Cacheable> Snapshot<K> {
-    /// The object of this key.
+impl<K: Cacheable> CacheSnapshot<K> {
+    /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
         self.0.get(key)
     }
 
-    /// All objects, in the order of their keys.
+    /// Returns all objects, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &Object<K>> {
         self.0.iter()
     }
@@ -225,7 +276,7 @@ impl<K: Cacheable> Snapshot<K> {
         self.0.len()
     }
 
-    /// Returns `true` if there are no objects.
+    /// Returns `true` if the snapshot is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -249,7 +300,7 @@ impl<K> Clone for NamespaceLister<K> {
     }
 }
 
-impl<K> Clone for Snapshot<K> {
+impl<K> Clone for CacheSnapshot<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
@@ -267,7 +318,7 @@ impl<K> fmt::Debug for NamespaceLister<K> {
     }
 }
 
-impl<K> fmt::Debug for Snapshot<K> {
+impl<K> fmt::Debug for CacheSnapshot<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter()).finish()
     }

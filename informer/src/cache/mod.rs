@@ -1,6 +1,6 @@
 //! A local copy of the objects of a type: fetching, storing, reading and notifying handlers.
 //!
-//! It speaks to the server through [`ListWatch`] alone, and knows nothing of queues and controllers.
+//! It accesses the server only through [`ListWatch`], and does not depend on queues and controllers.
 //!
 //! ```
 //! use informer::cache::{ApiListWatch, SharedInformer};
@@ -41,13 +41,14 @@ mod expiring;
 pub use by_object::ByObject;
 pub use delta_queue::QueueOrder;
 pub use expiring::ExpiringCache;
+pub(crate) use factory::{CACHE_SYNC_TIMEOUT, Whose, late_caches};
 pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};
-pub(crate) use factory::{Whose, late_caches};
 pub use fake_source::FakeSource;
 pub use index::{IndexFn, indexes};
 pub use indexer::Indexer;
 pub use informer::{SharedInformer, SharedInformerBuilder};
 pub use list_watch::{ApiListWatch, Body, ListOptions, ListWatch, VersionMatch, WatchOptions};
+pub(crate) use listener::merge;
 pub use listener::{HandlerOptions, HandlerQueue, HandlerRegistration};
-pub use lister::{Lister, NamespaceLister, Snapshot};
-pub use reflector::{Backoff, Reflector, ReflectorOptions, ReflectorStore, Unread};
+pub use lister::{CacheSnapshot, Lister, NamespaceLister};
+pub use reflector::{Backoff, Reflector, ReflectorOptions};

@@ -1,4 +1,4 @@
-//! `Phase`: how far an informer has come.
+//! `Phase`: progress of an informer.
 
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ impl Phase {
     }
 }
 
-/// Waits until an informer has synced; `name` is what it lists.
+/// Waits until an informer has synced; `name` is the listed resource.
 pub(crate) async fn synced(mut phase: watch::Receiver<Phase>, name: &str) -> Result<(), Error> {
     let reached = phase.wait_for(|it| it.has_synced() || it.is_stopped()).await;
     match reached.map(|it| *it) {

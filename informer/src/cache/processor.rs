@@ -1,40 +1,42 @@
-//! `Processor`: applies deltas to the store and hands out the changes.
+//! `Processor`: applies deltas to the store and delivers the changes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, select};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::delta_queue::{Delta, QueueOrder};
 use super::index::IndexValues;
 use super::indexer::{Indexer, Scope, Writer, in_order};
 use super::listener::{HandlerQueue, HandlerRegistration, Item, Listener, Told};
 use super::sorted::Sorted;
-use crate::ResourceVersion;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::{Cacheable, Object};
 use crate::tasks::TaskGroup;
+use crate::{ResourceVersion, spans};
 
-/// Objects of which the values of indexes are computed before others may run.
+/// Number of objects with computed index values after which other tasks may run.
 const YIELD_AFTER: usize = 32;
 
-/// The handlers of an informer. Its lock is held while a batch is applied and handed out, so that a handler that is
-/// added sees each change either in the store or as an event, and never in both or neither.
+/// The handlers of an informer. Its lock is held while a batch is applied and distributed, so that a new handler gets
+/// each change either from the store or as an event, but not both.
 pub(crate) struct Processor<K> {
     listeners: Vec<Arc<Listener<K>>>,
-    /// The tasks of handlers that were added before the informer runs.
+    /// Tasks of the handlers that were added before the informer runs.
     to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
-    /// `None` before it runs, and after.
+    /// `None` before and after the run.
     tasks: Option<TaskGroup>,
-    /// Set for each source whose first list is in the store.
+    /// Set for each source with a first list in the store.
     synced: Vec<bool>,
     scopes: Vec<Scope>,
     order: QueueOrder,
 }
 
-/// Computes the index values of the objects in a batch and of those that they replace. The functions are a user's, and
-/// there may be many objects: other tasks run meanwhile.
+/// Computes the index values of the objects in a batch and of the objects that they replace. The functions are the
+/// user's, and there may be many objects, so other tasks run in the meantime.
 pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
     let mut values = indexer.index_values();
     if values.is_void() {
@@ -69,11 +71,20 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
 enum Outcome<K> {
     Event {
         told: Arc<Told<K>>,
-        /// It has no change: a list found what was there.
+        /// Set if nothing has changed: a list contained the known state.
         is_sync: bool,
     },
     Resync(Sorted<K>),
     Synced,
+}
+
+/// Records the version of an event, unless an event of the source had a later one.
+fn note_newest(newest: &mut Vec<(usize, ResourceVersion)>, source: usize, version: &ResourceVersion) {
+    match newest.iter_mut().find(|(it, _)| *it == source) {
+        Some((_, newest)) if version < newest => {}
+        Some((_, newest)) => newest.clone_from(version),
+        None => newest.push((source, version.clone())),
+    }
 }
 
 impl<K: Cacheable> Processor<K> {
@@ -92,15 +103,17 @@ impl<K: Cacheable> Processor<K> {
         self.synced.iter().all(|it| *it)
     }
 
-    /// Adds a handler, and tells it what `indexer` has.
+    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs as long as the handler.
     pub(crate) fn add(
         &mut self,
         handler: impl ResourceEventHandler<K>,
+        beside: impl Future<Output = ()> + Send + 'static,
         name: String,
         period: Duration,
         order: HandlerQueue,
         indexer: &Indexer<K>,
     ) -> HandlerRegistration {
+        let span = spans::handler(&name);
         let listener = Listener::new(name, period, order);
         let objects = indexer.lister().snapshot().0;
         if objects.len() > 0 {
@@ -110,7 +123,11 @@ impl<K: Cacheable> Processor<K> {
             listener.push(1, [Item::Synced].into_iter());
         }
         let registration = listener.registration();
-        let task = Arc::clone(&listener).run(handler);
+        let delivering = Arc::clone(&listener).run(handler);
+        let task = async move {
+            let _first = select(pin!(delivering), pin!(beside)).await;
+        };
+        let task = task.instrument(span);
         match &self.tasks {
             Some(tasks) => tasks.spawn(task),
             None => self.to_start.push((registration.clone(), Box::pin(task))),
@@ -119,7 +136,7 @@ impl<K: Cacheable> Processor<K> {
         registration
     }
 
-    /// Takes a handler out, if it is there.
+    /// Removes a handler, if it exists.
     pub(crate) fn remove(&mut self, registration: &HandlerRegistration) {
         self.to_start.retain(|(it, _)| !it.is(registration));
         self.listeners.retain(|listener| {
@@ -150,7 +167,7 @@ impl<K: Cacheable> Processor<K> {
         self.listeners.iter().filter_map(|it| it.resync().due).min()
     }
 
-    /// Notes whose resync is due; answers whether there is one.
+    /// Marks the handlers with a due resync; returns `true` if there is one.
     pub(crate) fn request_resyncs(&self) -> bool {
         let now = Instant::now();
         let mut any = false;
@@ -166,7 +183,7 @@ impl<K: Cacheable> Processor<K> {
         any
     }
 
-    /// Applies a batch and hands out its results. `is_last` means that no other batch waits.
+    /// Applies a batch and delivers its results. `is_last` is set if no other batch is pending.
     pub(crate) fn process(
         &mut self,
         batch: Vec<Delta<K>>,
@@ -181,7 +198,7 @@ impl<K: Cacheable> Processor<K> {
             self.apply(delta, &mut writer, &mut outcomes, &mut newest);
         }
         for (source, version) in newest {
-            // Out of their order, changes say nothing about others that still wait.
+            // Without the order of arrival, the version of a change does not cover pending ones.
             if self.order == QueueOrder::Arrival || is_last {
                 writer.moved_to(source, version);
             }
@@ -205,7 +222,7 @@ impl<K: Cacheable> Processor<K> {
             }
             Delta::Deleted(object) => {
                 self.note_version(&object, newest);
-                // An object that the cache never had cannot go away.
+                // An object that the cache never contained cannot be deleted.
                 if writer.remove(object.key()).is_some() {
                     self.tell_deleted(object, false, outcomes);
                 }
@@ -240,16 +257,17 @@ impl<K: Cacheable> Processor<K> {
                 version,
                 ends_list,
             } => {
-                newest.retain(|(it, _)| *it != source);
-                writer.moved_to(source, version);
-                if ends_list {
-                    self.note_synced(source, outcomes);
+                if !ends_list {
+                    return note_newest(newest, source, &version);
                 }
+                newest.retain(|(it, _)| *it != source);
+                writer.listed_at(source, version);
+                self.note_synced(source, outcomes);
             }
         }
     }
 
-    /// The version of an object that came as its own event.
+    /// Records the version of an object that arrived as its own event.
     fn note_version(&self, object: &Object<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
         let version = object.resource_version();
         if version.is_empty() {
@@ -258,11 +276,7 @@ impl<K: Cacheable> Processor<K> {
         let Some(source) = self.scopes.iter().position(|scope| scope.contains(object.key())) else {
             return;
         };
-        match newest.iter_mut().find(|(it, _)| *it == source) {
-            Some((_, newest)) if self.order == QueueOrder::ByObject && version < newest => {}
-            Some((_, newest)) => newest.clone_from(version),
-            None => newest.push((source, version.clone())),
-        }
+        note_newest(newest, source, version);
     }
 
     fn note_synced(&mut self, source: usize, outcomes: &mut Vec<Outcome<K>>) {
@@ -293,7 +307,7 @@ impl<K: Cacheable> Processor<K> {
                 (event, false)
             }
         };
-        // Most lists after the first find what was there; it is not worth an event without a handler.
+        // Most lists after the first contain only known states; without a handler no event is needed.
         if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
             return;
         }

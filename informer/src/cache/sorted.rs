@@ -1,8 +1,8 @@
-//! `Sorted`: objects in the order of their keys, in a tree of three levels that copies share.
+//! `Sorted`: objects in the order of their keys, in a tree of three levels that clones share.
 //!
-//! A copy costs one reference, independent of the number of objects. The first write after a copy was taken copies the
-//! nodes on its path: the root, one branch and one chunk, which for 100,000 objects are some 140 references together;
-//! without a copy nothing is copied.
+//! A clone costs one reference, independent of the number of objects. The first write after a clone copies the nodes on
+//! its path: the root, one branch and one chunk, which together contain about 140 references for 100,000 objects.
+//! Without clones, writes do not copy.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 use crate::ObjectKey;
 use crate::object::Object;
 
-/// Parts of a node before it is split in two. The root is not split: it grows as the number of objects divided by the
-/// square of this.
+/// Maximum number of parts of a node before it is split in two. The root is not split: it grows as the number of
+/// objects divided by the square of this.
 const PARTS_MAX: usize = 64;
 
-/// An ordered map from key to object. No node but the root is empty.
+/// An ordered map from key to object. Nodes other than the root are never empty.
 pub(crate) struct Sorted<K> {
     root: Arc<Node<Node<Chunk<K>>>>,
     len: usize,
 }
 
-/// Parts in order, each with the key that it begins with or a smaller one, which the search reads without touching the
-/// part. Of the first part of a node it is never read.
+/// Parts in order, each with its first key or a smaller one, which the search reads without touching the part. The key
+/// of a node's first part is never read.
 struct Node<T> {
     firsts: Arc<Vec<ObjectKey>>,
     parts: Vec<Arc<T>>,
 }
 
-/// A run of objects. A search looks through the hashes, which lie side by side, and then at one object alone; without
-/// them it would wait for memory at every step.
+/// A run of objects. A search scans the hashes, which are contiguous, and then reads one object; without hashes it
+/// would wait for memory at every step.
 struct Chunk<K> {
     hashes: Vec<u32>,
     objects: Vec<Object<K>>,
 }
 
 impl<K> Sorted<K> {
-    /// Objects of which each has a greater key than the one before.
+    /// Builds it from objects with ascending keys.
     pub(crate) fn from_sorted(objects: Vec<Object<K>>) -> Self {
         let len = objects.len();
         let chunks = in_runs(objects)
@@ -52,14 +52,14 @@ impl<K> Sorted<K> {
         self.len
     }
 
-    /// The object at `key`.
+    /// Returns the object at `key`.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
         let branch = self.root.parts.get(self.root.place_of(key))?;
         let chunk = branch.parts.get(branch.place_of(key))?;
         chunk.objects.get(chunk.find(key, key.hash_code())?)
     }
 
-    /// Puts an object at its key and returns the one that was there.
+    /// Stores an object at its key and returns the previous one.
     pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
         let key = object.key();
         let root = Arc::make_mut(&mut self.root);
@@ -89,9 +89,9 @@ impl<K> Sorted<K> {
         None
     }
 
-    /// Takes the object at `key` out.
+    /// Removes the object at `key`.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
-        // Nothing is copied for a key that is not there.
+        // Avoids copying for a missing key.
         self.get(key)?;
         let root = Arc::make_mut(&mut self.root);
         let at_branch = root.place_of(key);
@@ -111,13 +111,13 @@ impl<K> Sorted<K> {
         Some(object)
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Object<K>> {
         let chunks = self.root.parts.iter().flat_map(|branch| &branch.parts);
         chunks.flat_map(|chunk| &chunk.objects)
     }
 
-    /// Those of a namespace.
+    /// Returns the objects of a namespace.
     pub(crate) fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Object<K>> {
         let compare = |key: &ObjectKey| key.namespace().cmp(&Some(namespace));
         let is_before = |key: &ObjectKey| compare(key) == Ordering::Less;
@@ -132,7 +132,7 @@ impl<K> Sorted<K> {
     }
 }
 
-/// The items in runs of three quarters of a node, so that some more fit into each.
+/// Splits items into runs of three quarters of a node, so that each has room for more.
 fn in_runs<T>(items: Vec<T>) -> Vec<Vec<T>> {
     let mut rest = items.into_iter();
     let runs = std::iter::from_fn(|| {
@@ -151,12 +151,12 @@ impl<T> Node<T> {
         }
     }
 
-    /// The part in which `key` is or would be: the last one that begins at or before it.
+    /// Returns the index of the part in which `key` is or would be: the last one that begins at or before it.
     fn place_of(&self, key: &ObjectKey) -> usize {
         self.last_where(|first| first <= key)
     }
 
-    /// Returns the last part whose first key satisfies the predicate, or else the first part.
+    /// Returns the last part with a first key that satisfies the predicate, or else the first part.
     fn last_where(&self, is_so: impl Fn(&ObjectKey) -> bool) -> usize {
         self.firsts.partition_point(is_so).saturating_sub(1)
     }
@@ -268,9 +268,9 @@ mod tests {
         // A case is up to 9,000 objects and 1,200 writes.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Against a `BTreeMap`: the same objects after any writes; copies stay as they were.
+        /// Compares with a `BTreeMap`: the same objects after any writes; clones do not change.
         #[test]
-        fn behaves_like_a_map(
+        fn sorted_tree_behaves_like_a_map(
             writes in prop::collection::vec((any::<bool>(), 0_u16..9000), 0..1200),
             bulk in 0_u16..9000,
         ) {

@@ -1,4 +1,4 @@
-//! `AnyEvent`: an event of any type, for filters that hold for all watches of a controller.
+//! `AnyEvent`: an event of any type, for filters that apply to all watches of a controller.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::{ObjectKey, ResourceVersion};
 
 /// Facts about an object of any type, available without decoding it.
 pub trait AnyObject: Send + Sync {
-    /// Namespace and name.
+    /// Returns namespace and name.
     fn key(&self) -> &ObjectKey;
-    /// The version of this state.
+    /// Returns the version of this state.
     fn resource_version(&self) -> &ResourceVersion;
     /// `metadata.generation`.
     fn generation(&self) -> Option<i64>;
-    /// Returns `true` if it has a deletion timestamp.
+    /// Returns `true` if the object has a deletion timestamp.
     fn is_deleting(&self) -> bool;
-    /// The value of a label.
+    /// Returns the value of a label.
     fn label(&self, name: &str) -> Option<String>;
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     fn annotation(&self, name: &str) -> Option<String>;
-    /// Returns `true` if it has the labels that a selector asks for.
+    /// Returns `true` if the object's labels match a selector.
     fn matches(&self, selector: &Selector) -> bool;
 }
 
@@ -56,7 +56,7 @@ impl<K: Cacheable> AnyObject for Object<K> {
     }
 }
 
-/// An event of any type, as a filter of all watches sees it.
+/// An event of any type, for filters of all watches.
 ///
 /// ```
 /// use informer::handler::AnyEvent;
@@ -87,12 +87,12 @@ impl<'a, K: Cacheable> From<&'a Event<K>> for AnyEvent<'a> {
 }
 
 impl<'a> AnyEvent<'a> {
-    /// The newest state of the object.
+    /// Returns the newest state of the object.
     pub fn object(&self) -> &'a dyn AnyObject {
         self.object
     }
 
-    /// The state before, of an update.
+    /// Returns the previous state, for an update.
     pub fn old(&self) -> Option<&'a dyn AnyObject> {
         self.old
     }
@@ -102,7 +102,7 @@ impl<'a> AnyEvent<'a> {
         self.is_deletion
     }
 
-    /// Returns `true` if it carries no new state; see [`Event::is_replay`].
+    /// Returns `true` if it does not contain a new state; see [`Event::is_replay`].
     pub fn is_replay(&self) -> bool {
         self.is_replay
     }

@@ -1,4 +1,4 @@
-//! Maps a change to the keys of the objects it concerns.
+//! Maps a change to the keys of the affected objects.
 //!
 //! ```
 //! use informer::handler::{Enqueued, enqueue};
@@ -24,12 +24,12 @@ use crate::object::{Cacheable, Object};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
-/// Says which keys an event concerns (controller-runtime's `EventHandler`).
+/// Returns the keys that an event affects (controller-runtime's `EventHandler`).
 ///
-/// The keys are those of a controller's requests: of objects, unless the controller has other ones
+/// The keys are keys of objects, unless the controller has other request keys
 /// ([`ControllerBuilder::keyed_by`](crate::runtime::ControllerBuilder::keyed_by)).
 pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
-    /// Calls `push` for each of them, in a stated order; one key may come twice.
+    /// Calls `push` for each key, in a defined order; a key may occur twice.
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R));
 }
 
@@ -41,18 +41,19 @@ impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
 
 /// A key on its way into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Enqueued<R = ObjectKey> {
     /// The key to add to the queue.
     pub key: R,
-    /// Nothing changed: the event is of the initial list, or a resync. A queue with priorities takes it later.
+    /// Set if nothing changed: the event is from the initial list, or a resync. A queue with priorities takes it later.
     pub is_replay: bool,
 }
 
-/// The object itself (`EnqueueRequestForObject`).
+/// Maps an object to its own key (`EnqueueRequestForObject`).
 #[derive(Clone, Copy, Debug)]
 pub struct ForObject;
 
-/// The key of the object that changed.
+/// Returns the mapping to the key of the changed object.
 pub fn object() -> ForObject {
     ForObject
 }
@@ -63,7 +64,7 @@ impl<K: Cacheable> ToKeys<K> for ForObject {
     }
 }
 
-/// The owners of the object, of one type (`EnqueueRequestForOwner`).
+/// Maps an object to the keys of its owners of one type (`EnqueueRequestForOwner`).
 #[derive(Clone, Debug)]
 pub struct ForOwner {
     group: String,
@@ -72,7 +73,7 @@ pub struct ForOwner {
     is_controller_only: bool,
 }
 
-/// The keys of all owners of the type `O`: those of the old state first, then those of the new.
+/// Returns the mapping to the keys of all owners of the type `O`: first of the old state, then of the new one.
 pub fn owner<O>() -> ForOwner
 where
     O: Resource<DynamicType = ()>,
@@ -82,7 +83,7 @@ where
     owner_of_kind(&O::group(&()), &O::kind(&()), is_cluster_scoped)
 }
 
-/// The same of a type that is known by its names.
+/// Same as [`owner`], for a type given by its names.
 pub fn owner_of_kind(group: &str, kind: &str, is_cluster_scoped: bool) -> ForOwner {
     ForOwner {
         group: group.to_owned(),
@@ -92,7 +93,7 @@ pub fn owner_of_kind(group: &str, kind: &str, is_cluster_scoped: bool) -> ForOwn
     }
 }
 
-/// The key of the owner that is the controller, if it is of the type `O`.
+/// Returns the mapping to the key of the owner that is the controller, if it has the type `O`.
 pub fn controller<O>() -> ForOwner
 where
     O: Resource<DynamicType = ()>,
@@ -102,7 +103,7 @@ where
 }
 
 impl ForOwner {
-    /// Only the owner with `controller: true`.
+    /// Includes only the owner with `controller: true`.
     #[must_use]
     pub fn controller_only(mut self) -> Self {
         self.is_controller_only = true;
@@ -125,7 +126,7 @@ impl ForOwner {
 
 impl<K: Cacheable> ToKeys<K> for ForOwner {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ObjectKey)) {
-        // An object that changes hands concerns its old owner, too.
+        // An object that changes its owner affects the old owner, too.
         if let Some(old) = event.old() {
             self.of_object(old, push);
         }
@@ -136,7 +137,7 @@ impl<K: Cacheable> ToKeys<K> for ForOwner {
 /// Maps objects by a function (`EnqueueRequestsFromMapFunc`).
 pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 
-/// The keys that `f` finds: those of the old state first, then those of the new.
+/// Returns the mapping by `f`, which is called first with the old state, then with the new one.
 pub fn mapped<K, F, I>(f: F) -> Mapped<K, F>
 where
     F: Fn(&Object<K>) -> I + Send + Sync + 'static,
@@ -171,62 +172,52 @@ where
     }
 }
 
-/// A handler that hands keys on; see [`into`].
-pub struct Enqueue<M, S, R = ObjectKey> {
+/// A handler that passes keys on; see [`into`].
+pub struct Enqueue<M, S> {
     to_keys: M,
     sink: S,
-    keys: PhantomData<fn(R)>,
 }
 
-/// A handler that gives `sink` each key of each event, in order. Of one event a key is given once.
+/// Returns a handler that calls `sink` with each key of each event, in order, without duplicates within one event.
 pub fn into<K, M>(to_keys: M, sink: impl Fn(Enqueued) + Send + Sync + 'static) -> impl ResourceEventHandler<K>
 where
     K: Cacheable,
     M: ToKeys<K>,
 {
-    into_keys(to_keys, sink)
+    Enqueue { to_keys, sink }
 }
 
-/// The same for keys of any type.
-pub(crate) fn into_keys<K, M, R>(
-    to_keys: M,
-    sink: impl Fn(Enqueued<R>) + Send + Sync + 'static,
-) -> impl ResourceEventHandler<K>
+/// Calls `sink` once for each key of an event, in order.
+pub(crate) fn each_key<K, M, R>(to_keys: &M, event: &Event<K>, mut sink: impl FnMut(Enqueued<R>))
 where
-    K: Cacheable,
-    M: ToKeys<K, R>,
-    R: Clone + Eq + Send + Sync + 'static,
+    M: ToKeys<K, R> + ?Sized,
+    R: Clone + Eq,
 {
-    Enqueue {
-        to_keys,
-        sink,
-        keys: PhantomData,
-    }
+    let is_replay = event.is_replay();
+    // An event has few keys, so searching them is cheaper than a set.
+    let mut given: Vec<R> = Vec::new();
+    to_keys.keys(event, &mut |key| {
+        if !given.contains(&key) {
+            given.push(key.clone());
+            sink(Enqueued { key, is_replay });
+        }
+    });
 }
 
-impl<M, S, R> fmt::Debug for Enqueue<M, S, R> {
+impl<M, S> fmt::Debug for Enqueue<M, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Enqueue")
     }
 }
 
-impl<K, M, S, R> ResourceEventHandler<K> for Enqueue<M, S, R>
+impl<K, M, S> ResourceEventHandler<K> for Enqueue<M, S>
 where
     K: Cacheable,
-    M: ToKeys<K, R>,
-    S: Fn(Enqueued<R>) + Send + Sync + 'static,
-    R: Clone + Eq + Send + Sync + 'static,
+    M: ToKeys<K>,
+    S: Fn(Enqueued) + Send + Sync + 'static,
 {
     async fn on_event(&self, event: &Event<K>) -> Result<(), HandlerError> {
-        let is_replay = event.is_replay();
-        // One event has few keys: searching them is cheaper than a set.
-        let mut given: Vec<R> = Vec::new();
-        self.to_keys.keys(event, &mut |key| {
-            if !given.contains(&key) {
-                given.push(key.clone());
-                (self.sink)(Enqueued { key, is_replay });
-            }
-        });
+        each_key(&self.to_keys, event, &self.sink);
         Ok(())
     }
 }

@@ -7,40 +7,41 @@ use crate::object::{Cacheable, Object};
 
 use super::predicate::{Filtered, Only, Predicate};
 
-/// Error of a handler; any error will do.
+/// Error of a handler, of any type.
 pub type HandlerError = Box<dyn StdError + Send + Sync>;
 
-/// One change of one object, as handlers and predicates see it.
+/// One change of one object, for handlers and predicates.
 ///
-/// It is decided by what the cache holds and not by what the server said: an object that the cache did not know was
-/// added, even if the server calls it modified.
+/// Its variant depends on the contents of the cache, and not on the server's event: an object that was not in the cache
+/// was added, even if the server reports it as modified.
 pub enum Event<K> {
-    /// The cache did not have the object.
+    /// The cache did not contain the object.
     Added {
-        /// As it is now.
+        /// The current state.
         object: Object<K>,
-        /// It was there when the handler, or the informer, began.
+        /// Set if it existed when the handler was added or the informer started.
         is_in_initial_list: bool,
     },
-    /// The cache had it. An object that was deleted and made anew between two lists is an update with another uid.
+    /// The cache contained the object. An object that was deleted and recreated between two lists is an update with
+    /// another uid.
     Updated {
-        /// As it was.
+        /// The previous state.
         old: Object<K>,
-        /// As it is now. A resync tells the same version twice.
+        /// The current state. A resync delivers the same version twice.
         new: Object<K>,
     },
-    /// It is gone.
+    /// The object was deleted.
     Deleted {
-        /// The last state that is known.
+        /// The last known state.
         object: Object<K>,
-        /// A new list did not have it: there may have been later states (client-go's `DeletedFinalStateUnknown`).
+        /// Set if a new list lacked it: there may have been later states (client-go's `DeletedFinalStateUnknown`).
         final_state_unknown: bool,
     },
 }
 
 impl<K> Event<K> {
-    /// Returns `true` if it carries no new state: an object of the initial list, or an update without a change. A queue
-    /// with priorities lets real changes pass first.
+    /// Returns `true` if it does not contain a new state: an object of the initial list, or an update without a change.
+    /// A queue with priorities processes real changes first.
     pub fn is_replay(&self) -> bool {
         match self {
             Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
@@ -49,7 +50,7 @@ impl<K> Event<K> {
         }
     }
 
-    /// The newest state of the object.
+    /// Returns the newest state of the object.
     pub fn object(&self) -> &Object<K> {
         match self {
             Self::Added { object, .. } | Self::Deleted { object, .. } => object,
@@ -57,7 +58,7 @@ impl<K> Event<K> {
         }
     }
 
-    /// The state before, of an update.
+    /// Returns the previous state, for an update.
     pub fn old(&self) -> Option<&Object<K>> {
         match self {
             Self::Updated { old, .. } => Some(old),
@@ -112,12 +113,12 @@ impl<K> fmt::Debug for Event<K> {
 /// Receives the changes of one type (client-go's `ResourceEventHandler`).
 ///
 /// Guarantees for each object: the delivered states are a subsequence of its states, in order, and end with the latest;
-/// its deletion is always delivered. There is no order between objects. The cache is at least as new as the delivered
-/// event. A handler receives one event at a time, and a slow one delays only itself.
+/// its deletion is always delivered. The order between objects is undefined. The cache is at least as new as the
+/// delivered event. A handler receives one event at a time, and a slow one delays only itself.
 ///
-/// The methods are written as `async fn`. An error or a panic is logged and counted
-/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)); the next change is delivered all
-/// the same, and no event is delivered twice: to retry, put a key into a queue.
+/// The methods can be written as `async fn`. An error or a panic is logged and counted
+/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)). The next change is still
+/// delivered, and no event is delivered twice: to retry, add a key to a queue.
 ///
 /// ```
 /// use informer::Object;
@@ -136,7 +137,7 @@ impl<K> fmt::Debug for Event<K> {
 /// }
 /// ```
 pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
-    /// An object that the cache did not have.
+    /// Handles an object that the cache did not contain.
     fn on_add(
         &self,
         object: &Object<K>,
@@ -146,13 +147,13 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// A new state of an object; at a resync, the same state again.
+    /// Handles a new state of an object; at a resync, the same state again.
     fn on_update(&self, old: &Object<K>, new: &Object<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
         let _ = (old, new);
         async { Ok(()) }
     }
 
-    /// The object is gone; see [`Event::Deleted`].
+    /// Handles a deletion; see [`Event::Deleted`].
     fn on_delete(
         &self,
         object: &Object<K>,
@@ -162,7 +163,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Called for each change; calls the method of the event's kind.
+    /// Handles a change. The default calls the method for the event's variant.
     fn on_event(&self, event: &Event<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async move {
             match event {
@@ -180,10 +181,8 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 
     /// Wraps the handler so that it only receives objects that `passes` accepts (client-go's
-    /// `FilteringResourceEventHandler`). An object that comes to pass is added for it, and one that no longer passes is
-    /// deleted.
-    ///
-    /// An object that comes to pass is added for it, and one that no longer passes is deleted.
+    /// `FilteringResourceEventHandler`). An object that becomes accepted is added for it, and one that is no longer
+    /// accepted is deleted.
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
     where
         Self: Sized,
@@ -202,7 +201,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 }
 
-/// A handler made of a function that is called for each event (client-go's `ResourceEventHandlerDetailedFuncs`).
+/// A handler from a function that is called for each event (client-go's `ResourceEventHandlerDetailedFuncs`).
 ///
 /// ```
 /// use informer::handler::{Event, HandlerFn};
@@ -213,7 +212,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
 pub struct HandlerFn<F>(F);
 
 impl<F> HandlerFn<F> {
-    /// Calls `f` for each event.
+    /// Creates a handler that calls `f` for each event.
     pub fn new<K: Cacheable>(f: F) -> Self
     where
         F: Fn(&Event<K>) + Send + Sync + 'static,

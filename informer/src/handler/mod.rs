@@ -1,6 +1,6 @@
-//! Handlers of changes, and the mapping of a change to the keys of the objects it concerns.
+//! Handlers of changes, and the mapping of a change to the keys of the affected objects.
 //!
-//! It knows objects and events alone: neither where they come from, nor what becomes of the keys.
+//! It depends on objects and events, but not on their source or on the use of the keys.
 
 mod event_handler;
 mod predicate;

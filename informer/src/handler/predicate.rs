@@ -15,12 +15,12 @@ use crate::object::{Cacheable, Object};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
-/// Decides about events (controller-runtime's `Predicate`). Any `Fn(&Event<K>) -> bool` is one.
+/// Selects events (controller-runtime's `Predicate`). Any `Fn(&Event<K>) -> bool` implements it.
 pub trait Predicate<K>: Send + Sync + 'static {
     /// Returns `true` if the event passes.
     fn passes(&self, event: &Event<K>) -> bool;
 
-    /// Passes what both pass.
+    /// Passes the events that both predicates pass.
     fn and<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -29,7 +29,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) && other.passes(event)
     }
 
-    /// Passes what one of them passes.
+    /// Passes the events that at least one of the predicates passes.
     fn or<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -38,7 +38,8 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) || other.passes(event)
     }
 
-    /// Passes what this one does not. Of a predicate on changes that takes away deletions; see [`predicates`].
+    /// Passes the events that this predicate rejects. The negation of a predicate on changes loses deletions; see
+    /// [`predicates`].
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,
@@ -57,14 +58,14 @@ where
     }
 }
 
-/// The predicates of controller-runtime. Those that compare two states look at updates alone: additions and deletions
-/// always pass, so that no deletion is ever lost.
+/// The predicates of controller-runtime. Predicates that compare two states only apply to updates: additions and
+/// deletions always pass, so that no deletion is lost.
 pub mod predicates {
     use kube::core::Selector;
 
     use super::{Cacheable, Event, Predicate};
 
-    /// Updates that change `metadata.generation`: the desired state, for most types.
+    /// Passes updates only if they change `metadata.generation`, which for most types means the desired state.
     pub fn generation_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| {
             event
@@ -73,28 +74,28 @@ pub mod predicates {
         }
     }
 
-    /// Updates that change a label.
+    /// Passes updates only if they change a label.
     pub fn labels_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_labels_of(event.object()))
     }
 
-    /// Updates that change an annotation.
+    /// Passes updates only if they change an annotation.
     pub fn annotations_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_annotations_of(event.object()))
     }
 
-    /// Updates with a new resource version: all but resyncs, and lists that found nothing new.
+    /// Passes updates only with a new resource version, that is, except for resyncs, and lists without a change.
     pub fn resource_version_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.is_same_state(event.object()))
     }
 
-    /// Events of objects whose newest state has these labels, deletions too.
+    /// Passes events of objects with these labels in their newest state, including deletions.
     pub fn label_selector<K: Cacheable>(selector: Selector) -> impl Predicate<K> + Clone {
         move |event: &Event<K>| event.object().matches(&selector)
     }
 }
 
-/// A handler for the objects that pass; see [`ResourceEventHandler::filtered`].
+/// A handler for accepted objects; see [`ResourceEventHandler::filtered`].
 pub struct Filtered<H, F> {
     handler: H,
     passes: F,
@@ -147,7 +148,7 @@ where
     }
 }
 
-/// A handler for the events that pass; see [`ResourceEventHandler::only`].
+/// A handler for accepted events; see [`ResourceEventHandler::only`].
 pub struct Only<H, P> {
     handler: H,
     predicate: P,

@@ -1,21 +1,22 @@
-//! `Body`: in which form an object is held, and the places of facts in its text.
+//! `Body`: the form in which an object is stored, and the positions of facts in its text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::header::{Header, Raw};
 
-/// In which form a cache holds objects. Which to take is measured in the crate's documentation.
+/// The form in which a cache stores objects. The crate's documentation has measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Storage {
-    /// As JSON, decoded on use; a decoded object is shared while it is held. The default: it takes a quarter of the
-    /// memory, and unread objects are never decoded.
+    /// As JSON, decoded on use; a decoded object is shared while it is in use. This is the default: it takes a quarter
+    /// of the memory, and unused objects are never decoded.
     #[default]
     Encoded,
-    /// Decoded when they come, and the text dropped: vectors have the room they need and no more. For small sets that
-    /// are read over and over.
+    /// Decoded on arrival, without the text; vectors have exactly the required capacity. For small sets that are read
+    /// often.
     Typed,
-    /// As compressed JSON: a third of the memory again, for a few microseconds a read.
+    /// As compressed JSON: a third of the memory of `Encoded`, for a few microseconds per read.
     #[cfg(feature = "compression")]
     Compressed,
 }
@@ -23,10 +24,10 @@ pub enum Storage {
 /// Treatment of `metadata.managedFields`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Managed {
-    /// It is kept.
+    /// Kept.
     #[default]
     Keep,
-    /// It is cut out of the text before anything else is done.
+    /// Removed from the text before any other processing.
     Cut,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The place of `part` in `text`, of which it is a part. Texts beyond 4 GiB have no places; no object is as large.
+    /// Returns the span of `part` within `text`. Texts above 4 GiB do not have spans; objects are never that large.
     fn of(text: &str, part: &str) -> Self {
         let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         match (u32::try_from(start), u32::try_from(part.len())) {
@@ -74,7 +75,7 @@ impl Span {
         self.length == 0
     }
 
-    /// The same after `cut` was taken out.
+    /// Returns the span after the removal of `cut`.
     fn without(self, cut: Span) -> Self {
         let start = if self.start > cut.start {
             self.start - cut.length
@@ -85,7 +86,7 @@ impl Span {
     }
 }
 
-/// The places of the facts that are asked for one at a time.
+/// The spans of facts that are read individually.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) uid: Span,
@@ -95,12 +96,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// In `text`, which is what `header` was read from.
+    /// Returns the places in `text`, from which `header` was read.
     fn read(text: &str, header: &Header<'_>) -> Self {
         let metadata = &header.metadata;
         let of = |raw: Option<Raw<'_>>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.0));
         Self {
-            // A uid with escapes has no place; there is none in Kubernetes.
+            // A uid with escapes does not have a place; Kubernetes does not generate such uids.
             uid: Span::of(text, &metadata.uid.0),
             labels: of(metadata.labels),
             annotations: of(metadata.annotations),
@@ -118,7 +119,7 @@ impl Places {
     }
 }
 
-/// The text to be kept of an object, and where its facts lie in it.
+/// Returns the text of an object to store, with the spans of its facts.
 pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> (Cow<'a, str>, Places) {
     let places = Places::read(text, header);
     let cut = match managed {
@@ -135,12 +136,12 @@ pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> 
     (Cow::Owned(kept), places.without(cut))
 }
 
-/// The text without its managed fields.
+/// Returns the text without its managed fields.
 pub(crate) fn cut_managed_fields<'a>(text: &'a str, header: &Header<'_>) -> Cow<'a, str> {
     keep(text, header, Managed::Cut).0
 }
 
-/// Returns the text before the name of the managed fields, whose value is `raw`.
+/// Returns the text before the name of the managed fields, which have the value `raw`.
 fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     let value = Span::of(text, raw.0);
     if value.is_empty() {
@@ -150,7 +151,7 @@ fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     before.strip_suffix("\"managedFields\"")
 }
 
-/// Returns the offset of the name of the managed fields, if they are to be cut.
+/// Returns the offset of the name of the managed fields, if they must be removed.
 pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> Option<usize> {
     match managed {
         Managed::Keep => None,
@@ -158,7 +159,7 @@ pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> 
     }
 }
 
-/// The field whose value is `raw`: with its name and with one of the commas around it.
+/// Returns the span of the field with the value `raw`, including its name and one adjacent comma.
 fn field_around(text: &str, raw: Raw<'_>) -> Option<Span> {
     let before = before_name(text, raw)?;
     let value = Span::of(text, raw.0);
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn managed_fields_are_cut_wherever_they_stand() {
+    fn managed_fields_are_removed_at_any_position() {
         for (text, kept) in [
             (r#"{"metadata":{"managedFields":[{"a":1}]}}"#, r#"{"metadata":{}}"#),
             (
@@ -197,7 +198,7 @@ mod tests {
                 r#"{"metadata":{"name":"a" , "managedFields" : [] , "uid":"u"}}"#,
                 r#"{"metadata":{"name":"a"  , "uid":"u"}}"#,
             ),
-            // an escaped name is not what any server writes: it is kept
+            // servers do not write escaped names: the field is kept
             (
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,

@@ -1,25 +1,25 @@
-//! `Compressed`: the text of an object in few bytes. Objects of one type are much alike, so the first that an informer
-//! meets is the dictionary of all others.
+//! `Compressed`: the compressed text of an object. Objects of one type are similar, so the first one that an informer
+//! receives is the dictionary of all others.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
-/// The dictionary of an informer, once there is one. Copies share it.
+/// The dictionary of an informer, once it is set. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dictionary(Arc<OnceLock<Arc<str>>>);
 
 /// A compressed text.
 pub(crate) struct Compressed {
     bytes: Box<[u8]>,
-    /// Of the text.
+    /// Length of the text.
     length: u32,
     dictionary: Arc<str>,
 }
 
 impl Compressed {
-    /// `None` of a text beyond 4 GiB.
+    /// Compresses a text; `None` if it exceeds 4 GiB.
     pub(crate) fn new(text: &str, dictionary: &Dictionary) -> Option<Self> {
         let dictionary = Arc::clone(dictionary.0.get_or_init(|| text.into()));
         Some(Self {
@@ -29,11 +29,11 @@ impl Compressed {
         })
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn text(&self) -> String {
         let bytes = decompress_with_dict(&self.bytes, self.length as usize, self.dictionary.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        text.expect("it is what was compressed, and nobody can change it")
+        text.expect("compressed texts are never modified")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Facts of an object that are read out of its text when asked for: labels, annotations, owners.
+//! Facts of an object that are parsed from its text on demand: labels, annotations, owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +13,7 @@ use super::object::{Cacheable, Object};
 
 /// An owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OwnerRef<'a> {
     /// `apps/v1`, or `v1`.
     pub api_version: &'a str,
@@ -40,7 +41,7 @@ struct EncodedOwner<'a> {
     controller: Option<bool>,
 }
 
-/// Pairs of an object of texts, in the order of the text.
+/// Pairs of a map of strings, in the order of the text.
 type Pairs<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
 /// Selects one of the two maps.
@@ -51,32 +52,32 @@ enum Map {
 }
 
 impl<K: Cacheable> Object<K> {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, name: &str) -> Option<String> {
         self.value(Map::Labels, name)
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<String> {
         self.value(Map::Annotations, name)
     }
 
-    /// All labels.
+    /// Returns all labels.
     pub fn labels(&self) -> BTreeMap<String, String> {
         self.map(Map::Labels)
     }
 
-    /// All annotations.
+    /// Returns all annotations.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         self.map(Map::Annotations)
     }
 
-    /// Returns `true` if the labels equal those of `other`.
+    /// Returns `true` if the labels are equal.
     pub fn has_labels_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Labels)
     }
 
-    /// Returns `true` if the annotations equal those of `other`.
+    /// Returns `true` if the annotations are equal.
     pub fn has_annotations_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Annotations)
     }
@@ -107,7 +108,7 @@ impl<K: Cacheable> Object<K> {
         })
     }
 
-    /// Calls `f` for each owner, in their order.
+    /// Calls `f` for each owner, in order.
     pub fn each_owner(&self, f: &mut dyn FnMut(OwnerRef<'_>)) {
         if let Some(typed) = self.held_typed() {
             for owner in typed.meta().owner_references.iter().flatten() {
@@ -157,7 +158,7 @@ impl<K: Cacheable> Object<K> {
         self.with_pairs(map, |mine| other.with_pairs(map, |others| mine == others))
     }
 
-    /// Calls `f` with the pairs, sorted by name. What is no map of texts has none.
+    /// Calls `f` with the pairs, sorted by name; with an empty slice if the value is not a map of strings.
     fn with_pairs<R>(&self, map: Map, f: impl FnOnce(&[(&str, &str)]) -> R) -> R {
         if let Some(typed) = self.held_typed() {
             let metadata = typed.meta();
@@ -188,7 +189,7 @@ impl<K: Cacheable> Object<K> {
 }
 
 impl<K: Cacheable + serde::Serialize> Object<K> {
-    /// The value of a field that is a text, a number or a boolean.
+    /// Returns the value of a field that is a string, a number or a boolean.
     pub(crate) fn field(&self, names: &[String]) -> Option<String> {
         let value = match self.held_typed() {
             Some(typed) => {

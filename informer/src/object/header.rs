@@ -1,4 +1,4 @@
-//! `Header`: what is read off an encoded object in one pass over its text, which is also the check that it is JSON.
+//! `Header`: facts of an encoded object, parsed in one pass over its text that also checks that it is JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 use super::scan::{Lengths, Scanner, Stop};
 use crate::{ObjectKey, ResourceVersion};
 
-/// The facts of an object that lie in its text.
+/// The facts of an object, as parts of its text.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Header<'a> {
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
-    /// Those of all arrays, if the text is usual.
+    /// Lengths of all arrays, if the text is usual.
     #[serde(skip)]
     pub(super) lengths: Option<Lengths>,
 }
 
-/// Of `ObjectMeta`, what the cache itself looks at. The rest is found by its place.
+/// The part of `ObjectMeta` that the cache itself uses. The rest is read through its span.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata<'a> {
@@ -46,7 +46,7 @@ pub(crate) struct Metadata<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads the object that `text` begins with; answers the object's text, too. `None` if the text ends before the
+    /// Parses the object at the beginning of `text`, and returns its text as well. `None` if the text ends before the
     /// object does.
     pub(crate) fn read(text: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         match Self::scan(text) {
@@ -56,12 +56,12 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// The same of a text that cannot go on.
+    /// Parses a complete text.
     pub(crate) fn read_whole(text: &'a str) -> Result<(Self, &'a str), JsonError> {
-        Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("it ends in the middle"))
+        Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("it is incomplete"))
     }
 
-    /// As servers write it.
+    /// Parses the usual form in which servers write objects.
     fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
         let mut scanner = Scanner::new(bytes);
         let mut metadata = None;
@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             if name != b"metadata" {
                 return scanner.skip();
             }
-            // The meaning of a repeated field is decided elsewhere.
+            // The other parser decides on repeated fields.
             match metadata.replace(Metadata::scan(scanner)?) {
                 None => Ok(()),
                 Some(_) => Err(Stop::Unusual),
@@ -81,7 +81,7 @@ impl<'a> Header<'a> {
         Ok((Self { metadata, lengths }, text))
     }
 
-    /// As any JSON may be.
+    /// Parses any JSON.
     #[cold]
     fn parse(bytes: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Self>();
@@ -96,7 +96,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Namespace and name; the name is empty in a bookmark.
+    /// Returns namespace and name; the name is empty in a bookmark.
     pub(crate) fn key(&self) -> ObjectKey {
         let metadata = &self.metadata;
         if metadata.namespace.0.is_empty() {
@@ -178,7 +178,7 @@ fn count(bytes: &[u8]) -> Result<i64, Stop> {
     text(bytes)?.parse().map_err(|_| Stop::Unusual)
 }
 
-/// The string that `bytes` begin with, and its length with the quotes, if it has no escapes.
+/// Returns the string at the start of `bytes`, with its length including quotes, unless it contains escapes.
 pub(crate) fn plain_text(bytes: &[u8]) -> Option<(&str, usize)> {
     let mut scanner = Scanner::new(bytes);
     let text = text(scanner.plain().ok()?).ok()?;
@@ -202,7 +202,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// A text that is copied only if it has escapes; `null` is empty.
+/// A string that is copied only if it contains escapes; `null` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -256,7 +256,7 @@ mod tests {
     use super::super::read::read;
     use super::*;
 
-    /// A value, as text: with and without white space, escapes, and names that mean something elsewhere.
+    /// Returns the text of a value, with and without white space, escapes, and names with a special meaning.
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// The scanner agrees with `serde_json` where it answers, and about the end where it is sure of it.
+        /// The scanner agrees with `serde_json` if it succeeds, and on the end of the text if it reports one.
         #[test]
         fn the_scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_left_to_the_parser() {
+    fn deep_nesting_is_parsed_by_serde_json() {
         for (depth, is_usual) in [(60, true), (100, false)] {
             let text = format!("{{\"spec\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
             assert_eq!(Header::scan(text.as_bytes()).is_ok(), is_usual, "{depth}");

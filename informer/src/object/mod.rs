@@ -1,6 +1,6 @@
-//! Objects as the cache holds them: encoded, with the few facts that indexes, predicates and queues ask for.
+//! Objects as the cache stores them: encoded, with the few facts that indexes, predicates and queues need.
 //!
-//! It knows neither sources nor handlers.
+//! It depends neither on sources nor on handlers.
 
 mod scan;
 mod header;
@@ -9,7 +9,7 @@ mod read;
 #[cfg(feature = "compression")]
 mod compressed;
 mod facts;
-#[expect(clippy::module_inception, reason = "`Object` is what the folder is about")]
+#[expect(clippy::module_inception, reason = "the folder is named after `Object`")]
 mod object;
 
 pub(crate) use body::Keep;

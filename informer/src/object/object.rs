@@ -21,10 +21,10 @@ pub trait Cacheable: Resource + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
 
-/// One state of one object of the type `K`. Copies are cheap and share everything; it is immutable.
+/// One state of one object of the type `K`, which is immutable. Clones are cheap and share everything.
 ///
-/// What indexes, predicates and queues ask for (key, version, labels, owners) is answered without decoding the object;
-/// [`typed`](Self::typed) decodes it, once for all who hold it at a time.
+/// Facts for indexes, predicates and queues (key, version, labels, owners) are available without decoding the object;
+/// [`typed`](Self::typed) decodes it, once for all simultaneous holders.
 ///
 /// ```
 /// use informer::{Object, ObjectKey};
@@ -44,7 +44,7 @@ pub struct Object<K> {
 struct Record<K> {
     key: ObjectKey,
     resource_version: ResourceVersion,
-    /// A hash of the uid, to tell two apart without reading the text; 0 if there is none.
+    /// A hash of the uid, which distinguishes two objects without reading the text; 0 if it is absent.
     uid: u32,
     generation: Option<i64>,
     is_deleting: bool,
@@ -52,16 +52,16 @@ struct Record<K> {
     body: Body<K>,
     /// Number of pending events of this state. While there are any, the decoded object is kept.
     waiting: AtomicU32,
-    /// Guards what was decoded last. Held while decoding, so that two who ask at once share one result.
+    /// Guards the last decoded object. Locked while decoding, so that simultaneous callers share one result.
     decoded: Mutex<Decoded<K>>,
 }
 
-/// The decoded form of an object that is not held in typed form.
+/// The decoded form of an object that is not stored in typed form.
 enum Decoded<K> {
     Nothing,
-    /// Kept by those who hold it.
+    /// Kept alive by its holders.
     Lent(Weak<K>),
-    /// Kept for handlers to come.
+    /// Kept for future handlers.
     Kept(Arc<K>),
 }
 
@@ -69,7 +69,7 @@ fn uid_hash(uid: &str) -> u32 {
     if uid.is_empty() { 0 } else { hash_of(uid).max(1) }
 }
 
-/// Of two hashes of uids.
+/// Compares two hashes of uids.
 fn may_be_same(one: u32, other: u32) -> bool {
     one == 0 || other == 0 || one == other
 }
@@ -91,17 +91,17 @@ impl<K> Record<K> {
 }
 
 impl<K> Object<K> {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.record.key
     }
 
-    /// The version of this state.
+    /// Returns the version of this state.
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.record.resource_version
     }
 
-    /// `metadata.generation`: for most types the number of changes of the desired state. Not all have one.
+    /// Returns `metadata.generation`, which for most types counts the changes of the desired state. Some types lack it.
     pub fn generation(&self) -> Option<i64> {
         self.record.generation
     }
@@ -111,13 +111,13 @@ impl<K> Object<K> {
         self.record.is_deleting
     }
 
-    /// Returns `true` if it has this uid; one whose uid a transform has removed may have any.
+    /// Returns `true` if it has this uid. An object without a uid, which a transform may have removed, matches any.
     pub(crate) fn may_have_uid(&self, uid: &str) -> bool {
         may_be_same(self.record.uid, uid_hash(uid))
     }
 
-    /// Returns `true` if both are one state of one object: a cluster that was restored from a backup gives a version
-    /// twice, to objects of different uids.
+    /// Returns `true` if both are the same state of the same object. A cluster that was restored from a backup may
+    /// assign a version twice, to objects with different uids.
     pub fn is_same_state(&self, other: &Self) -> bool {
         let (one, other) = (&self.record, &other.record);
         Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
@@ -128,17 +128,17 @@ impl<K> Object<K> {
         Arc::ptr_eq(&self.record, &other.record)
     }
 
-    /// Returns the address in memory: the same for all copies, and of no other object as long as there is one.
+    /// Returns the address in memory, which is the same for all clones, and unique while one of them exists.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.record).addr()
     }
 
-    /// An event of this state waits: what is decoded from now on is kept for all its handlers.
+    /// Records a pending event of this state: objects decoded from now on are kept for all its handlers.
     pub(crate) fn keep_decoded(&self) {
         self.record.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The event was handled by all.
+    /// Records that all handlers have handled the event.
     pub(crate) fn release_decoded(&self) {
         if self.record.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut decoded = lock(&self.record.decoded);
@@ -150,21 +150,21 @@ impl<K> Object<K> {
 }
 
 impl<K: Cacheable> Object<K> {
-    /// An object from its JSON.
+    /// Creates an object from its JSON.
     ///
     /// # Errors
     ///
-    /// If the text is not one JSON object. Whether it is a `K` shows when it is decoded.
+    /// If the text is not one JSON object. The type `K` is not checked until the object is decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
         let (header, object) = Header::read_whole(text).map_err(invalid)?;
         if !text[object.len()..].trim().is_empty() {
-            return Err(Error::refused("an object: something follows it"));
+            return Err(Error::refused("an object: there is data after it"));
         }
         Self::read(header.key(), object, &header, &Keep::default())
     }
 
-    /// An object that is held as it is.
+    /// Creates an object that is stored in typed form.
     pub fn from_typed(typed: impl Into<Arc<K>>) -> Self {
         let typed = typed.into();
         let metadata = typed.meta();
@@ -181,7 +181,7 @@ impl<K: Cacheable> Object<K> {
         })
     }
 
-    /// An object of which the header was read already, and its key.
+    /// Returns an object with an already parsed header, and its key.
     pub(crate) fn read(key: ObjectKey, text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
         if keep.storage == Storage::Typed
             && let Some(lengths) = &header.lengths
@@ -213,12 +213,12 @@ impl<K: Cacheable> Object<K> {
         }
     }
 
-    /// Returns the object as its type. It is decoded at most once while the result is held, or an event of it waits
-    /// to be handled.
+    /// Decodes the object as its type. It is decoded at most once while the result is in use, or an event of it is
+    /// pending.
     ///
     /// # Errors
     ///
-    /// If the object is not as its type says ([`Error::is_decode`]).
+    /// If the object does not match its type ([`Error::is_decode`]).
     pub fn typed(&self) -> Result<Arc<K>, Error> {
         if let Body::Typed(typed) = &self.record.body {
             return Ok(Arc::clone(typed));
@@ -242,7 +242,7 @@ impl<K: Cacheable> Object<K> {
         Ok(typed)
     }
 
-    /// The uid; empty if the object has none.
+    /// Returns the uid, which may be empty.
     pub fn uid(&self) -> String {
         if let Some(typed) = self.held_typed() {
             return typed.meta().uid.clone().unwrap_or_default();
@@ -250,7 +250,7 @@ impl<K: Cacheable> Object<K> {
         self.with_text(|text, places| places.uid.slice(text).to_owned())
     }
 
-    /// The object as JSON; `None` if it is held in typed form.
+    /// Returns the object as JSON; `None` if it is stored in typed form.
     pub fn json(&self) -> Option<String> {
         match &self.record.body {
             Body::Typed(_) => None,
@@ -260,7 +260,7 @@ impl<K: Cacheable> Object<K> {
         }
     }
 
-    /// The typed form, if that is how it is held.
+    /// Returns the typed form, if the object is stored in it.
     pub(crate) fn held_typed(&self) -> Option<&K> {
         match &self.record.body {
             Body::Typed(typed) => Some(typed),
@@ -270,7 +270,7 @@ impl<K: Cacheable> Object<K> {
         }
     }
 
-    /// Calls `f` with the text; with an empty one for an object held in typed form.
+    /// Calls `f` with the text, which is empty for an object stored in typed form.
     pub(crate) fn with_text<R>(&self, f: impl FnOnce(&str, &Places) -> R) -> R {
         let places = &self.record.places;
         match &self.record.body {
@@ -282,7 +282,7 @@ impl<K: Cacheable> Object<K> {
     }
 }
 
-/// The name of a type in messages: `Pod`, `PartialObjectMeta<Pod>`.
+/// Returns the name of a type in messages: `Pod`, `PartialObjectMeta<Pod>`.
 pub(crate) fn type_name<K>() -> String {
     let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
     match std::any::type_name::<K>().split_once('<') {
@@ -295,11 +295,11 @@ fn decode<K: Cacheable>(key: &ObjectKey, text: &str) -> Result<Arc<K>, Error> {
     let name = type_name::<K>();
     serde_json::from_str(text)
         .map(Arc::new)
-        .map_err(|err| Error::decode(format!("{key} is no {name}"), err))
+        .map_err(|err| Error::decode(format!("{key} is not a {name}"), err))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Decoding runs under the lock and may panic in a user's `Deserialize`; nothing is half done then.
+    // Decoding runs under the lock and may panic in a user's `Deserialize`; the state is consistent in this case.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

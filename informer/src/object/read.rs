@@ -1,10 +1,10 @@
-//! `read`: decodes an object that a [`Scanner`] has passed over into its type, with vectors of the exact capacity.
+//! `read`: decodes an object that a [`Scanner`] has scanned into its type, with vectors of the exact capacity.
 //!
-//! `serde_json` does not know how long an array is before its end, so vectors grow, by four elements at first: a fourth
-//! of what a typed Pod takes (21.3 KB, and 16.1 KB without). The scanner has counted the items, and the reader passes
-//! these numbers on. Managed fields are passed over instead of being cut out of a copy of the text. Numbers, escapes,
-//! enums and everything else but structure are read by `serde_json`; so is the whole object if anything goes wrong
-//! here.
+//! `serde_json` learns the length of an array at its end, so vectors grow, by four elements at first: this takes a
+//! fourth of the memory of a typed Pod (21.3 KB, and 16.1 KB without). The scanner has counted the items, and the
+//! reader passes these counts on. Managed fields are skipped instead of being removed from a copy of the text.
+//! `serde_json` parses numbers, escapes, enums and everything else except for structure; it also parses the whole
+//! object after any failure here.
 //!
 //! Generic code is compiled in the user's crate, for each type there, so it only calls code that does not depend on the
 //! type.
@@ -16,7 +16,8 @@ use serde_json::Error as JsonError;
 
 use super::scan::{Lengths, Scanner, Stop};
 
-/// The object in `text`, without the field whose name begins at `left_out`; `None` if `serde_json` has to read it.
+/// Decodes the object in `text`, without the field with a name that begins at `left_out`; `None` if `serde_json` must
+/// decode it.
 pub(super) fn read<K: DeserializeOwned>(text: &str, lengths: &Lengths, left_out: Option<usize>) -> Option<K> {
     let mut reader = Reader {
         text,
@@ -45,12 +46,12 @@ impl From<Stop> for JsonError {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns `true` if the value that comes begins so.
+    /// Returns `true` if the next value begins with this byte.
     fn begins_with(&mut self, byte: u8) -> Result<bool, JsonError> {
         Ok(self.scanner.peek()? == byte)
     }
 
-    /// Goes to the next field of an object, and returns `true` if there is one.
+    /// Advances to the next field of an object, and returns `true` if there is one.
     fn goes_to_field(&mut self, progress: &mut Progress) -> Result<bool, JsonError> {
         loop {
             if self.ends(b'}', progress)? {
@@ -66,7 +67,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns `true` after the last part of an object or an array; otherwise takes the comma before the next.
+    /// Returns `true` after the last part of an object or an array; otherwise consumes the comma before the next part.
     fn ends(&mut self, bracket: u8, progress: &mut Progress) -> Result<bool, JsonError> {
         if self.scanner.peek()? == bracket {
             self.scanner.at += 1;
@@ -80,7 +81,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// Takes the end of an object or an array, unless it was taken.
+    /// Consumes the end of an object or an array, unless it was consumed.
     fn close(&mut self, bracket: u8, progress: &Progress) -> Result<(), JsonError> {
         match progress {
             Progress::Over => Ok(()),
@@ -92,14 +93,14 @@ impl<'a> Reader<'a> {
         Ok(self.scanner.expect(b':')?)
     }
 
-    /// Takes the bracket of an array, and answers how many items it has, if they were counted.
+    /// Consumes the bracket of an array, and returns the number of its items, if they were counted.
     fn open_array(&mut self) -> Result<Option<usize>, JsonError> {
         let length = self.length();
         self.scanner.at += 1;
         Ok(if self.scanner.peek()? == b']' { Some(0) } else { length })
     }
 
-    /// The text of the value that comes, for others to read.
+    /// Returns a deserializer for the next value.
     fn value(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'a>>, JsonError> {
         self.scanner.peek()?;
         let start = self.scanner.at;
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
         Ok(serde_json::Deserializer::from_str(text))
     }
 
-    /// The string that comes, if it has no escapes.
+    /// Returns the next string, unless it contains escapes.
     fn plain(&mut self) -> Option<&'a str> {
         let start = self.scanner.at;
         let Ok(bytes) = self.scanner.plain() else {
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
         self.text.get(end - bytes.len()..end)
     }
 
-    /// The length of the array that begins here, if it was counted.
+    /// Returns the length of the array that begins here, if it was counted.
     fn length(&mut self) -> Option<usize> {
         let at = self.scanner.at;
         while self.lengths.get(self.counted).is_some_and(|(begin, _)| begin < at) {
@@ -164,7 +165,7 @@ macro_rules! left_to_serde_json {
     )*};
 }
 
-/// `serde_json` knows its own types, such as `RawValue`, by names like this.
+/// Returns `true` for the names by which `serde_json` identifies its own types, such as `RawValue`.
 fn is_private(name: &str) -> bool {
     name.starts_with("$serde_json::")
 }
@@ -275,7 +276,7 @@ impl<'a> Deserializer<'a> for &mut Reader<'a> {
     }
 }
 
-/// The part of an object or an array that was read.
+/// Progress within an object or an array.
 enum Progress {
     Begun,
     Going,
@@ -304,7 +305,7 @@ impl<'a> MapAccess<'a> for Fields<'_, 'a> {
     }
 }
 
-/// The name of a field. Names that are to be numbers are left to `serde_json`, with all the rest.
+/// The name of a field. Names of numeric types, and all other cases, are left to `serde_json`.
 struct Name<'r, 'a>(&'r mut Reader<'a>);
 
 impl<'de> Deserializer<'de> for Name<'_, 'de> {
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_all_sorts_are_read() {
+    fn types_of_all_kinds_are_decoded() {
         let text =
             r#"{"policies":["Always",{"Limited":3}], "by_policy": {"a\"":[1,true],"b":null}, "raw": {"a" : 1.50},
             "x":[[1,-2],[3e2,"\u00e4"],[]],"y":{"z":18446744073709551615}} "#
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_have_the_room_they_need() {
+    fn vectors_have_the_exact_capacity() {
         let text = r#"{"metadata":{"finalizers":["a","b"]},"spec":{"containers":[{"name":"a","args":["1","2","3"]}]}}"#;
         let pod: Pod = read_all(text).expect("a Pod");
         assert_eq!(pod, serde_json::from_str(text).expect("a Pod"));
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_left_to_serde_json() {
+    fn invalid_objects_are_decoded_by_serde_json() {
         assert!(read_all::<BTreeMap<i32, u8>>(r#"{"1":2}"#).is_none());
         assert!(read_all::<Pod>(r#"{"spec":{"containers":1}}"#).is_none());
     }

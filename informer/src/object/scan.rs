@@ -1,31 +1,32 @@
-//! `Scanner`: one pass over JSON as servers write it, which checks it and makes nothing of it.
+//! `Scanner`: one pass over JSON in the form that servers write, which checks it without building values.
 //!
-//! It reads as `serde_json` does, or says that the text is unusual and leaves it to that: text with errors, names with
-//! escapes where names matter, deep nesting. So there is one judge of what is JSON, which is seldom asked. It takes
-//! half the instructions of `serde_json`'s own way to skip a value, and two thirds of its time.
+//! It accepts the same texts as `serde_json`, or reports that a text is unusual and leaves it to `serde_json`: texts
+//! with errors, names with escapes if names matter, deep nesting. As a result, `serde_json` decides in all cases of
+//! doubt, but is rarely called. The scanner takes half the instructions of `serde_json`'s own way to skip a value, and
+//! two thirds of its time.
 
 /// Reasons for which a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The text ends before the value does.
     Ended,
-    /// There is something that this scanner leaves to others.
+    /// The text contains something that this scanner does not support.
     Unusual,
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pub(crate) at: usize,
-    /// The block that was looked at last, and a bit for each of its bytes that is special within a string.
+    /// The last block examined, and a bit for each of its bytes that is special within a string.
     block: usize,
     specials: u64,
     ahead: u64,
     lengths: Lengths,
 }
 
-/// The lengths of the first arrays of a text, with the places where they begin; empty ones are not counted.
+/// The lengths of the first arrays of a text, with their start positions; empty arrays are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lengths {
     begins: [u32; Self::MOST],
@@ -34,7 +35,8 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// A Pod of two containers has about thirty. Of those beyond, vectors grow as usual.
+    /// Maximum number of recorded arrays. A Pod of two containers has about thirty. Vectors for further arrays grow as
+    /// usual.
     const MOST: usize = 40;
 
     const NONE: Self = Self {
@@ -49,7 +51,7 @@ impl Lengths {
         Some((begin as usize, self.counts[index] as usize))
     }
 
-    /// Counts the first element of an array; answers where the others are to be counted.
+    /// Counts the first element of an array; returns the slot for counting the others.
     fn begin(&mut self, at: usize) -> u8 {
         let index = self.len;
         match (self.begins.get_mut(index), u32::try_from(at)) {
@@ -70,22 +72,22 @@ impl Lengths {
     }
 }
 
-/// Bytes that are looked at together.
+/// Number of bytes that are examined together.
 const BLOCK: usize = 64;
 
-/// A bit for each quote, backslash and control character.
+/// Returns a mask with a bit for each quote, backslash and control character.
 fn specials(bytes: &[u8; BLOCK]) -> u64 {
-    // Written so that the compiler makes vector instructions of it.
+    // Written in a form that the compiler vectorises.
     let found = bytes.map(|it| u8::from(it == b'"') | u8::from(it == b'\\') | u8::from(it < 0x20));
     let (words, _) = found.as_chunks::<8>();
-    // The product has the lowest bits of the eight bytes in its highest byte, in order.
+    // The highest byte of the product contains the lowest bits of the eight bytes, in order.
     words.iter().rev().fold(0, |mask, word| {
         let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask << 8 | bits
     })
 }
 
-/// Arrays and objects within each other that are still followed.
+/// Maximum depth of nested arrays and objects.
 const DEEPEST: usize = 64;
 
 impl<'a> Scanner<'a> {
@@ -100,12 +102,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The lengths of the arrays that were passed over.
+    /// Returns the lengths of the scanned arrays.
     pub(crate) fn lengths(&self) -> &Lengths {
         &self.lengths
     }
 
-    /// The next byte that is no white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> Result<u8, Stop> {
         match self.text.get(self.at) {
@@ -126,7 +128,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes this byte, after white space.
+    /// Consumes this byte, after white space.
     #[inline(always)]
     pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
         if self.peek()? != byte {
@@ -136,7 +138,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes a string without escapes, and answers what is between its quotes.
+    /// Consumes a string without escapes, and returns the text between its quotes.
     #[inline]
     pub(crate) fn plain(&mut self) -> Result<&'a [u8], Stop> {
         self.expect(b'"')?;
@@ -149,7 +151,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.text[start..end])
     }
 
-    /// Calls `field` with the name of each field of an object; it has to take the value.
+    /// Calls `field` with the name of each field of an object; it must consume the value.
     pub(crate) fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, &'a [u8]) -> Result<(), Stop>,
@@ -173,7 +175,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes any value and answers its text.
+    /// Consumes any value and returns its text.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Stop> {
         self.peek()?;
         let start = self.at;
@@ -181,11 +183,11 @@ impl<'a> Scanner<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Takes any value.
+    /// Consumes any value.
     pub(crate) fn skip(&mut self) -> Result<(), Stop> {
-        // A bit for each value that is open, the innermost one last: whether it is an object.
+        // A bit for each open value, the innermost one last, which is set for objects.
         let (mut open, mut depth) = (0_u64, 0_usize);
-        // Of each that is an array, where it is counted.
+        // For each open array, the slot of its count.
         let mut counted = [0_u8; DEEPEST];
         loop {
             let first = self.peek()?;
@@ -198,7 +200,7 @@ impl<'a> Scanner<'a> {
                     let begin = self.at;
                     self.at += 1;
                     if self.peek()? == first + 2 {
-                        // it is empty: '}' and ']' are two after '{' and '['
+                        // The value is empty: the codes of '}' and ']' are two above those of '{' and '['.
                         self.at += 1;
                     } else {
                         if first == b'[' {
@@ -217,7 +219,7 @@ impl<'a> Scanner<'a> {
                 b'n' => self.word(b"null")?,
                 _ => self.number()?,
             }
-            // A value has ended, and maybe those that it is the last one of.
+            // A value has ended, and possibly the values around it.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -252,7 +254,7 @@ impl<'a> Scanner<'a> {
         self.expect(b':')
     }
 
-    /// Takes a string of which the first quote was seen.
+    /// Consumes a string; its first quote is the next byte.
     #[inline(always)]
     fn string(&mut self) -> Result<(), Stop> {
         self.at += 1;
@@ -264,7 +266,7 @@ impl<'a> Scanner<'a> {
         self.escapes()
     }
 
-    /// Takes the rest of a string from its first escape on, of which the backslash was taken.
+    /// Consumes the rest of a string after the backslash of its first escape.
     #[cold]
     fn escapes(&mut self) -> Result<(), Stop> {
         loop {
@@ -294,7 +296,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next place from here of a quote, a backslash, or a byte that no string may have.
+    /// Returns the next position of a quote, a backslash, or a byte that is not permitted in strings.
     #[inline(always)]
     fn special(&mut self) -> Result<usize, Stop> {
         let mut block = self.at / BLOCK;
@@ -311,7 +313,7 @@ impl<'a> Scanner<'a> {
         if at < self.text.len() { Ok(at) } else { Err(Stop::Ended) }
     }
 
-    /// Goes to a block. The one after it is looked at, too, so that its bits are there when they are needed.
+    /// Loads a block. The next block is examined as well, so that its bits are available when they are needed.
     #[inline]
     fn load(&mut self, block: usize) {
         self.specials = if block == self.block.wrapping_add(1) {
@@ -323,7 +325,7 @@ impl<'a> Scanner<'a> {
         self.block = block;
     }
 
-    /// The special bytes of a block. Past the end of the text there is nothing else.
+    /// Returns the special bytes of a block. Bytes past the end of the text are not special.
     #[inline]
     fn look(&self, block: usize) -> u64 {
         let rest = self.text.get(block * BLOCK..).unwrap_or_default();
@@ -372,7 +374,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes one digit at least and answers how many there are.
+    /// Consumes at least one digit and returns the number of digits.
     fn digits(&mut self) -> Result<usize, Stop> {
         let start = self.at;
         while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {

@@ -1,4 +1,5 @@
-//! `DelayQueue`: keys that wait for an instant. A heap, and no timer: who waits on the queue keeps the time.
+//! `DelayQueue`: keys that wait for an instant. It is a heap without a timer: callers that wait for a key also wait for
+//! the due time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,11 +8,11 @@ use tokio::time::Instant;
 
 use super::ready::SlotId;
 
-/// Due time of a key, and a number that is never used twice: of two keys with one instant the older goes first.
+/// Due time of a key, and a unique number: of two keys with the same instant, the older is first.
 pub(super) type Due = (Instant, u64);
 
-/// Keys by the instant at which they are due. A key whose instant was brought forward leaves a void entry behind; there
-/// are never more of these than valid ones and [`VOID`] more.
+/// Keys by due time. A key that was brought forward leaves a void entry behind; their number is at most the number of
+/// valid ones plus [`VOID`].
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
     heap: BinaryHeap<Reverse<(Due, SlotId)>>,
@@ -27,7 +28,7 @@ impl DelayQueue {
         self.heap.push(Reverse((due, slot)));
     }
 
-    /// Says that one entry became void; `is_valid` tells which are not.
+    /// Marks one entry as void; `is_valid` returns `true` for valid ones.
     pub(super) fn abandon(&mut self, is_valid: impl Fn(Due, SlotId) -> bool) {
         self.void += 1;
         if self.void > VOID && self.void * 2 > self.heap.len() {
@@ -36,7 +37,7 @@ impl DelayQueue {
         }
     }
 
-    /// Returns `true` if no entry waits here, void or not.
+    /// Returns `true` if there are no entries, not even void ones.
     pub(super) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -46,12 +47,12 @@ impl DelayQueue {
         self.heap.len() - self.void.min(self.heap.len())
     }
 
-    /// Returns the due time of the first key. It may be too early by a void entry, never too late.
+    /// Returns the due time of the first key. Void entries can make it too early, never too late.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(((at, _), _))| *at)
     }
 
-    /// Takes a key that is due at `now`.
+    /// Removes a key that is due at `now`.
     pub(super) fn pop(&mut self, now: Instant, is_valid: impl Fn(Due, SlotId) -> bool) -> Option<SlotId> {
         while self.next().is_some_and(|at| at <= now) {
             let Reverse((due, slot)) = self.heap.pop()?;
@@ -63,7 +64,7 @@ impl DelayQueue {
         None
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(super) fn clear(&mut self) {
         self.heap.clear();
         self.void = 0;

@@ -1,18 +1,18 @@
-//! `Stats`: the figures of a named queue, under client-go's names.
+//! `Stats`: the metrics of a named queue, under client-go's names.
 
 use tokio::time::Instant;
 
 use crate::metrics::{Histogram, Samples};
 
-/// controller-runtime's bounds: ten nanoseconds, each ten times the last.
+/// controller-runtime's bounds: ten nanoseconds, then powers of ten.
 const BOUNDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
 /// Counters of a queue.
 #[derive(Debug)]
 pub(super) struct Stats {
-    /// Keys put in line, those that were there already counted, too.
+    /// Number of added keys, including ones that were in the queue already.
     pub(super) adds: u64,
-    /// Keys that were to wait first.
+    /// Number of keys added with a delay.
     pub(super) retries: u64,
     queued: Histogram,
     worked: Histogram,
@@ -38,14 +38,14 @@ impl Stats {
         }
     }
 
-    /// A worker takes a key.
+    /// Counts a key that a worker received.
     pub(super) fn took(&mut self, now: Instant, added: Option<Instant>) {
         if let Some(added) = added {
             self.queued.observe_time(now.saturating_duration_since(added));
         }
     }
 
-    /// A worker is done with a key.
+    /// Counts the end of a worker's work on a key.
     pub(super) fn finished(&mut self, now: Instant, taken: Option<Instant>) {
         if let Some(taken) = taken {
             self.worked.observe_time(now.saturating_duration_since(taken));

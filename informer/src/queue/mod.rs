@@ -1,7 +1,7 @@
-//! Keys that wait for work: each once, never two workers at one key, and those that failed after a pause.
+//! Queues of keys: each key at most once, never with two workers, and failed ones after a delay.
 //!
-//! A [`WorkQueue`] is synchronous but for [`WorkQueue::get`]; it starts no task. It knows neither objects nor caches:
-//! a key is anything that can be compared and hashed.
+//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and starts no task. It does not depend on objects or
+//! caches: a key is any value that can be compared and hashed.
 
 mod ready;
 mod delay_queue;
@@ -14,4 +14,4 @@ pub use rate_limiter::{
     ExponentialBackoff, FastSlow, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_controller_rate_limiter,
     default_item_based_rate_limiter,
 };
-pub use work_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, Work, WorkQueue, WorkQueueBuilder};
+pub use work_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkItem, WorkQueue, WorkQueueBuilder};

@@ -10,24 +10,24 @@ use super::delay_queue::{DelayQueue, Due};
 use super::metrics::Stats;
 use super::ready::{Entry, Ready, SlotId, Ticket};
 
-/// Slots of keys that are nowhere are kept for their next turn, up to this number and half of all.
+/// Slots of unused keys are kept for reuse, up to this number and half of all slots.
 const IDLE_SLOTS: usize = 4096;
 
 /// No ticket: the key is not in line.
 const NONE: Ticket = 0;
 
-/// The order in which keys come out, and the effect of adding one that is there already.
+/// The order in which keys are returned, and the effect of adding a key that is already in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discipline {
-    /// client-go's: first come, first served.
+    /// client-go's: first in, first out.
     Fifo,
-    /// controller-runtime's: the higher priority first.
+    /// controller-runtime's: highest priority first.
     Priority,
 }
 
-/// The keys of a queue and where each of them is.
+/// The keys of a queue, with the state of each.
 ///
-/// A key is in line at most once and with a worker at most once. One that is added while a worker has it is handed out
+/// A key is in line at most once and with a worker at most once. A key that is added while a worker has it is returned
 /// again afterwards, once, however often it was added.
 #[derive(Debug)]
 pub(super) struct Pending<T> {
@@ -37,46 +37,48 @@ pub(super) struct Pending<T> {
     free: Vec<SlotId>,
     ready: Ready,
     delayed: DelayQueue,
-    /// The last ticket and the last number of a delay.
+    /// The last ticket, and the last number of a delay.
     last: u64,
-    /// Keys that are in line or will be when their worker is done.
+    /// Number of keys that are in line or will be when their worker is done.
     in_line: usize,
-    /// Those of them that wait for their worker to be done.
+    /// Number of these keys that wait for their worker to be done.
     locked: usize,
     processing: usize,
-    /// Keys that the rate limiter knows.
+    /// Number of keys with failures in the rate limiter.
     limited: usize,
     pub(super) stats: Option<Box<Stats>>,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The copy that is handed out: that of the last add, so that none is made for the worker. `None` if the key
-    /// neither is in line nor waits for an instant.
+    /// The key to return. It is moved from the last add, so that it need not be cloned for the worker. `None` if the
+    /// key is neither ready nor delayed.
     key: Option<T>,
     /// Not [`NONE`] if the key waits for a worker: in line, or for its worker to be done.
     ticket: Ticket,
-    /// Of the key in line, or of its delay.
+    /// Priority of the key in line, or of its delay.
     priority: i32,
-    /// Its turn came while a worker had it.
+    /// Set if it became due while a worker had it.
     is_passed: bool,
     is_processing: bool,
-    /// The rate limiter may know the key.
+    /// Set if the rate limiter may have failures of the key.
     is_limited: bool,
     /// Time at which the key is put in line.
     due: Option<Due>,
-    /// For metrics: when it was put in line, and when a worker took it.
+    /// For metrics: when it was put in line, and when a worker received it.
     added: Option<Instant>,
     taken: Option<Instant>,
 }
 
-/// A key handed to a worker.
+/// A key that a worker received.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     pub(super) key: T,
     pub(super) slot: SlotId,
     pub(super) priority: i32,
     pub(super) is_limited: bool,
+    /// Time at which it was handed out, if times are measured.
+    pub(super) at: Option<Instant>,
 }
 
 impl<T: Clone + Eq + Hash> Pending<T> {
@@ -97,22 +99,22 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Keys that may be handed out, or will be when their worker is done.
+    /// Returns the number of keys that may be returned, or will be when their worker is done.
     pub(super) fn in_line(&self) -> usize {
         self.in_line
     }
 
-    /// Keys that may be handed out now.
+    /// Returns the number of keys that may be returned now.
     pub(super) fn available(&self) -> usize {
         self.in_line - self.locked
     }
 
-    /// Keys that workers have.
+    /// Returns the number of keys that workers have.
     pub(super) fn processing(&self) -> usize {
         self.processing
     }
 
-    /// Keys that wait for an instant.
+    /// Returns the number of keys that wait for an instant.
     pub(super) fn delayed(&self) -> usize {
         self.delayed.len()
     }
@@ -126,7 +128,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         !self.delayed.is_empty()
     }
 
-    /// Puts a key in line. `now` is needed for metrics only.
+    /// Puts a key in line. `now` is only needed for metrics.
     pub(super) fn add(&mut self, key: T, priority: i32, now: Option<Instant>) -> SlotId {
         let slot = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
@@ -136,23 +138,23 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         slot
     }
 
-    /// Says that the rate limiter knows the key of a slot.
+    /// Records that the rate limiter may have failures of a slot's key.
     pub(super) fn limit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited += usize::from(!slot.is_limited);
         slot.is_limited = true;
     }
 
-    /// Says that it does not any more.
+    /// Records that the rate limiter no longer has failures of a slot's key.
     pub(super) fn unlimit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited -= usize::from(slot.is_limited);
         slot.is_limited = false;
     }
 
-    /// Has a key put in line at `at`; if it waits already, at the earlier of the two instants.
+    /// Puts a key in line at `at`; if it is already delayed, at the earlier of the two instants.
     ///
-    /// In the discipline of priorities a key is in line or waits, never both: what is in line stays there.
+    /// With priorities, a key is ready or delayed, never both: a ready key stays ready.
     pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) -> SlotId {
         let id = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
@@ -204,7 +206,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Hands out the next key.
+    /// Returns the next key.
     pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<Taken<T>> {
         let slots = &mut self.slots;
         let id = self.ready.pop(|ticket, slot| {
@@ -223,7 +225,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             stats.took(now, slot.added.take());
             slot.taken = Some(now);
         }
-        // A key that waits for an instant, too, comes again.
+        // A key that also waits for an instant is returned again.
         let key = if slot.due.is_some() {
             slot.key.clone()
         } else {
@@ -234,10 +236,11 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             slot: id,
             priority: slot.priority,
             is_limited: slot.is_limited,
+            at: slot.taken,
         })
     }
 
-    /// Takes a key back from its worker.
+    /// Ends a worker's hold on a key.
     pub(super) fn done(&mut self, id: SlotId, now: Option<Instant>) {
         self.processing -= 1;
         let slot = &mut self.slots[id as usize];
@@ -266,7 +269,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Forgets the keys that wait for an instant.
+    /// Removes the keys that wait for an instant.
     pub(super) fn clear_delayed(&mut self) {
         self.delayed.clear();
         for slot in &mut self.slots {
@@ -277,14 +280,14 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Returns the seconds for which keys have been with their workers: the sum, and the longest.
+    /// Returns the seconds for which workers have held keys: the sum, and the longest.
     pub(super) fn under_work(&self, now: Instant) -> (f64, f64) {
         let all = self.slots.iter().filter_map(|slot| slot.taken);
         let ages = all.map(|taken| now.saturating_duration_since(taken).as_secs_f64());
         ages.fold((0.0, 0.0), |(sum, oldest), age| (sum + age, f64::max(oldest, age)))
     }
 
-    /// Keys in line by priority.
+    /// Returns the number of keys in line, by priority.
     pub(super) fn depths(&self) -> std::collections::BTreeMap<i32, usize> {
         let mut depths = std::collections::BTreeMap::from([(0, 0)]);
         for slot in self.slots.iter().filter(|slot| slot.ticket != NONE) {
@@ -293,7 +296,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         depths
     }
 
-    /// Puts a key in line, or finds that it is there.
+    /// Puts a key in line, unless it is already in line.
     fn enter(&mut self, id: SlotId, priority: i32, now: Option<Instant>) {
         let slot = &mut self.slots[id as usize];
         match self.discipline {
@@ -332,7 +335,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             slot.added = now;
             self.in_line += 1;
             self.locked += usize::from(slot.is_processing);
-            // It stops waiting: one delivery answers both.
+            // It stops waiting: one return satisfies both adds.
             if slot.due.take().is_some() {
                 rank = rank.max(slot.priority);
                 let slots = &self.slots;
@@ -373,9 +376,12 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         id
     }
 
-    /// Frees the slots of keys that are nowhere, if they are many.
+    /// Frees the slots of unused keys, if there are many.
     fn sweep(&mut self) {
         let busy = self.in_line + self.processing + self.delayed.len() + self.limited;
+        if busy == 0 && self.slots.len() > IDLE_SLOTS {
+            return self.give_memory_back();
+        }
         if self.ids.len() <= IDLE_SLOTS.max(busy * 2) {
             return;
         }
@@ -389,8 +395,21 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             }
             !is_idle
         });
-        // The order in which slots are used again must not depend on the order of the map.
+        // The order in which slots are reused must not depend on the order of the map.
         free[before..].sort_unstable_by(|a, b| b.cmp(a));
+    }
+}
+
+impl<T: Clone + Eq + Hash> Pending<T> {
+    /// Removes all keys and frees their memory, which may be large after a burst. Must only be called if no key is in
+    /// use.
+    fn give_memory_back(&mut self) {
+        self.ids = HashMap::default();
+        self.slots = Vec::new();
+        self.free = Vec::new();
+        // Only void entries are left.
+        self.ready = Ready::default();
+        self.delayed = DelayQueue::default();
     }
 }
 
@@ -402,6 +421,44 @@ impl<T> Slot<T> {
             Entry::Locked
         } else {
             Entry::Valid
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::fifo(Discipline::Fifo)]
+    #[case::by_priority(Discipline::Priority)]
+    fn memory_of_a_burst_is_given_back_once_no_key_is_left(#[case] discipline: Discipline) {
+        let mut pending = Pending::new(discipline, None);
+        let burst = 3 * IDLE_SLOTS as u32;
+        for round in 0..2 {
+            for key in 0..burst {
+                pending.add(key, 0, None);
+                // By priority, the first entry of each key becomes void.
+                pending.add(key, 1, None);
+            }
+            let mut last = None;
+            while let Some(taken) = pending.pop(None) {
+                // A key under work keeps its slot.
+                if let Some(slot) = last.replace(taken.slot) {
+                    pending.done(slot, None);
+                }
+            }
+            let slot = last.expect("there were keys");
+            assert!(pending.slots.len() > IDLE_SLOTS, "in round {round}");
+            pending.add(0, 0, None);
+            pending.done(slot, None);
+            assert!(pending.slots.len() > IDLE_SLOTS, "a key is in line");
+            let taken = pending.pop(None).expect("it is in line");
+            assert_eq!(taken.key, 0);
+            pending.done(taken.slot, None);
+            assert_eq!((pending.slots.capacity(), pending.ids.capacity()), (0, 0));
         }
     }
 }

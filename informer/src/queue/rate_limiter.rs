@@ -1,4 +1,4 @@
-//! `RateLimiter` and the usual ones: how long a key that failed has to wait.
+//! `RateLimiter` and common implementations: the delay of a key after a failure.
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,17 +20,18 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-/// Decides how long a key waits before its next turn. It remembers keys until they are forgotten.
+/// Determines the delay of a key before its next turn. It records failures of keys until they are reset.
 ///
-/// A controller asks it about keys of which [`when`](Self::when) was called, and not about those that never failed.
+/// A controller only calls it with keys for which [`when`](Self::when) was called before, and not with keys that have
+/// never failed.
 pub trait RateLimiter<T>: Debug + Send {
-    /// Counts a failure of this key, and returns the time it has to wait.
+    /// Counts a failure of this key, and returns its delay.
     fn when(&mut self, key: &T) -> Duration;
 
-    /// The key succeeded or was given up: its failures are forgotten.
+    /// Resets the failures of a key, which succeeded or was given up.
     fn forget(&mut self, key: &T);
 
-    /// Returns the number of failures of the key since it was last forgotten.
+    /// Returns the number of failures of the key since the last reset.
     fn num_requeues(&self, key: &T) -> u32;
 }
 
@@ -48,8 +49,8 @@ impl<T> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     }
 }
 
-/// client-go's for controllers: [`ExponentialBackoff`] from 5 ms to 1,000 s, and a [`TokenBucket`] of 10 a second and
-/// 100 at once for all keys together; the longer of the two.
+/// client-go's limiter for controllers: [`ExponentialBackoff`] from 5 ms to 1,000 s, and a [`TokenBucket`] with 10
+/// tokens per second and a burst of 100 for all keys together. The longer delay applies.
 pub fn default_controller_rate_limiter<T: Clone + Debug + Eq + Hash + Send + 'static>() -> MaxOf<T> {
     MaxOf::new(vec![
         Box::new(ExponentialBackoff::default()),
@@ -57,12 +58,12 @@ pub fn default_controller_rate_limiter<T: Clone + Debug + Eq + Hash + Send + 'st
     ])
 }
 
-/// client-go's for items: [`ExponentialBackoff`] from 1 ms to 1,000 s.
+/// client-go's limiter for items: [`ExponentialBackoff`] from 1 ms to 1,000 s.
 pub fn default_item_based_rate_limiter<T: Clone + Eq + Hash>() -> ExponentialBackoff<T> {
     ExponentialBackoff::new(Duration::from_millis(1), Duration::from_secs(1000))
 }
 
-/// Each failure of a key doubles its wait: `base`, `2 × base`, … up to `max`.
+/// Each failure of a key doubles its delay: `base`, `2 × base`, … up to `max`.
 #[derive(Clone, Debug)]
 pub struct ExponentialBackoff<T> {
     base: Duration,
@@ -70,11 +71,11 @@ pub struct ExponentialBackoff<T> {
     failures: Failures<T>,
 }
 
-/// Never iterated: its order does not matter.
+/// Never iterated, so its order is irrelevant.
 type Failures<T> = HashMap<T, u32, RandomState>;
 
 impl<T> ExponentialBackoff<T> {
-    /// The wait after the first failure, and the longest wait.
+    /// Creates a limiter with the delay after the first failure, and the longest delay.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self {
             base,
@@ -85,7 +86,7 @@ impl<T> ExponentialBackoff<T> {
 }
 
 impl<T> Default for ExponentialBackoff<T> {
-    /// controller-runtime's: from 5 ms to 1,000 s.
+    /// Returns controller-runtime's limiter: from 5 ms to 1,000 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(5), Duration::from_secs(1000))
     }
@@ -107,7 +108,7 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for ExponentialBackoff<
     }
 }
 
-/// A short wait for the first failures of a key, a long one for those that follow.
+/// A short delay for the first failures of a key, and a long one for further ones.
 #[derive(Clone, Debug)]
 pub struct FastSlow<T> {
     fast: Duration,
@@ -117,7 +118,7 @@ pub struct FastSlow<T> {
 }
 
 impl<T> FastSlow<T> {
-    /// The short wait, the long wait, and how many failures have the short one.
+    /// Creates a limiter with the short delay, the long delay, and the number of failures with the short one.
     pub fn new(fast: Duration, slow: Duration, max_fast: u32) -> Self {
         Self {
             fast,
@@ -146,18 +147,19 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// Token bucket for all keys together: a burst at once, then a fixed rate. It knows no keys: `num_requeues` is 0.
+/// Token bucket for all keys together: a burst, then a fixed rate. It does not distinguish keys: `num_requeues` returns
+/// 0.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
-    /// May be negative: tokens that are promised but not there yet.
+    /// May be negative, for tokens that were taken in advance.
     tokens: f64,
     filled: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// Tokens a second, and how many there are at most, which is also how many there are at first.
+    /// Creates a full bucket with this rate of tokens per second, and this maximum number of tokens.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
             per_second,
@@ -167,7 +169,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token and answers when it is there; a wait longer than a day is cut to a day.
+    /// Takes a token and returns the time until it is available, at most a day.
     pub fn reserve(&mut self) -> Duration {
         let longest = Duration::from_secs(24 * 3600);
         self.fill();
@@ -178,7 +180,7 @@ impl TokenBucket {
         Duration::try_from_secs_f64(-self.tokens / self.per_second).map_or(longest, |it| it.min(longest))
     }
 
-    /// Takes a token if there is one now.
+    /// Takes a token if one is available now.
     pub fn try_take(&mut self) -> bool {
         self.fill();
         let is_there = self.tokens >= 1.0;
@@ -206,7 +208,7 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// The longest wait of several limiters, each of which counts every failure.
+/// The longest delay of several limiters. Each of them counts every failure.
 #[derive(Debug)]
 pub struct MaxOf<T>(Vec<Box<dyn RateLimiter<T>>>);
 
@@ -232,7 +234,7 @@ impl<T: Debug> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-/// Another limiter's wait, but no longer than this.
+/// Limits the delay of another limiter.
 #[derive(Clone, Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,
@@ -240,7 +242,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// The limiter and the longest wait.
+    /// Creates a limiter with this maximum delay.
     pub fn new(limiter: L, max: Duration) -> Self {
         Self { limiter, max }
     }
@@ -260,7 +262,7 @@ impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
     }
 }
 
-/// Counts a failure and answers how many there are now, at least 1.
+/// Counts a failure and returns the number of failures, at least 1.
 fn count<T: Clone + Eq + Hash>(failures: &mut Failures<T>, key: &T) -> u32 {
     if let Some(count) = failures.get_mut(key) {
         *count = count.saturating_add(1);
@@ -271,7 +273,7 @@ fn count<T: Clone + Eq + Hash>(failures: &mut Failures<T>, key: &T) -> u32 {
 }
 
 fn forget<T: Eq + Hash>(failures: &mut Failures<T>, key: &T) {
-    // Most keys never fail: nothing is to be hashed for them.
+    // Most keys never fail; avoid hashing them.
     if !failures.is_empty() {
         failures.remove(key);
     }

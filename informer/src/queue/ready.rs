@@ -1,18 +1,19 @@
-//! `Ready`: which key is next. One line for each priority, the highest first; in a line who came first is first.
+//! `Ready`: selects the next key. It has a line for each priority, highest first; within a line, keys are in the order
+//! of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The place of a slot in [`Pending`](super::pending::Pending).
+/// Index of a slot in [`Pending`](super::pending::Pending).
 pub(super) type SlotId = u32;
 
-/// Order in which a key entered its line; never used twice. A slot holds the ticket that counts: older ones are void.
+/// Order in which a key entered its line; never reused. A slot contains the valid ticket: older ones are void.
 pub(super) type Ticket = u64;
 
-/// The lines. Keys that left a line for a better one stay behind as void entries, at most as many as there are valid
-/// ones in that line and [`VOID`] more: then the line is cleared of them.
+/// The lines. Keys that moved to a better line leave void entries behind. If a line has more of them than valid entries
+/// plus [`VOID`], they are removed.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// The line of priority 0, where most of all keys stand.
+    /// The line of priority 0, for nearly all keys.
     normal: Line,
     others: BTreeMap<i32, Line>,
 }
@@ -20,23 +21,23 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct Line {
     entries: VecDeque<(Ticket, SlotId)>,
-    /// Keys whose turn came while a worker had them; they go first when it is done. All their tickets are older than
-    /// those of `entries`.
+    /// Keys that became due while a worker had them; they precede all others when the worker is done. Their tickets are
+    /// older than all tickets of `entries`.
     passed: BTreeMap<Ticket, SlotId>,
     void: usize,
 }
 
-/// Number of void entries that a line may always hold.
+/// Number of void entries that a line may always contain.
 const VOID: usize = 64;
 
-/// State of an entry, as the owner of the slots sees it.
+/// State of an entry, as reported by the owner of the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// It may be handed out.
+    /// The key may be returned.
     Valid,
-    /// It left this line.
+    /// The key left this line.
     Void,
-    /// A worker has the key. The entry is taken out, and comes back by [`Ready::push_passed`].
+    /// A worker has the key. The entry is removed, and added again by [`Ready::push_passed`].
     Locked,
 }
 
@@ -46,12 +47,12 @@ impl Ready {
         self.line(priority).entries.push_back((ticket, slot));
     }
 
-    /// Puts a key before all others of its line but those that passed with an older ticket.
+    /// Inserts a key before all others of its line, except passed ones with an older ticket.
     pub(super) fn push_passed(&mut self, priority: i32, ticket: Ticket, slot: SlotId) {
         self.line(priority).passed.insert(ticket, slot);
     }
 
-    /// Says that the entry of `ticket` in this line is void from now on; `look` tells which others are.
+    /// Marks the entry of `ticket` in this line as void; `look` reports the state of the others.
     pub(super) fn abandon(&mut self, priority: i32, ticket: Ticket, look: impl Fn(Ticket, SlotId) -> Entry) {
         let line = self.line(priority);
         if line.passed.remove(&ticket).is_some() {
@@ -64,7 +65,7 @@ impl Ready {
         }
     }
 
-    /// Takes the next key that `look` calls valid.
+    /// Removes the next key for which `look` returns a valid entry.
     pub(super) fn pop(&mut self, mut look: impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
         if self.others.is_empty() {
             return self.normal.pop(&mut look);

@@ -1,10 +1,10 @@
-//! `WorkQueue`: keys that wait for work, for any number of workers.
+//! `WorkQueue`: keys that wait for workers.
 
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -16,26 +16,27 @@ use super::pending::{Discipline, Pending, Taken};
 use super::rate_limiter::{ExponentialBackoff, RateLimiter, default_controller_rate_limiter};
 use super::ready::SlotId;
 use crate::metrics::{Collect, Metrics, Samples};
+use crate::sync::Mutex;
 
 /// Default priority of a key.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
-/// controller-runtime's priority for what is not urgent: the first list after a start, and updates that change nothing.
+/// controller-runtime's priority for work that is not urgent: the first list after a start, and updates without a
+/// change.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// A delay longer than this is cut to it: about 30 years, which no timer overflows.
+/// Maximum delay; longer ones are reduced to it. It is about 30 years, so that timers do not overflow.
 const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// Keys that wait for work. Copies are the same queue.
+/// Keys that wait for workers. Clones are the same queue.
 ///
-/// A key is in the queue at most once, and with at most one worker at a time. One that is added while a worker has it
-/// comes out again, once, when that worker is done. So no change is lost, and no two workers meet at one key. There is
-/// no bound but the number of keys.
+/// A key is in the queue at most once, and with at most one worker at a time. A key that is added while a worker has it
+/// is returned again, once, when that worker is done. As a result, no change is lost, and two workers never have the
+/// same key. The only bound is the number of keys.
 ///
-/// There are two disciplines. [`WorkQueue::new`] is client-go's: first come, first served; after a shutdown what is
-/// left is handed out. [`WorkQueueBuilder::by_priority`] is controller-runtime's: the higher priority first; a key that
-/// waits for an instant is put in line by an immediate add, and does not come out twice; after a shutdown nothing is
-/// handed out.
+/// There are two disciplines. [`WorkQueue::new`] is client-go's: first in, first out; after a shutdown the remaining
+/// keys are returned. [`WorkQueueBuilder::by_priority`] is controller-runtime's: the highest priority first; an
+/// immediate add makes a delayed key ready, and the key is not returned twice; after a shutdown keys are not returned.
 ///
 /// ```
 /// use informer::queue::WorkQueue;
@@ -63,15 +64,15 @@ pub struct WorkQueue<T: Clone + Eq + Hash>(Arc<Inner<T>>);
 struct Inner<T: Clone + Eq + Hash> {
     name: Option<String>,
     discipline: Discipline,
-    /// Guards the keys and who waits for them.
+    /// Guards the keys and the waiters.
     state: Mutex<State<T>>,
-    /// Guards what is remembered of failures. Taken alone.
+    /// Guards the failures. Never locked together with `state`.
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
-    /// Wakes those who wait for a key.
+    /// Wakes callers that wait for a key.
     work: Notify,
-    /// Wakes who keeps the time, because a key is due earlier than it sleeps.
+    /// Wakes the caller that waits for the next due time, because a key is due earlier.
     earlier: Notify,
-    /// Wakes those who wait for the queue to be drained.
+    /// Wakes callers that wait for the queue to be drained.
     drained: Notify,
 }
 
@@ -87,22 +88,26 @@ struct State<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nothing is added.
+    /// Adds are ignored.
     ShutDown,
-    /// Nothing is added, and a caller waits until all work is done.
+    /// Adds are ignored, and a caller waits until all work is done.
     Draining,
 }
 
 /// Options for adding a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
-    /// Higher goes first. A key that is there already keeps the higher of the two. Without effect in a queue that is
-    /// first come, first served.
+    /// Priority; the highest is returned first. A key that is already in the queue keeps the higher of the two
+    /// priorities. Ignored by a first in, first out queue.
     pub priority: i32,
-    /// Not before so much time has passed; zero is now.
+    /// Minimum delay; zero means no delay.
     pub after: Duration,
-    /// Not before the rate limiter allows it, and counted as a failure. With `after`, the shorter wait counts.
+    /// Set to delay the key by the rate limiter, which counts a failure. Together with `after`, the shorter delay
+    /// applies.
     pub is_rate_limited: bool,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 /// Options of a [`WorkQueue`].
@@ -135,26 +140,26 @@ pub struct WorkQueueBuilder<T> {
 }
 
 impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
-    /// The higher priority first; default is first come, first served. The default rate limiter is then
-    /// [`ExponentialBackoff`] alone, without a bucket for all keys together.
+    /// Returns keys with the highest priority first; the default is first in, first out. The default rate limiter is
+    /// then only [`ExponentialBackoff`], without a bucket for all keys together.
     pub fn by_priority(mut self) -> Self {
         self.discipline = Discipline::Priority;
         self
     }
 
-    /// Sets the rate limiter, which decides how long failed keys wait. Default [`default_controller_rate_limiter`].
+    /// Sets the rate limiter, which determines the delay of failed keys. Default: [`default_controller_rate_limiter`].
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
     }
 
-    /// The queue counts under this name; without a name it does not count.
+    /// Enables metrics under this name. Default: no metrics.
     pub fn named(mut self, name: &str, metrics: &Metrics) -> Self {
         self.name = Some((name.to_owned(), metrics.clone()));
         self
     }
 
-    /// The queue.
+    /// Builds the queue.
     pub fn build(self) -> WorkQueue<T> {
         let discipline = self.discipline;
         let limiter = self.limiter.unwrap_or_else(|| match discipline {
@@ -186,12 +191,12 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
 }
 
 impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<T> {
-    /// First come, first served, with client-go's rate limiter, without metrics.
+    /// Returns a first in, first out queue with client-go's rate limiter and without metrics.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Any other.
+    /// Returns a builder for a queue.
     pub fn builder() -> WorkQueueBuilder<T> {
         WorkQueueBuilder {
             discipline: Discipline::Fifo,
@@ -208,28 +213,29 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> Default for WorkQueue<T
 }
 
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
-    /// Puts a key in line, now. Without effect after a shutdown.
+    /// Adds a key without a delay. Ignored after a shutdown.
     pub fn add(&self, key: T) {
         self.0.add(key, DEFAULT_PRIORITY, false);
     }
 
-    /// Puts a key in line when so much time has passed; one that waits already keeps the earlier instant.
+    /// Adds a key after a delay; a key that is already delayed keeps the earlier instant.
     pub fn add_after(&self, key: T, after: Duration) {
         self.0.add_after(key, DEFAULT_PRIORITY, after, false);
     }
 
-    /// Puts a key in line when the rate limiter allows it.
+    /// Adds a key after a delay from the rate limiter.
     pub fn add_rate_limited(&self, key: T) {
         let after = self.0.limiter().when(&key);
         self.0.add_after(key, DEFAULT_PRIORITY, after, true);
     }
 
-    /// Puts a key in line as the options say.
+    /// Adds a key according to the options.
     pub fn add_with(&self, key: T, options: AddOptions) {
         let AddOptions {
             priority,
             mut after,
             is_rate_limited,
+            _more: (),
         } = options;
         if is_rate_limited {
             let wait = self.0.limiter().when(&key);
@@ -238,19 +244,23 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.add_after(key, priority, after, is_rate_limited);
     }
 
-    /// Waits for the next key; `None` after a shutdown. The key is with the caller until [`Work`] is dropped.
+    /// Waits for the next key; `None` after a shutdown. The key belongs to the caller until [`WorkItem`] is dropped.
     ///
-    /// Whoever waits longest gets it. The future may be dropped at any time; no key is lost by it.
-    pub async fn get(&self) -> Option<Work<T>> {
-        // A worker that finds one key after another must let others run.
+    /// The caller that has waited longest receives the key. Dropping the future at any time does not lose keys.
+    pub async fn get(&self) -> Option<WorkItem<T>> {
+        // A worker that always finds a key must let other tasks run.
         tokio::task::coop::consume_budget().await;
+        self.wait().await
+    }
+
+    async fn wait(&self) -> Option<WorkItem<T>> {
         let mut seat = Seat::new(&self.0);
         loop {
             let mut woken = pin!(self.0.work.notified());
             {
                 let mut state = self.0.state();
                 seat.leave(&mut state);
-                if let Some(taken) = self.0.take(&mut state) {
+                if let Some(taken) = self.0.take(&mut state, None) {
                     self.0.find_timekeeper(&state);
                     drop(state);
                     return Some(self.work(taken));
@@ -273,32 +283,32 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// The next key, if there is one now.
-    pub fn try_get(&self) -> Option<Work<T>> {
-        let taken = self.0.take(&mut self.0.state())?;
+    /// Returns the next key, if one is ready.
+    pub fn try_get(&self) -> Option<WorkItem<T>> {
+        let taken = self.0.take(&mut self.0.state(), None)?;
         Some(self.work(taken))
     }
 
-    /// The key is well, or given up: its failures are forgotten. That is not to be done with it.
+    /// Resets the failures of a key, because it succeeded or was given up. This does not end work on it.
     pub fn forget(&self, key: &T) {
         self.0.limiter().forget(key);
     }
 
-    /// Returns the number of failures of the key since it was last forgotten.
+    /// Returns the number of failures of the key since the last reset.
     pub fn num_requeues(&self, key: &T) -> u32 {
         self.0.limiter().num_requeues(key)
     }
 
-    /// [`forget`](Self::forget) of a key under work, which costs nothing where it has not failed.
-    pub(crate) fn forget_work(&self, work: &Work<T>) {
-        if work.is_limited {
+    /// Same as [`forget`](Self::forget), for a key of a worker; free if the key has not failed.
+    pub(crate) fn forget_work(&self, work: &WorkItem<T>) {
+        if let Some(slot) = work.slot.filter(|_| work.is_limited) {
             self.0.limiter().forget(&work.key);
-            self.0.state().pending.unlimit(work.slot);
+            self.0.state().pending.unlimit(slot);
         }
     }
 
-    /// [`num_requeues`](Self::num_requeues) of a key under work, which costs nothing where it has not failed.
-    pub(crate) fn num_requeues_of(&self, work: &Work<T>) -> u32 {
+    /// Same as [`num_requeues`](Self::num_requeues), for a key of a worker; free if the key has not failed.
+    pub(crate) fn num_requeues_of(&self, work: &WorkItem<T>) -> u32 {
         if work.is_limited {
             self.num_requeues(&work.key)
         } else {
@@ -306,8 +316,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Keys in line. Those that wait for an instant do not count, nor do those that workers have, unless they were
-    /// added again.
+    /// Returns the number of ready keys. Delayed keys are not counted, and keys of workers only if they were added
+    /// again.
     pub fn len(&self) -> usize {
         let mut state = self.0.state();
         state.promote();
@@ -319,14 +329,14 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.len() == 0
     }
 
-    /// Keys that wait for an instant.
+    /// Returns the number of delayed keys.
     pub fn delayed(&self) -> usize {
         let mut state = self.0.state();
         state.promote();
         state.pending.delayed()
     }
 
-    /// Keys that workers have.
+    /// Returns the number of keys that workers have.
     pub fn processing(&self) -> usize {
         self.0.state().pending.processing()
     }
@@ -336,14 +346,14 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.discipline == Discipline::Priority
     }
 
-    /// From now on nothing is added, and keys that wait for an instant are dropped. What is in line is handed out
-    /// still, unless the queue is by priority. Ends the wait of [`shut_down_with_drain`](Self::shut_down_with_drain).
+    /// Shuts the queue down: later adds are ignored, and delayed keys are dropped. Ready keys are still returned,
+    /// unless the queue is by priority. Ends the wait of [`shut_down_with_drain`](Self::shut_down_with_drain).
     pub fn shut_down(&self) {
         self.0.close(Phase::ShutDown);
     }
 
-    /// Shuts down, and waits until no worker has a key and none is left to be handed out. Another call of
-    /// [`shut_down`](Self::shut_down) ends the wait. Without workers it waits for ever.
+    /// Shuts down, and waits until all ready keys were returned and all workers are done. A call of
+    /// [`shut_down`](Self::shut_down) ends the wait. Without workers it waits forever.
     pub async fn shut_down_with_drain(&self) {
         self.0.close(Phase::Draining);
         loop {
@@ -360,12 +370,13 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.state().phase != Phase::Open
     }
 
-    fn work(&self, taken: Taken<T>) -> Work<T> {
-        Work {
+    fn work(&self, taken: Taken<T>) -> WorkItem<T> {
+        WorkItem {
             key: taken.key,
-            slot: taken.slot,
+            slot: Some(taken.slot),
             priority: taken.priority,
             is_limited: taken.is_limited,
+            taken: taken.at,
             inner: Arc::clone(&self.0),
         }
     }
@@ -412,21 +423,22 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         if is_first && state.has_timekeeper {
             self.earlier.notify_one();
         } else if is_first && state.waiting > 0 {
-            // It finds nothing, and then keeps the time.
+            // The woken caller finds no key, and then waits for the due time.
             self.work.notify_one();
         } else {
             self.wake(&state);
         }
     }
 
-    fn take(&self, state: &mut State<T>) -> Option<Taken<T>> {
+    /// Takes the next key. `now` is the time for metrics, if it has been read.
+    fn take(&self, state: &mut State<T>, now: Option<Instant>) -> Option<Taken<T>> {
         state.promote();
         if state.phase != Phase::Open && self.discipline == Discipline::Priority {
             return None;
         }
-        let now = state.now_for_metrics();
+        let now = now.or_else(|| state.now_for_metrics());
         let taken = state.pending.pop(now);
-        // Two keys may have been added before anybody woke, and one call is all that is remembered.
+        // Two keys may have been added before a waiter woke, but only one notification is stored.
         self.wake(state);
         taken
     }
@@ -434,8 +446,12 @@ impl<T: Clone + Eq + Hash> Inner<T> {
     fn done(&self, slot: SlotId) {
         let mut state = self.state();
         let now = state.now_for_metrics();
-        state.pending.done(slot, now);
+        self.give_back(&mut state, slot, now);
         self.wake(&state);
+    }
+
+    fn give_back(&self, state: &mut State<T>, slot: SlotId, now: Option<Instant>) {
+        state.pending.done(slot, now);
         if state.phase == Phase::Draining && state.is_drained(self.discipline) {
             self.drained.notify_waiters();
         }
@@ -448,8 +464,7 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
     }
 
-    /// Wakes a waiting caller to keep the time, if necessary: to be called by callers that leave, never by those that
-    /// stay.
+    /// Wakes another waiting caller to wait for the due time, if necessary. Only called by callers that stop waiting.
     fn find_timekeeper(&self, state: &State<T>) {
         if state.waiting > 0 && !state.has_timekeeper && state.pending.has_delayed() {
             self.work.notify_one();
@@ -471,7 +486,7 @@ impl<T: Clone + Eq + Hash> Inner<T> {
 }
 
 impl<T: Clone + Eq + Hash> State<T> {
-    /// Puts what is due in line. The clock is read only if something waits for it.
+    /// Makes due keys ready. The clock is only read if keys are delayed.
     fn promote(&mut self) {
         if self.pending.has_delayed() {
             self.pending.promote(Instant::now());
@@ -503,11 +518,11 @@ impl<T: Clone + Eq + Hash + Send> Collect for Inner<T> {
     }
 }
 
-/// A place among those who wait. One of them keeps the time, if a key waits for it.
+/// Registration as a waiting caller. One of them waits for the due time, if a key is delayed.
 struct Seat<'a, T: Clone + Eq + Hash> {
     inner: &'a Inner<T>,
     is_taken: bool,
-    /// Due time of the next key, for the caller that keeps the time.
+    /// Due time of the next key, for the caller that waits for it.
     until: Option<Instant>,
 }
 
@@ -549,29 +564,81 @@ impl<T: Clone + Eq + Hash> Drop for Seat<'_, T> {
     }
 }
 
-/// A key that was handed out. No other worker gets it until this is dropped, which is client-go's `Done`.
-pub struct Work<T: Clone + Eq + Hash> {
+/// A key for a worker. Other workers do not receive it until this is dropped, which corresponds to client-go's `Done`.
+pub struct WorkItem<T: Clone + Eq + Hash> {
     key: T,
-    slot: SlotId,
+    /// `None` once the key was given back.
+    slot: Option<SlotId>,
     priority: i32,
-    /// The rate limiter may know the key.
+    /// Set if the rate limiter may have failures of the key.
     is_limited: bool,
+    /// Time at which the queue handed it out, if the queue measures times.
+    taken: Option<Instant>,
     inner: Arc<Inner<T>>,
 }
 
-impl<T: Clone + Eq + Hash> Work<T> {
-    /// The key.
+impl<T: Clone + Eq + Hash> WorkItem<T> {
+    /// Returns the key.
     pub fn key(&self) -> &T {
         &self.key
     }
 
-    /// The priority with which it was in line.
+    /// Returns the priority with which the key was in line.
     pub fn priority(&self) -> i32 {
         self.priority
     }
+
+    /// Gives the key back and waits for the next one, as dropping it and [`WorkQueue::get`] do. Cheaper than the two:
+    /// the queue is locked once, and reads the clock once for its metrics.
+    ///
+    /// The future may be dropped at any time; the key is then given back.
+    pub async fn next(self) -> Option<Self> {
+        self.next_at(None).await
+    }
+
+    /// Returns the next key if one is ready; otherwise same as [`next`](Self::next).
+    pub fn try_next(mut self) -> Option<Self> {
+        self.exchange(None).then_some(self)
+    }
+
+    /// Same as [`next`](Self::next), for a key with work that ended at `ended`, which was just read from the clock.
+    pub(crate) async fn next_at(mut self, ended: Option<Instant>) -> Option<Self> {
+        // Without budget other tasks run first, and `ended` is no longer the time at which the next key is taken.
+        let ended = ended.filter(|_| tokio::task::coop::has_budget_remaining());
+        tokio::task::coop::consume_budget().await;
+        if self.exchange(ended) {
+            return Some(self);
+        }
+        WorkQueue(Arc::clone(&self.inner)).wait().await
+    }
+
+    /// Time at which the queue handed it out; `None` if the queue does not measure times.
+    pub(crate) fn taken(&self) -> Option<Instant> {
+        self.taken
+    }
+
+    /// Gives the key back and takes the next one; returns `false` if there is none.
+    fn exchange(&mut self, now: Option<Instant>) -> bool {
+        let mut state = self.inner.state();
+        let now = now.or_else(|| state.now_for_metrics());
+        if let Some(slot) = self.slot.take() {
+            self.inner.give_back(&mut state, slot, now);
+        }
+        let Some(taken) = self.inner.take(&mut state, now) else {
+            return false;
+        };
+        self.inner.find_timekeeper(&state);
+        drop(state);
+        self.key = taken.key;
+        self.slot = Some(taken.slot);
+        self.priority = taken.priority;
+        self.is_limited = taken.is_limited;
+        self.taken = taken.at;
+        true
+    }
 }
 
-impl<T: Clone + Eq + Hash> Deref for Work<T> {
+impl<T: Clone + Eq + Hash> Deref for WorkItem<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -579,9 +646,11 @@ impl<T: Clone + Eq + Hash> Deref for Work<T> {
     }
 }
 
-impl<T: Clone + Eq + Hash> Drop for Work<T> {
+impl<T: Clone + Eq + Hash> Drop for WorkItem<T> {
     fn drop(&mut self) {
-        self.inner.done(self.slot);
+        if let Some(slot) = self.slot {
+            self.inner.done(slot);
+        }
     }
 }
 
@@ -605,9 +674,9 @@ impl<T: Clone + Eq + Hash> fmt::Debug for WorkQueue<T> {
     }
 }
 
-impl<T: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Work<T> {
+impl<T: Clone + Eq + Hash + fmt::Debug> fmt::Debug for WorkItem<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work")
+        f.debug_struct("WorkItem")
             .field("key", &self.key)
             .field("priority", &self.priority)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! `Asked`: asks the server for the present state after a write whose outcome is unknown.
+//! `Asked`: reads the present state from the server after a write with an unknown outcome.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,21 @@ use std::time::Duration;
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::writes::Written;
+use super::write::Written;
 use crate::{Error, ResourceVersion};
 
-/// Time for the server to report the present state.
+/// Time limit for reading the present state from the server.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most objects whose own versions are compared; for a larger collection the version of the list is used.
+/// Maximum number of objects with individually compared versions; for a larger collection the version of the list is
+/// used.
 const ASKED_MOST: usize = 500;
 
-/// The request made when the outcome of a write is unknown.
+/// The request to make if the outcome of a write is unknown.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(super) client: Client,
@@ -31,9 +33,9 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(super) enum About {
     Object(String),
-    /// The whole collection: the server chose the name.
+    /// The whole collection, because the server chose the name.
     Made,
-    /// The whole collection: some of its objects were deleted.
+    /// The whole collection, because some of its objects were deleted.
     Deleted,
 }
 
@@ -44,7 +46,7 @@ impl Asked {
             match &self.about {
                 About::Object(name) => self.object(name).await,
                 About::Made => self.newest(ASKED_MOST).await,
-                // Only the version of a list covers objects that are gone.
+                // Only the version of a list covers deleted objects.
                 About::Deleted => self.newest(0).await,
             }
         };
@@ -56,13 +58,29 @@ impl Asked {
         let uri = format!("{}/{name}", self.path);
         match self.get(&uri, "PartialObjectMetadata").await {
             Ok(answer) => Ok(Written::Version(answer.metadata.version())),
-            Err(err) if err.is_not_found() => Ok(Written::Absent),
+            Err(err) if err.is_not_found() => self.absent(name).await,
             Err(err) => Err(err),
         }
     }
 
-    /// Returns the newest version of an object in the collection. The version of the list is that of the whole server,
-    /// which a cache reaches only with its next bookmark; it is used for more than `most` objects.
+    /// Reads the version at which an object is absent, which only the answer to a list has.
+    async fn absent(&self, name: &str) -> Result<Written, Error> {
+        let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+        let uri = format!("{}?fieldSelector=metadata.name%3D{name}&limit=1", self.path);
+        let floor = match self.get(&uri, "PartialObjectMetadataList").await {
+            Ok(answer) => match answer.items.iter().flatten().next() {
+                // The object was recreated in the meantime.
+                Some(item) => return Ok(Written::Version(item.metadata.version())),
+                None => answer.metadata.version(),
+            },
+            Err(err) if err.code().is_some_and(|code| code != 429 && code < 500) => ResourceVersion::default(),
+            Err(err) => return Err(err),
+        };
+        Ok(Written::Absent { floor })
+    }
+
+    /// Returns the newest version of an object in the collection. For more than `most` objects it returns the version
+    /// of the list, which is the version of the whole server; a cache does not reach it until its next bookmark.
     async fn newest(&self, most: usize) -> Result<Written, Error> {
         let uri = format!("{}?limit={}", self.path, most.max(1));
         let answer = self.get(&uri, "PartialObjectMetadataList").await?;
@@ -71,7 +89,8 @@ impl Asked {
         }
         let versions = answer.items.iter().flatten().map(|it| it.metadata.version());
         let newest = versions.reduce(|one, other| if other > one { other } else { one });
-        Ok(newest.map_or(Written::Absent, Written::Version))
+        let floor = answer.metadata.version();
+        Ok(newest.map_or(Written::Absent { floor }, Written::Version))
     }
 
     async fn get(&self, uri: &str, shape: &str) -> Result<Answer, Error> {
@@ -91,14 +110,14 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// The parts of an answer that are read.
+/// The parts of an answer that are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answer {
     pub(super) kind: String,
     pub(super) metadata: Metadata,
     pub(super) details: Details,
-    /// A list of nothing may say `null`.
+    /// An empty list may be `null`.
     pub(super) items: Option<Vec<Item>>,
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// The objects that a cache has or that a write is to: a resource in a cluster.
+/// The collection of a cache or of a write: a resource in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {
-    /// `None` for the controller's own.
+    /// `None` for the controller's own cluster.
     cluster: Option<ClusterId>,
     /// The group and the plural, as in a path: `apps/deployments`, `/pods`.
     resource: String,
@@ -45,8 +45,8 @@ impl fmt::Display for Collection {
     }
 }
 
-/// A cluster beside the controller's own, by the name under which it was engaged. Copies are equal; a cluster that is
-/// engaged anew under the name is another one, because it may be another server with other versions.
+/// A cluster other than the controller's own, by the name under which it was engaged. Clones are equal. A cluster that
+/// is engaged again under the same name is a different one, because it may be another server with other versions.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterId(Arc<str>);
 

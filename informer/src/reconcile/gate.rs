@@ -1,4 +1,4 @@
-//! `Gate`: holds keys back until the caches have seen the writes made for them (KEP-5647).
+//! `Gate`: holds keys back until the caches have received the writes made for them (KEP-5647).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,37 +8,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 
 use super::collection::Collection;
-use super::writes::{Write, Written};
+use super::write::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
 /// State of a cache.
 pub(crate) trait CacheState: Send + Sync + 'static {
-    /// Returns `true` if it has the object of this key, or may come to have it with these labels, as far as they are
+    /// Returns `true` if the cache contains the object with this key, or may contain it with these labels, if they are
     /// known.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
 
-    /// The version up to which it has all changes of the object of this key.
+    /// Returns the version up to which it contains all changes of the object with this key.
     fn resource_version(&self, key: &ObjectKey) -> ResourceVersion;
 
-    /// The uid of the object of this key, if there is one.
+    /// Returns the uid of the object with this key, if it exists.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
 
-    /// Returns `true` if it has an object of this key that is being deleted.
+    /// Returns `true` if it contains an object with this key that is being deleted.
     fn is_deleting(&self, key: &ObjectKey) -> bool;
 
-    /// The time at which the server was last found restored from a backup: what was written before is lost, or will not
-    /// be told.
+    /// Returns the time at which a restore of the server from a backup was last detected: earlier writes are lost, or
+    /// will not be delivered.
     fn restored(&self, key: &ObjectKey) -> Option<Instant>;
 
-    /// Returns `true` if nothing more will come into it.
+    /// Returns `true` if the cache receives no further changes.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// Returns `true` if it shows no state from before this write.
+    /// Returns `true` if it does not contain a state from before this write.
     fn has_seen(&self, write: &Write) -> bool {
         if !self.may_have(&write.key, write.labels.as_ref()) || self.restored(&write.key) >= Some(write.at) {
             return true;
@@ -50,21 +51,21 @@ pub(crate) trait CacheState: Send + Sync + 'static {
             Written::Terminating { version, floor, uid } => is_at(version) || is_at(floor) && is_gone(uid),
             Written::Gone { floor, uid } => is_at(floor) && is_gone(uid),
             Written::Deleted { floor, uid } => is_at(floor) && (is_gone(uid) || self.is_deleting(&write.key)),
-            Written::Absent => self.uid(&write.key).is_none(),
+            Written::Absent { floor } => self.uid(&write.key).is_none() || !floor.is_empty() && is_at(floor),
             Written::Unknown(_) => false,
         }
     }
 }
 
-/// Time for which a key is held back before that counts as a failure: more than two bookmarks, which a cache with only
-/// part of the objects may need to learn of a write to another part.
+/// Time for which a key is held back before it fails. More than two bookmark intervals, because a cache with only a
+/// part of the objects may need them to advance past a write to another part.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// The first pause after which a held key is looked at again, and the last. An event of the write comes sooner, mostly.
+/// Minimum and maximum delay between checks of a held key. Usually an event of the write triggers the check earlier.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// The caches of a controller. A collection has several where informers have a part of the objects each, or another
-/// form of them. Never iterated but to drop those that have ended.
+/// The caches of a controller. A collection has several if informers have different parts or forms of its objects. Only
+/// iterated in order to drop ended ones.
 #[derive(Default)]
 pub(crate) struct Caches(HashMap<Collection, Vec<Arc<dyn CacheState>>>);
 
@@ -80,37 +81,37 @@ impl Caches {
         });
     }
 
-    /// Returns `true` if all caches that may show the state before a write have seen it.
+    /// Returns `true` if all caches that may contain an older state have received a write.
     fn have_seen(&self, write: &Write) -> bool {
         self.behind(write).is_none()
     }
 
-    /// A cache that has not seen the write.
+    /// Returns a cache that has not received the write.
     fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
         let mut caches = self.0.get(&write.collection).into_iter().flatten();
         caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
     }
 }
 
-/// Writes for each key that are not in the caches yet. Bounded by the objects that one reconcile writes and by the keys
-/// with a write that the caches have not seen: the others are swept out.
+/// Writes for each key that the caches have not received yet. Bounded by the number of objects that one reconcile
+/// writes and by the number of keys with such writes: other entries are removed within ten seconds.
 pub(crate) struct Gate<R> {
-    /// Set once there is a cache; until then no key has to be looked at, nor its writes.
+    /// Set once there is a cache; until then keys and their writes are ignored.
     has_caches: AtomicBool,
     /// Guards the caches and the writes.
     state: Mutex<State<R>>,
+    /// Notified when the first key is recorded.
+    filled: Notify,
 }
 
 struct State<R> {
     caches: Caches,
-    /// Never iterated but to sweep.
+    /// Only iterated to sweep.
     keys: HashMap<R, Unseen, RandomState>,
-    /// Number of keys at which they are swept.
-    sweep_at: usize,
 }
 
-/// As many keys may stay that wrote and did not come again.
-const SWEEP_AT: usize = 64;
+/// Interval between sweeps of keys with writes that were not added again.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 struct Unseen {
     writes: Vec<Write>,
@@ -122,11 +123,11 @@ struct Unseen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     Open,
-    /// The outcome of a write is unknown: [`Gate::ask`], then look again.
+    /// The outcome of a write is unknown: call [`Gate::ask`], then check again.
     Ask,
-    /// Look again after this time.
+    /// Check again after this time.
     Held(Duration),
-    /// It was held back too long; the text says by what. The next look lets it pass.
+    /// The key was held back too long; the text names the cause. The next check lets it pass.
     Stuck(String),
 }
 
@@ -137,12 +138,30 @@ impl<R: Clone + Eq + Hash> Gate<R> {
             state: Mutex::new(State {
                 caches,
                 keys: HashMap::default(),
-                sweep_at: SWEEP_AT,
             }),
+            filled: Notify::new(),
         }
     }
 
-    /// Waits for this cache, too, as to what is remembered from now on.
+    /// Periodically sweeps keys with writes that were not added again. Never returns; it has no timer while there are
+    /// no keys.
+    pub(super) async fn sweep(&self) {
+        loop {
+            if self.lock().keys.is_empty() {
+                self.filled.notified().await;
+            }
+            sleep(SWEEP_EVERY).await;
+            let mut state = self.lock();
+            let State { caches, keys } = &mut *state;
+            keys.retain(|_, unseen| {
+                unseen.writes.retain(|write| !caches.have_seen(write));
+                !unseen.writes.is_empty() && unseen.since.elapsed() <= PATIENCE
+            });
+            keys.shrink_to_fit();
+        }
+    }
+
+    /// Adds a cache to wait for; it applies to writes that are recorded from now on.
     pub(crate) fn join(&self, collection: Collection, cache: Arc<dyn CacheState>) {
         let mut state = self.lock();
         state.caches.drop_ended();
@@ -155,7 +174,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         self.has_caches.load(Ordering::Relaxed)
     }
 
-    /// `has_asked` says that the server was asked just now.
+    /// Checks a key. `has_asked` is set if the server was asked immediately before.
     pub(super) fn look(&self, key: &R, has_asked: bool) -> Passage {
         let mut state = self.lock();
         let State { caches, keys, .. } = &mut *state;
@@ -173,7 +192,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         if unseen.since.elapsed() > PATIENCE {
             let why = write.missing_in(caches.behind(write));
             let why = format!("{why}, made {:.0?} ago", unseen.since.elapsed());
-            // A cache that has stopped must not stop the key for ever.
+            // A cache that has stopped must not block the key forever.
             keys.remove(key);
             return Passage::Stuck(why);
         }
@@ -185,48 +204,44 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Passage::Held(pause)
     }
 
-    /// Reads the present state from the server where the outcome of a write of this key is unknown. A server that does
-    /// not answer is asked again with the next look.
+    /// Reads the present state from the server if the outcome of a write of this key is unknown. If the server does not
+    /// answer, the next check retries.
     pub(super) async fn ask(&self, key: &R) {
         let unknown: Vec<Write> = {
             let all = self.lock();
             let writes = all.keys.get(key).map(|it| it.writes.as_slice()).unwrap_or_default();
             writes.iter().filter(|it| it.is_unknown()).cloned().collect()
         };
-        for write in unknown {
-            let learnt = write.learn().await;
+        let settle = |write: &Write, learnt| {
             if let Some(unseen) = self.lock().keys.get_mut(key) {
-                Write::settle(&mut unseen.writes, &write, learnt);
+                Write::settle(&mut unseen.writes, write, learnt);
             }
-        }
+        };
+        Write::learn_all(unknown, settle).await;
     }
 
-    /// Remembers the writes made for a key.
+    /// Records the writes made for a key.
     pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
         if writes.is_empty() {
             return;
         }
         let mut state = self.lock();
-        let State { caches, keys, sweep_at } = &mut *state;
-        // Objects of no cache cannot be stale, and writes that the cache has seen need not be kept.
+        let State { caches, keys } = &mut *state;
+        // Objects without a cache cannot be stale, and writes that the caches have received need not be kept.
         writes.retain(|write| !caches.have_seen(write));
         if writes.is_empty() {
             return;
-        }
-        if keys.len() >= *sweep_at {
-            keys.retain(|_, unseen| {
-                unseen.writes.retain(|write| !caches.have_seen(write));
-                !unseen.writes.is_empty() && unseen.since.elapsed() <= PATIENCE
-            });
-            *sweep_at = SWEEP_AT.max(keys.len() * 2);
-            keys.shrink_to(*sweep_at);
         }
         let unseen = Unseen {
             writes,
             since: Instant::now(),
             pause: PAUSES.0,
         };
+        let is_first = keys.is_empty();
         keys.insert(key.clone(), unseen);
+        if is_first {
+            self.filled.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
@@ -235,27 +250,28 @@ impl<R: Clone + Eq + Hash> Gate<R> {
 }
 
 impl Write {
-    /// Describes the writes it waits for.
+    /// Describes the missing writes.
     fn missing_in(&self, cache: Option<&dyn CacheState>) -> String {
         let (collection, key) = (&self.collection, &self.key);
         let at = cache.map(|it| it.resource_version(key)).unwrap_or_default();
-        let has_not_seen = format!("the cache of {collection} is at version {at} and has not seen");
+        let has_not_seen = format!("the cache of {collection} is at version {at} and has not received");
         match &self.what {
             Written::Version(version) | Written::Terminating { version, .. } => {
                 format!("{has_not_seen} version {version} of {key}, our write")
             }
-            Written::Gone { .. } | Written::Absent => format!("{has_not_seen} that {key} is gone"),
+            Written::Gone { .. } | Written::Absent { .. } => format!("{has_not_seen} that {key} is gone"),
             Written::Deleted { .. } => format!("{has_not_seen} that {key} was deleted"),
             Written::Unknown(_) => {
                 format!(
-                    "the server has not said its version after our write to {collection} {key}, whose answer was lost"
+                    "the answer to our write to {collection} {key} was lost, and the server has not returned its \
+                     current version"
                 )
             }
         }
     }
 }
 
-/// Incomparable or missing versions hold back no key.
+/// Versions that are missing or cannot be compared do not hold keys back.
 fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
     if version.is_empty() {
         return true;
@@ -278,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// A cache that is as far as the number says.
+    /// A cache at the version with this number.
     #[derive(Default)]
     struct Cache(AtomicU64);
 
@@ -320,27 +336,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_that_wrote_and_do_not_come_again_are_forgotten_and_the_others_are_not() {
-        let cache = Arc::new(Cache::default());
-        let gate = Gate::new(Caches::default());
+    async fn writes_of_keys_that_are_never_added_again_are_removed() {
+        let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache.clone());
-        for number in 1..=10_000_u64 {
-            gate.remember(&number, write(number));
-            // The cache is always three writes behind.
-            cache.0.store(number.saturating_sub(3), Ordering::Relaxed);
-        }
-        assert!(gate.lock().keys.len() <= SWEEP_AT, "{}", gate.lock().keys.len());
-        assert!(gate.lock().keys.capacity() <= SWEEP_AT * 4);
+        let sweeping = Arc::clone(&gate);
+        tokio::spawn(async move { sweeping.sweep().await });
+        (1..=10_000_u64).for_each(|it| gate.remember(&it, write(it)));
+        tokio::time::sleep(SWEEP_EVERY * 2).await;
+        assert_eq!(gate.lock().keys.len(), 10_000, "the cache has seen none of the writes");
+        // The cache catches up, and keys are neither added nor checked any more.
+        cache.0.store(9_997, Ordering::Relaxed);
+        tokio::time::sleep(SWEEP_EVERY * 2).await;
+        assert_eq!(gate.lock().keys.len(), 3);
+        assert!(gate.lock().keys.capacity() < 64);
         assert_eq!(gate.look(&10_000, false), Passage::Held(PAUSES.0));
-        // Those whose cache stands still go when they would have been let through.
-        for number in 1..=10_000_u64 {
-            gate.remember(&number, write(20_000));
-        }
-        tokio::time::advance(PATIENCE + Duration::from_secs(1)).await;
-        for number in 20_001..=40_000_u64 {
-            gate.remember(&number, write(number));
-            cache.0.store(number - 3, Ordering::Relaxed);
-        }
-        assert!(gate.lock().keys.len() <= SWEEP_AT * 2, "{}", gate.lock().keys.len());
+        // A cache that does not advance must not hold a key forever.
+        tokio::time::sleep(PATIENCE + SWEEP_EVERY * 2).await;
+        assert_eq!(gate.lock().keys.len(), 0);
     }
 }

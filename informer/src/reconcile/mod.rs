@@ -1,20 +1,28 @@
 //! Work on one key: the reconciler, its result, and the loop that calls it.
 //!
-//! It knows keys and queues, and neither objects nor where events come from.
+//! It depends on keys and queues, but not on objects or the source of events.
 
 mod reconciler;
+mod reconcile_error;
 mod collection;
 mod asked;
+mod write;
 mod writes;
 mod gate;
 mod shard;
 mod stats;
+mod span;
 mod worker;
 
+pub use crate::error::BoxError;
 pub(crate) use collection::{ClusterId, Collection};
 pub(crate) use gate::{CacheState, Caches, Gate};
-pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
+pub use reconcile_error::{ReconcileError, TerminalError};
+pub use reconciler::{Action, Reconciler, Request};
 pub(crate) use shard::{Hold, Shard, Stay};
+pub(crate) use span::{ControllerKind, KeyParts, SpanOf, default_span};
 pub(crate) use worker::{Doors, Workers, WorkersConfig};
-pub(crate) use writes::Write;
+pub(crate) use write::Write;
+#[cfg(test)]
+pub(crate) use write::Written;
 pub use writes::Writes;

@@ -1,31 +1,28 @@
-//! `Reconciler`: the user's code. It gets a key, compares the actual with the desired state, and acts.
+//! `Reconciler`: the user's code. It receives a key, compares the actual with the desired state, and acts.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::reconcile_error::ReconcileError;
 use crate::ObjectKey;
-
-/// Any error.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// The key to reconcile, and the number of its failures.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
-    /// Usually the key of an object. If the object is gone, clean up after it.
+    /// Usually the key of an object. If the object does not exist, clean up after it.
     pub key: R,
     /// Number of failures since the last success; 0 at first.
     pub failures: u32,
-    /// The priority it had in the queue, which it keeps if it is worked on again.
+    /// Priority in the queue, which the key keeps if it is added again.
     pub priority: i32,
-    /// Number of the call within one controller, from 1: tells the log lines of one call from those of others.
+    /// Number of the call within one controller, from 1; it distinguishes the log lines of different calls.
     pub id: u64,
-    /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles in progress: one that
-    /// takes long should look at this and return. It has no part in comparisons.
+    /// Cancelled when the controller must stop (Go's `ctx.Done()`). The controller waits for the reconciles in
+    /// progress, so a long one should check this and return. Ignored by comparisons.
     pub stop: Arc<CancellationToken>,
 }
 
@@ -39,7 +36,7 @@ impl<R: PartialEq> PartialEq for Request<R> {
 impl<R: Eq> Eq for Request<R> {}
 
 impl<R> Request<R> {
-    /// A request for a key, as a test of a reconciler makes it.
+    /// Creates a request for a key, for tests of reconcilers.
     pub fn new(key: R) -> Self {
         Self {
             key,
@@ -51,9 +48,9 @@ impl<R> Request<R> {
     }
 }
 
-/// Reconciles a key. Any `Fn(Request) -> Future<Output = Result<Action, E>>` is one.
+/// Reconciles a key. Any `Fn(Request) -> Future<Output = Result<Action, E>>` implements it.
 ///
-/// It is never called for one key twice at a time, and is called for keys of objects that are gone, too.
+/// It is not called for the same key twice at a time. It is also called for keys of deleted objects.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,8 +68,8 @@ impl<R> Request<R> {
 /// }
 /// ```
 pub trait Reconciler<R = ObjectKey>: Send + Sync + 'static {
-    /// Looks at the key and acts. What is dropped where it waits (at a timeout, or when leadership is lost) is not
-    /// finished.
+    /// Reconciles the key. A future that is dropped at an await point (after a timeout, or when leadership is lost)
+    /// does not complete.
     fn reconcile(&self, request: Request<R>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
@@ -106,13 +103,13 @@ pub(super) enum Then {
 }
 
 impl Action {
-    /// Nothing until something changes. Its failures are forgotten.
+    /// Waits for the next change. Resets the failures of the key.
     pub fn await_change() -> Self {
         Self::then(Then::Await)
     }
 
-    /// Once more after this time. Its failures are forgotten. Zero is [`await_change`](Self::await_change), as in
-    /// controller-runtime.
+    /// Reconciles again after this time. Resets the failures of the key. Zero is the same as
+    /// [`await_change`](Self::await_change), as in controller-runtime.
     pub fn requeue(after: Duration) -> Self {
         Self::then(if after.is_zero() {
             Then::Await
@@ -121,17 +118,18 @@ impl Action {
         })
     }
 
-    /// Once more at this instant, or at once if it has passed. Its failures are forgotten.
+    /// Reconciles again at this instant, or at once if it has passed. Resets the failures of the key.
     pub fn requeue_at(at: Instant) -> Self {
         Self::then(Then::At(at))
     }
 
-    /// Once more when the rate limiter allows it, counted as a failure (controller-runtime's deprecated `Requeue`).
+    /// Reconciles again after a delay from the rate limiter, which counts a failure (controller-runtime's deprecated
+    /// `Requeue`).
     pub fn back_off() -> Self {
         Self::then(Then::BackOff)
     }
 
-    /// With another priority than it had.
+    /// Changes the priority of the key.
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self
@@ -139,55 +137,5 @@ impl Action {
 
     fn then(then: Then) -> Self {
         Self { then, priority: None }
-    }
-}
-
-/// Error of a reconcile. Any error becomes one by `?`, and is retried with growing pauses.
-pub struct ReconcileError {
-    source: BoxError,
-    is_terminal: bool,
-}
-
-impl ReconcileError {
-    /// An error that trying again does not mend: the key is left until something changes (controller-runtime's
-    /// `TerminalError`).
-    pub fn terminal(source: impl Into<BoxError>) -> Self {
-        Self {
-            source: source.into(),
-            is_terminal: true,
-        }
-    }
-
-    /// Returns `true` if a retry cannot help.
-    pub fn is_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
-    /// The error itself.
-    pub fn into_inner(self) -> BoxError {
-        self.source
-    }
-}
-
-// Not an error itself, so that every error can become one.
-impl<E: Into<BoxError>> From<E> for ReconcileError {
-    fn from(source: E) -> Self {
-        Self {
-            source: source.into(),
-            is_terminal: false,
-        }
-    }
-}
-
-impl fmt::Debug for ReconcileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
-    }
-}
-
-impl fmt::Display for ReconcileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let terminal = if self.is_terminal { "terminal error: " } else { "" };
-        write!(f, "{terminal}{}", self.source)
     }
 }

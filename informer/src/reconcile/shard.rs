@@ -1,4 +1,4 @@
-//! `Shard`: the keys that this process works on, where several share them.
+//! `Shard`: the keys that this process works on, if several processes share them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(crate) trait Shard<R>: Send + Sync {
     /// Begins work on a key. Returns `None` if another process owns it now; the key is then set aside.
     fn begin(&self, key: &R) -> Option<Stay>;
 
-    /// Sets aside a key whose work was dropped, until this process owns it again.
+    /// Sets a key aside after its work was dropped, until this process owns it again.
     fn set_aside(&self, key: &R);
 }
 
@@ -73,8 +73,8 @@ impl Drop for Stay {
 pub(super) fn check_permit() -> Result<(), Error> {
     let checked = PERMIT.try_with(|permit| {
         if permit.lost.is_cancelled() {
-            return Err(Error::refused(
-                "refused: another process owns the key of this reconcile by now",
+            return Err(Error::fenced(
+                "refused: another process now owns the key of this reconcile",
             ));
         }
         permit.hold.check()

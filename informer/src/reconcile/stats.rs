@@ -1,4 +1,4 @@
-//! `Stats`: the figures of a controller, under controller-runtime's names.
+//! `Stats`: the metrics of a controller, under controller-runtime's names.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Stats {
         });
     }
 
-    /// A key failed without being worked on.
+    /// Counts a key that failed without being reconciled.
     pub(super) fn held_too_long(&self) {
         self.with(|it| it.errors += 1);
     }

@@ -1,4 +1,4 @@
-//! `Workers`: the loop. Get a key, reconcile it, then forget it, requeue it or back off.
+//! `Workers`: the loop that takes a key, reconciles it, and then resets, requeues or delays it.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,39 +9,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::select;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::gate::{Gate, Passage};
-use super::reconciler::{Action, ReconcileError, Reconciler, Request, Then};
+use super::reconcile_error::ReconcileError;
+use super::reconciler::{Action, Reconciler, Request, Then};
 use super::shard::Shard;
+use super::span::SpanOf;
 use super::stats::{Ending, Stats};
 use super::writes::Writes;
+use crate::Error;
 use crate::error::text_of_panic;
 use crate::metrics::{Collect, Metrics};
-use crate::queue::{AddOptions, Work, WorkQueue};
+use crate::queue::{AddOptions, WorkItem, WorkQueue};
 use crate::tasks::TaskGroup;
 
 /// Configuration of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkersConfig {
-    /// The controller's, in messages and metrics.
+    /// Name of the controller, in messages and metrics.
     pub(crate) name: String,
-    /// Number of keys worked on at a time; at least 1.
+    /// Number of keys reconciled at a time; at least 1.
     pub(crate) concurrency: usize,
     /// Time limit of one reconcile.
     pub(crate) timeout: Option<Duration>,
     /// Set if a panic is an error of its key; otherwise it ends the controller.
     pub(crate) recovers_panics: bool,
-    /// Cancelled when the controller is to stop.
+    /// Cancelled when the controller must stop.
     pub(crate) stop: Arc<CancellationToken>,
 }
 
-/// The doors a key has to pass before it is worked on.
+/// Checks that a key must pass before it is reconciled.
 pub(crate) struct Doors<R> {
-    /// The caches have seen the writes made for it.
+    /// Holds keys back until the caches have received the writes made for them.
     pub(crate) gate: Option<Arc<Gate<R>>>,
-    /// It is for this process.
+    /// Checks that the key belongs to this process.
     pub(crate) shard: Option<Arc<dyn Shard<R>>>,
 }
 
@@ -50,6 +55,7 @@ pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
     queue: WorkQueue<R>,
     reconciler: C,
     config: WorkersConfig,
+    span: SpanOf<R>,
     stats: Arc<Stats>,
     gate: Option<Arc<Gate<R>>>,
     shard: Option<Arc<dyn Shard<R>>>,
@@ -65,6 +71,7 @@ where
         queue: WorkQueue<R>,
         reconciler: C,
         mut config: WorkersConfig,
+        span: SpanOf<R>,
         Doors { gate, shard }: Doors<R>,
         metrics: &Metrics,
     ) -> Self {
@@ -76,6 +83,7 @@ where
             queue,
             reconciler,
             config,
+            span,
             stats,
             gate,
             shard,
@@ -85,90 +93,124 @@ where
 
     /// Returns when the queue is shut down and every worker is done. Dropping it drops the reconciles in progress.
     ///
-    /// A panic of a reconcile goes on here, if panics are not recovered.
+    /// Resumes a panic of a reconcile, unless panics are recovered.
     pub(crate) async fn run(self) {
         let this = Arc::new(self);
         let tasks = TaskGroup::default();
         for _ in 0..this.config.concurrency {
             let this = Arc::clone(&this);
             tasks.spawn(async move {
-                while let Some(work) = this.queue.get().await {
-                    this.process(work).await;
+                let mut next = this.queue.get().await;
+                while let Some(work) = next {
+                    let ended = this.process(&work).await;
+                    next = work.next_at(ended).await;
                 }
             });
         }
-        tasks.joined().await;
+        match this.gate.clone() {
+            None => tasks.joined().await,
+            Some(gate) => {
+                let _first = select(pin!(tasks.joined()), pin!(gate.sweep())).await;
+            }
+        }
     }
 
-    async fn process(&self, work: Work<R>) {
+    /// Works on a key. Returns the time of its end, if it was just read.
+    async fn process(&self, work: &WorkItem<R>) -> Option<Instant> {
         let stay = match &self.shard {
             None => None,
-            Some(shard) => match shard.begin(&work) {
+            Some(shard) => match shard.begin(work) {
                 Some(stay) => Some((shard, stay)),
-                // Its failures are for its next owner to count.
-                None => return self.queue.forget_work(&work),
+                None => {
+                    // Its next owner counts its failures.
+                    self.queue.forget_work(work);
+                    return None;
+                }
             },
         };
+        let mut taken = work.taken();
         let gate = self.gate.as_ref().filter(|it| it.has_caches());
         if let Some(gate) = gate {
-            let mut passage = gate.look(&work, false);
+            let mut passage = gate.look(work, false);
             if passage == Passage::Ask {
-                gate.ask(&work).await;
-                passage = gate.look(&work, true);
+                gate.ask(work).await;
+                passage = gate.look(work, true);
+                taken = None;
             }
             match passage {
                 Passage::Open => {}
-                Passage::Ask => return self.back_off(work, None),
-                Passage::Held(pause) => return self.add(work, pause, None),
-                Passage::Stuck(why) => return self.finish(work, Err(ReconcileError::from(why)), None),
+                Passage::Ask => {
+                    self.back_off(work, None);
+                    return None;
+                }
+                Passage::Held(pause) => {
+                    self.add(work, pause, None);
+                    return None;
+                }
+                Passage::Stuck(why) => {
+                    let span = self.span(&self.request(work));
+                    span.in_scope(|| self.finish(work, Err(Error::gated(why).into()), None));
+                    return None;
+                }
             }
         }
         self.stats.started();
-        let started = Instant::now();
-        let request = Request {
-            key: work.key().clone(),
-            failures: self.queue.num_requeues_of(&work),
-            priority: work.priority(),
-            id: self.calls.fetch_add(1, Ordering::Relaxed) + 1,
-            stop: Arc::clone(&self.config.stop),
-        };
-        let id = request.id;
-        // Pinned where it stands: a reconcile is large, and each future that took it over would hold it once more.
+        let started = taken.unwrap_or_else(Instant::now);
+        let request = self.request(work);
+        let span = self.span(&request);
+        // Pinned in place: a reconcile is large, and each future that moved it would contain it again.
         let call = pin!(async {
             match &stay {
-                None => Some(self.call(request).await),
-                Some((_, stay)) => stay.keep(pin!(self.call(request))).await,
+                None => Some(self.call(request, &span).await),
+                Some((_, stay)) => stay.keep(pin!(self.call(request, &span))).await,
             }
         });
         let result = match gate {
             None => call.await,
             Some(gate) => {
                 let (result, writes) = Writes::of(call).await;
-                gate.remember(&work, writes);
+                gate.remember(work, writes);
                 result
             }
         };
+        let ended = Instant::now();
+        let took = ended.saturating_duration_since(started);
         match (result, &stay) {
-            (Some(result), _) => self.finish(work, result, Some((started, id))),
+            (Some(result), _) => span.in_scope(|| self.finish(work, result, Some(took))),
             (None, Some((shard, _))) => {
-                let (controller, key) = (&self.config.name, work.key());
-                tracing::error!(
-                    controller,
-                    ?key,
-                    reconcile_id = id,
-                    "the key was lost during its reconcile"
-                );
-                self.stats.ended(started.elapsed(), Ending::Error);
-                self.queue.forget_work(&work);
-                shard.set_aside(&work);
+                span.in_scope(|| tracing::error!("the key was lost during its reconcile"));
+                self.stats.ended(took, Ending::Error);
+                self.queue.forget_work(work);
+                shard.set_aside(work);
             }
             (None, None) => {}
         }
+        Some(ended)
     }
 
-    /// Calls the reconciler. Its panic and its taking too long are errors.
-    async fn call(&self, request: Request<R>) -> Result<Action, ReconcileError> {
-        let call = pin!(async { self.reconciler.reconcile(request).await });
+    fn request(&self, work: &WorkItem<R>) -> Request<R> {
+        Request {
+            key: work.key().clone(),
+            failures: self.queue.num_requeues_of(work),
+            priority: work.priority(),
+            id: self.calls.fetch_add(1, Ordering::Relaxed) + 1,
+            stop: Arc::clone(&self.config.stop),
+        }
+    }
+
+    /// Creates the span of a reconcile. The function may be the user's; a reconcile does not depend on it.
+    fn span(&self, request: &Request<R>) -> Span {
+        std::panic::catch_unwind(AssertUnwindSafe(|| (self.span)(request))).unwrap_or_else(|panic| {
+            let (controller, key) = (&self.config.name, &request.key);
+            let panic = text_of_panic(&*panic);
+            tracing::error!(controller, ?key, panic, "the function that creates spans panicked");
+            Span::none()
+        })
+    }
+
+    /// Calls the reconciler in the span. Panics and timeouts are errors.
+    async fn call(&self, request: Request<R>, span: &Span) -> Result<Action, ReconcileError> {
+        let call = pin!(async { self.reconciler.reconcile(request).await }.instrument(span.clone()));
         let call = pin!(async {
             if !self.config.recovers_panics {
                 return call.await;
@@ -187,8 +229,8 @@ where
         })
     }
 
-    /// Gives the key back, to be worked on again as the result says.
-    fn finish(&self, work: Work<R>, result: Result<Action, ReconcileError>, call: Option<(Instant, u64)>) {
+    /// Returns the key to the queue according to the result.
+    fn finish(&self, work: &WorkItem<R>, result: Result<Action, ReconcileError>, took: Option<Duration>) {
         let ending = match &result {
             Ok(action) => match action.then {
                 Then::Await => Ending::Success,
@@ -198,14 +240,14 @@ where
             Err(err) if err.is_terminal() => Ending::TerminalError,
             Err(_) => Ending::Error,
         };
-        match call {
-            Some((started, _)) => self.stats.ended(started.elapsed(), ending),
+        match took {
+            Some(took) => self.stats.ended(took, ending),
             None => self.stats.held_too_long(),
         }
         match result {
             Ok(action) => {
                 if action.then != Then::BackOff {
-                    self.queue.forget_work(&work);
+                    self.queue.forget_work(work);
                 }
                 match action.then {
                     Then::Await => {}
@@ -215,8 +257,7 @@ where
                 }
             }
             Err(error) => {
-                let (controller, key, id) = (&self.config.name, work.key(), call.map(|(_, id)| id));
-                tracing::error!(controller, ?key, reconcile_id = id, %error, "reconciler error");
+                tracing::error!(%error, is_terminal = error.is_terminal(), "reconciler error");
                 if !error.is_terminal() {
                     self.back_off(work, None);
                 }
@@ -224,20 +265,20 @@ where
         }
     }
 
-    fn add(&self, work: Work<R>, after: Duration, priority: Option<i32>) {
+    fn add(&self, work: &WorkItem<R>, after: Duration, priority: Option<i32>) {
         let options = AddOptions {
             priority: priority.unwrap_or(work.priority()),
             after,
-            is_rate_limited: false,
+            ..AddOptions::default()
         };
         self.queue.add_with(work.key().clone(), options);
     }
 
-    fn back_off(&self, work: Work<R>, priority: Option<i32>) {
+    fn back_off(&self, work: &WorkItem<R>, priority: Option<i32>) {
         let options = AddOptions {
             priority: priority.unwrap_or(work.priority()),
-            after: Duration::ZERO,
             is_rate_limited: true,
+            ..AddOptions::default()
         };
         self.queue.add_with(work.key().clone(), options);
     }

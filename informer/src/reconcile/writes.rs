@@ -17,99 +17,25 @@ use tower::service_fn;
 use super::asked::{About, Answer, Asked, Item};
 use super::collection::{ClusterId, Collection};
 use super::shard::check_permit;
+use super::write::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Sees the writes of a client, so that no reconcile acts on a cache that is older than them (KEP-5647).
+/// Records the writes of a client, so that reconciles do not act on a cache that is older than them (KEP-5647).
 ///
-/// A cache lags behind the server. A controller that has just created an object may not see it yet, and create it once
-/// more. Given a client that is [`observed`](Self::observe), each write that succeeds is remembered for the key under
-/// work; the key is not worked on again before the caches of the controller have seen it. See
-/// `ControllerBuilder::without_read_your_writes` for what happens then.
+/// A cache lags behind the server. A controller that has just created an object may not find it yet, and create it
+/// again. With a client that is [`observed`](Self::observe), each successful write is recorded for the current key, and
+/// the key is not reconciled again before the controller's caches have received it.
+/// `ControllerBuilder::without_read_your_writes` describes the details.
 ///
-/// A write with an unknown outcome counts, too: its answer was lost or came too late, or the request was dropped. The
-/// server is then asked for the object before the key is worked on again, or for the metadata of up to 500 objects if
-/// it chose the name; the caches must have reached what it answers.
+/// A write with an unknown outcome counts, too: its answer was lost or arrived too late, or the request was dropped.
+/// Before the key is reconciled again, the object is read from the server, or the metadata of up to 500 objects if the
+/// server chose the name; the caches must reach the versions in the answer.
 ///
-/// The same is done after an answer without a version, such as that of an eviction or a binding. Dry runs are ignored.
+/// The same applies to answers without a version, such as the answer to an eviction or a binding. Dry runs are ignored.
 ///
-/// Counts requests made by the reconciler's own future, not those of tasks that it spawned.
+/// Only requests of the reconciler's own future count, not requests of tasks that it spawned.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
-
-/// One write.
-#[derive(Clone, Debug)]
-pub(crate) struct Write {
-    pub(crate) collection: Collection,
-    pub(crate) key: ObjectKey,
-    /// Its labels, if the answer has them.
-    pub(crate) labels: Option<BTreeMap<String, String>>,
-    /// Time of the answer.
-    pub(crate) at: Instant,
-    pub(crate) what: Written,
-}
-
-impl Write {
-    /// Returns `true` if its outcome is not known.
-    pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self.what, Written::Unknown(_))
-    }
-
-    /// Returns `true` if both are to the same object.
-    fn is_to_object_of(&self, other: &Self) -> bool {
-        self.key == other.key && self.collection == other.collection
-    }
-
-    /// Asks the server for the outcome, if that is unknown. It stays unknown if the server does not answer; `None` if
-    /// the server refuses the read.
-    pub(crate) async fn learn(&self) -> Option<Self> {
-        let mut learnt = self.clone();
-        let Written::Unknown(asked) = &self.what else {
-            return Some(learnt);
-        };
-        match asked.present().await {
-            Ok(what) => (learnt.what, learnt.at) = (what, Instant::now()),
-            Err(err) if err.code().is_some_and(|code| code != 429 && code < 500) => {
-                tracing::warn!(?asked, %err, "a write is of unknown outcome, and the cache may be stale");
-                return None;
-            }
-            Err(err) => tracing::debug!(?asked, %err, "the outcome of a write is not known yet"),
-        }
-        Some(learnt)
-    }
-
-    /// Replaces writes of unknown outcome by what was [learnt](Self::learn) of them.
-    pub(crate) fn settle(writes: &mut Vec<Self>, unknown: &Self, learnt: Option<Self>) {
-        let is_it = |it: &Self| it.is_unknown() && it.is_to_object_of(unknown);
-        if let Some(place) = writes.iter().position(is_it) {
-            match learnt {
-                Some(write) => writes[place] = write,
-                None => drop(writes.remove(place)),
-            }
-        }
-    }
-}
-
-/// The state that a cache must have reached to include the write.
-#[derive(Clone, Debug)]
-pub(crate) enum Written {
-    /// It must be at this version, or a later one.
-    Version(ResourceVersion),
-    /// The same of an object that is being deleted. This may have been its last state: it has also been seen by a cache
-    /// that has come as far as `floor` and does not have the object.
-    Terminating {
-        version: ResourceVersion,
-        floor: ResourceVersion,
-        uid: String,
-    },
-    /// It must have come as far as `floor` and must not have this object.
-    Gone { floor: ResourceVersion, uid: String },
-    /// The same, or the object is being deleted.
-    Deleted { floor: ResourceVersion, uid: String },
-    /// It must not have an object of this name.
-    Absent,
-    /// The outcome is unknown: the present state has to be read from the server.
-    Unknown(Asked),
-}
 
 /// A request in progress.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
@@ -122,32 +48,33 @@ tokio::task_local! {
 }
 
 impl Writes {
-    /// Sees nothing yet.
+    /// Creates an empty record.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Wraps `client` so that its writes are recorded. They count as writes to the controller's own cluster; the
-    /// client of an engaged `Cluster` is observed already.
+    /// Wraps `client` so that its writes are recorded. They count as writes to the controller's own cluster; the client
+    /// of an engaged `Cluster` is already wrapped.
     pub fn observe(&self, client: &Client) -> Client {
         Self::observe_in(None, client)
     }
 
-    /// A client of a cluster of which the writes are seen; `None` for the controller's own.
+    /// Returns a client of a cluster that records its writes; `None` is the controller's own cluster.
     pub(crate) fn observe_in(cluster: Option<ClusterId>, client: &Client) -> Client {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (client, cluster) = (inner.clone(), cluster.clone());
-            // The scope is seen where the answer is waited for: the client calls its service in its own task.
+            // The scope is read in the task that awaits the answer, because the client calls its service in a task of
+            // its own.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                     check_permit().map_err(|err| {
                         let (method, path) = (request.method(), request.uri().path());
-                        kube::Error::Service(format!("{method} {path}: {err}").into())
+                        kube::Error::Service(crate::Error::fenced(format!("{method} {path}: {err}")).into())
                     })?;
                 }
                 match Target::of(cluster, &request) {
-                    // A client below that is observed, too, must not count the write as one to another cluster.
+                    // If `client` is itself wrapped, it must not count the write as a write to another cluster.
                     Some(target) => SCOPE.scope(Scope::default(), observe(client, request, target)).await,
                     None => client.send(request).await,
                 }
@@ -165,12 +92,22 @@ impl Writes {
         (result, writes)
     }
 
-    /// Counts writes that were seen apart for the reconcile that is being polled, if there is one.
+    /// Runs a request, and calls `note` with its writes. If the future is dropped before its end, the outcome of its
+    /// write is unknown, and `note` is called as well.
+    pub(crate) async fn noted<T>(future: impl Future<Output = T>, note: impl FnOnce(&[Write])) -> T {
+        let scope = Scope::default();
+        let _noting = Noting {
+            scope: Arc::clone(&scope),
+            note: Some(note),
+        };
+        SCOPE.scope(scope, future).await
+    }
+
+    /// Records writes that were collected separately for the reconcile that is being polled, if there is one.
     pub(crate) fn pass_on(writes: &[Write]) {
         let _ = SCOPE.try_with(|scope| {
             let mut all = scope.lock().unwrap_or_else(PoisonError::into_inner);
-            all.retain(|it| !writes.iter().any(|new| new.is_to_object_of(it)));
-            all.extend_from_slice(writes);
+            writes.iter().for_each(|it| Write::merge(&mut all, it.clone()));
         });
     }
 }
@@ -178,6 +115,21 @@ impl Writes {
 impl fmt::Debug for Writes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Writes")
+    }
+}
+
+/// Calls a function with the writes of a scope when it is dropped.
+struct Noting<F: FnOnce(&[Write])> {
+    scope: Scope,
+    note: Option<F>,
+}
+
+impl<F: FnOnce(&[Write])> Drop for Noting<F> {
+    fn drop(&mut self) {
+        let writes = std::mem::take(&mut *self.scope.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(note) = self.note.take() {
+            note(&writes);
+        }
     }
 }
 
@@ -192,7 +144,7 @@ struct Target {
 }
 
 impl Target {
-    /// `None` for reads, and outside of reconciles.
+    /// Returns the target of a request; `None` for reads, and outside of reconciles.
     fn of(cluster: Option<ClusterId>, request: &Request<Body>) -> Option<Self> {
         if !matches!(
             *request.method(),
@@ -242,7 +194,7 @@ fn is_subresource_of_namespace(rest: &[&str]) -> bool {
 async fn observe(client: Client, request: Request<Body>, target: Target) -> Result<Response<Body>, kube::Error> {
     let is_delete = *request.method() == Method::DELETE;
     let (head, body) = request.into_parts();
-    // Bodies that kube sends lie in memory.
+    // kube's request bodies are in memory.
     let sent = body.collect_bytes().await?;
     let is_dry_run = is_dry_run(&head, &sent);
     let request = Request::from_parts(head, Body::from(sent.clone()));
@@ -293,7 +245,7 @@ struct Options {
     delete_options: Option<Box<Options>>,
 }
 
-/// Returns `true` if the request is a dry run. Options in the body of a deletion replace those in its query.
+/// Returns `true` if the request is a dry run. Options in the body of a deletion replace options in its query.
 fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     let is_asked = || {
         let query = head.uri.query().unwrap_or_default();
@@ -312,7 +264,7 @@ fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     }
 }
 
-/// Returns the name of the object in a body, if it says one.
+/// Returns the name of the object in a body, if it has one.
 fn named_in(sent: &Bytes) -> Option<String> {
     let object = serde_json::from_slice::<Item>(sent).unwrap_or_default();
     Some(object.metadata.name).filter(|it| !it.is_empty())
@@ -325,9 +277,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns `true` if the server may have done the request although it failed: its own time limit, or that of a
-    /// proxy, has ended. Any other failure counts only where a part may have been done, or where the server was to
-    /// choose a name: a retry would make another object, and is refused otherwise.
+    /// Returns `true` if the server may have executed the request although it failed: its own time limit, or a proxy's,
+    /// was exceeded. Other failures only count if a part may have been executed, or if the server would have chosen a
+    /// name: a retry would create another object, and is refused otherwise.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
@@ -335,12 +287,12 @@ impl Outcome {
         }
     }
 
-    /// Nothing was written.
+    /// Records that nothing was written.
     fn nothing(&mut self) {
         self.target = None;
     }
 
-    /// Success, without the version that was written.
+    /// Records success without a written version.
     fn answered(&mut self, answer: Answer, is_delete: bool) {
         let is_told = answer.kind != "Status" || !answer.details.uid.is_empty();
         if let Some(target) = self.target.take_if(|_| is_told) {
@@ -357,7 +309,7 @@ impl Drop for Outcome {
                 About::Made | About::Deleted => "",
             };
             let key = target.key(name);
-            target.push(key, None, Written::Unknown(self.asked.clone()));
+            target.push(key, None, Written::Unknown(Arc::new(self.asked.clone())));
         }
     }
 }
@@ -379,10 +331,10 @@ impl Target {
             let (floor, uid) = (self.floor(&key), details.uid);
             return self.push(key, None, Written::Gone { floor, uid });
         }
-        // A Scale is another object than the one that is scaled.
+        // A Scale is another object than its target.
         let labels = (kind != "Scale").then_some(metadata.labels);
-        // The answer is a state of the object, also where it is being deleted. It was the last one
-        // if a deletion is answered with a state that is not: nothing held the object.
+        // The answer is a state of the object, even if it is being deleted. If the answer to a deletion contains a
+        // state without a deletion timestamp, this was the last state, because nothing held the object.
         let what = match metadata.deletion_timestamp {
             Some(_) if version.is_empty() => return,
             Some(_) => Written::Terminating {
@@ -400,7 +352,7 @@ impl Target {
         self.push(key, labels, what);
     }
 
-    /// Records the objects that a deletion of a collection found; its answer shows them as they were before.
+    /// Records the objects of a deleted collection; the answer contains their states before the deletion.
     fn remember_deleted(self, items: Vec<Item>) {
         for Item { metadata } in items {
             let key = match &metadata.namespace {
@@ -419,20 +371,11 @@ impl Target {
         }
     }
 
-    /// The version of the previous write to this object, which a cache must have seen to know of the object at all.
     fn floor(&self, key: &ObjectKey) -> ResourceVersion {
         let writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = writes
-            .iter()
-            .find(|it| it.key == *key && it.collection == self.collection);
-        match before.map(|it| &it.what) {
-            Some(Written::Version(version) | Written::Terminating { version, .. }) => version.clone(),
-            Some(Written::Gone { floor, .. } | Written::Deleted { floor, .. }) => floor.clone(),
-            Some(Written::Absent | Written::Unknown(_)) | None => ResourceVersion::default(),
-        }
+        Write::floor(&writes, &self.collection, key)
     }
 
-    /// Only the last write to an object counts.
     fn push(&self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
         let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
         let write = Write {
@@ -442,7 +385,6 @@ impl Target {
             at: Instant::now(),
             what,
         };
-        writes.retain(|it| !it.is_to_object_of(&write));
-        writes.push(write);
+        Write::merge(&mut writes, write);
     }
 }

@@ -1,4 +1,4 @@
-//! `Access`: the API server is asked who a caller is, and whether it may.
+//! `Access`: authenticates and authorizes callers by requests to the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,17 +11,17 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, timeout};
 
-use super::health::Answer;
+use super::health::EndpointResponse;
 use crate::Error;
 
-/// Time for which an answer is cached: one that allows, as controller-runtime caches token reviews, and one that
-/// refuses.
+/// Time for which an answer is cached: a permission, with the same time as controller-runtime's token reviews, and a
+/// refusal.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
-/// Answers that are remembered; beyond, all are forgotten.
+/// Maximum number of cached answers; beyond it, all are dropped.
 const ANSWERS: usize = 1024;
 
-/// Time for the API server to answer.
+/// Time limit for the API server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Decides by TokenReviews and SubjectAccessReviews.
@@ -33,7 +33,7 @@ pub(super) struct Access {
 
 #[derive(Clone)]
 struct Known {
-    refusal: Option<Answer>,
+    refusal: Option<EndpointResponse>,
     until: Instant,
 }
 
@@ -45,8 +45,8 @@ impl Access {
         }
     }
 
-    /// Returns the answer to a caller that may not read this path; `None` for one that may.
-    pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<Answer> {
+    /// Returns the answer to a caller that may not read this path; `None` if the caller may read it.
+    pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<EndpointResponse> {
         let token = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
         let Some(token) = token.and_then(bearer) else {
             return Some(text(401, "Unauthorized\n"));
@@ -82,7 +82,7 @@ impl Access {
         known.get(key).filter(|it| it.until > Instant::now()).cloned()
     }
 
-    async fn ask(&self, token: &str, path: &str) -> Result<Option<Answer>, Error> {
+    async fn ask(&self, token: &str, path: &str) -> Result<Option<EndpointResponse>, Error> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: token.to_owned(),
@@ -109,7 +109,7 @@ impl Access {
     }
 }
 
-/// Builds a review that asks if a user may get a non-resource path.
+/// Builds a review that checks whether a user may get a non-resource path.
 fn may_get(path: &str, user: UserInfo) -> SubjectAccessReview {
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
@@ -132,8 +132,8 @@ fn bearer(header: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.trim())
 }
 
-fn text(code: u16, body: &str) -> Answer {
-    Answer {
+fn text(code: u16, body: &str) -> EndpointResponse {
+    EndpointResponse {
         code,
         content_type: "text/plain; charset=utf-8",
         body: body.to_owned(),

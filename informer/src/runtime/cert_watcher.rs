@@ -25,17 +25,17 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub struct Certificate(Arc<CertifiedKey>);
 
 impl Certificate {
-    /// A certificate, followed by those of its authorities, and its key; both in PEM.
+    /// Parses a certificate, followed by its authorities, and its key; both in PEM.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read, or the key is not that of the certificate.
+    /// If one of them cannot be parsed, or if the key does not match the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, Error> {
         let refused = |err: &dyn fmt::Display| Error::refused(format!("certificate: {err}"));
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
         let chain = chain.map_err(|err| refused(&err))?;
         if chain.is_empty() {
-            return Err(Error::refused("certificate: the text has none"));
+            return Err(Error::refused("certificate: the text does not contain one"));
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|err| Error::refused(format!("key: {err}")))?;
         let key = ring::sign::any_supported_type(&key).map_err(|err| Error::refused(format!("key: {err}")))?;
@@ -48,8 +48,9 @@ impl Certificate {
     }
 }
 
-/// A certificate that is read again when its files change, so that a server need not be restarted. It looks every 10 s
-/// while it [runs](Self::run); files that cannot be read leave the certificate as it was. Copies are the same one.
+/// A certificate that is read again when its files change, so that a server need not be restarted. It checks the files
+/// every 10 s while it [runs](Self::run); if they cannot be read, the certificate does not change. Clones share the
+/// certificate.
 ///
 /// ```
 /// use informer::runtime::CertWatcher;
@@ -64,7 +65,7 @@ impl Certificate {
 pub struct CertWatcher(Arc<Inner>);
 
 struct Inner {
-    /// The certificate and the key; `None` for a certificate that stays.
+    /// The files of the certificate and the key; `None` for a fixed certificate.
     files: Option<(PathBuf, PathBuf)>,
     /// Guards the certificate.
     state: Mutex<State>,
@@ -83,7 +84,7 @@ impl CertWatcher {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or they do not belong together.
+    /// If a file cannot be read, or if the key does not match the certificate.
     pub fn new(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, Error> {
         let files = (certificate.as_ref().to_owned(), key.as_ref().to_owned());
         let texts = read(&files)?;
@@ -103,7 +104,7 @@ impl CertWatcher {
         }))
     }
 
-    /// Tells `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`.
+    /// Exports `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`.
     #[must_use]
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let collector: Arc<dyn Collect> = self.0.clone();
@@ -116,7 +117,7 @@ impl CertWatcher {
         self.with(|state| state.reads)
     }
 
-    /// Looks at the files every 10 s until `stop` is cancelled.
+    /// Checks the files every 10 s until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         while stop.run_until_cancelled(sleep(INTERVAL)).await.is_some() {
             if let Err(error) = self.reload() {
@@ -125,11 +126,11 @@ impl CertWatcher {
         }
     }
 
-    /// Looks at the files now. Whether there is a new certificate.
+    /// Checks the files now. Returns `true` if there is a new certificate.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or they do not belong together: while one of two files is replaced, say.
+    /// If a file cannot be read, or if the two do not match, for example while only one of them has been replaced.
     pub fn reload(&self) -> Result<bool, Error> {
         let Some(files) = &self.0.files else {
             return Ok(false);
@@ -183,7 +184,7 @@ fn read(files: &(PathBuf, PathBuf)) -> Result<(Vec<u8>, Vec<u8>), Error> {
     Ok((read(&files.0)?, read(&files.1)?))
 }
 
-/// Shows the certificate that was read last.
+/// Presents the certificate that was read last.
 struct Resolver(Arc<Inner>);
 
 impl ResolvesServerCert for Resolver {

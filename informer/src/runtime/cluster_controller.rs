@@ -1,4 +1,4 @@
-//! `ClusterControllerBuilder`: a controller whose keys are of several clusters.
+//! `ClusterControllerBuilder`: a controller with keys of several clusters.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -11,7 +11,8 @@ use kube::Resource;
 use kube::core::ClusterResourceScope;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::clusters::{Cluster, ClusterKey, Clusters};
+use super::cluster_key::ClusterKey;
+use super::clusters::{Cluster, Clusters};
 use super::controller_builder::ControllerBuilder;
 use super::later_watches::LaterWatches;
 use super::manager::Manager;
@@ -20,7 +21,7 @@ use crate::handler::{Event, ToKeys, enqueue};
 use crate::reconcile::{Collection, Reconciler};
 use crate::{Cacheable, Error, ObjectKey};
 
-/// Begins a watch in a cluster, of which keys wait until it is synced.
+/// Starts a watch in a cluster; its keys wait until it has synced.
 type Watch =
     Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster, &Arc<Engaged>) -> Result<HandlerRegistration, Error> + Send + Sync>;
 
@@ -34,8 +35,16 @@ pub struct ClusterControllerBuilder {
     fault: Option<String>,
 }
 
+impl Clusters {
+    /// Returns a builder for a controller of all clusters, which the manager runs once it is
+    /// [complete](ClusterControllerBuilder::complete).
+    pub fn controller(&self, name: &str) -> ClusterControllerBuilder {
+        ClusterControllerBuilder::new(name, self, self.manager())
+    }
+}
+
 impl ClusterControllerBuilder {
-    pub(super) fn new(name: &str, clusters: &Clusters, manager: &Manager) -> Self {
+    fn new(name: &str, clusters: &Clusters, manager: &Manager) -> Self {
         Self {
             clusters: clusters.clone(),
             builder: manager.controller(name).keyed_by::<ClusterKey>(),
@@ -45,7 +54,8 @@ impl ClusterControllerBuilder {
         }
     }
 
-    /// The type the controller is for: a change of an object is worked on under its own key in its own cluster. Once.
+    /// Sets the type that the controller reconciles: a change of an object enqueues its own key in its own cluster. May
+    /// only be called once.
     pub fn for_<K>(mut self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -53,13 +63,14 @@ impl ClusterControllerBuilder {
     {
         let is_of_cluster = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
         let kind = (K::group(&()).into_owned(), K::kind(&()).into_owned(), is_of_cluster);
+        self.builder.owner_kind = Some(kind.clone());
         if self.owner.replace(kind).is_some() {
             self.fault.get_or_insert_with(|| "`for_` was called twice".to_owned());
         }
         self.watches::<K>(enqueue::object())
     }
 
-    /// A type of which objects belong to those that the controller is for, in the same cluster. Call it after
+    /// Watches a type of dependents: a change enqueues the owner in the same cluster. Call it after
     /// [`for_`](Self::for_).
     pub fn owns<K>(mut self) -> Self
     where
@@ -75,7 +86,7 @@ impl ClusterControllerBuilder {
         self.watches::<K>(owner)
     }
 
-    /// A type of which changes concern the keys that `to_keys` says, in the same cluster.
+    /// Watches a type. Changes enqueue the keys from `to_keys`, in the same cluster.
     pub fn watches<K>(mut self, to_keys: impl ToKeys<K> + Clone) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -94,7 +105,7 @@ impl ClusterControllerBuilder {
         self
     }
 
-    /// Says the rest of the controller: concurrency, rate limiter, filters.
+    /// Sets other options of the controller: concurrency, rate limiter, filters.
     pub fn with(
         mut self,
         change: impl FnOnce(ControllerBuilder<Manager, ClusterKey>) -> ControllerBuilder<Manager, ClusterKey>,
@@ -103,11 +114,11 @@ impl ClusterControllerBuilder {
         self
     }
 
-    /// Builds the controller and gives it to the manager.
+    /// Builds the controller and adds it to the manager.
     ///
     /// # Errors
     ///
-    /// If nothing is watched, `for_` is called twice, `owns` comes before it, or as [`Manager::add`].
+    /// If the controller watches nothing, `for_` is called twice, or `owns` precedes it. Also see [`Manager::add`].
     pub fn complete(self, reconciler: impl Reconciler<ClusterKey>) -> Result<(), Error> {
         let fault = self
             .fault
@@ -115,7 +126,7 @@ impl ClusterControllerBuilder {
         if let Some(fault) = fault {
             return Err(Error::refused(format!("controller of clusters: {fault}")));
         }
-        // Watches come with their clusters.
+        // Watches are added together with their clusters.
         let (engage, arrivals) = unbounded_channel();
         let builder = self
             .builder
@@ -132,29 +143,29 @@ impl ClusterControllerBuilder {
                 engaged,
                 later: later.clone(),
             };
-            // Nobody receives it once the controller has ended.
+            // The receiver is gone once the controller has ended.
             let _ = engage.send(arrival);
             Ok(())
         }))
     }
 }
 
-/// A cluster whose caches sync.
+/// A cluster with caches that are syncing.
 struct Arrival {
     watches: Vec<HandlerRegistration>,
     engaged: Arc<Engaged>,
     later: LaterWatches<ClusterKey>,
 }
 
-/// Lets the keys of each cluster into the queue once all its caches have synced. A cluster that never syncs delays no
-/// other.
+/// Lets the keys of each cluster into the queue once all its caches have synced. A cluster that never syncs does not
+/// delay others.
 async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     let mut syncing = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some(arrival) = arrivals.recv() => syncing.push(async move {
                 let all = arrival.watches.iter().map(HandlerRegistration::synced);
-                // One that ended before has no keys any more.
+                // A cluster that has ended has no keys.
                 if try_join_all(all).await.is_ok() {
                     arrival.engaged.let_in(|key| arrival.later.add_key(key));
                 }
@@ -165,10 +176,10 @@ async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     }
 }
 
-/// A cluster's keys until all its caches have synced. A reconcile that ran before would read caches that lack objects,
-/// and make them a second time.
+/// The keys of a cluster until all its caches have synced. An earlier reconcile would read caches that lack objects,
+/// and create them again.
 struct Engaged {
-    /// `None` once they have.
+    /// `None` after the sync.
     waiting: Mutex<Option<BTreeSet<ClusterKey>>>,
 }
 
@@ -181,7 +192,7 @@ impl Default for Engaged {
 }
 
 impl Engaged {
-    /// Takes a key that has to wait; otherwise passes it on.
+    /// Holds a key that must wait; otherwise passes it on.
     fn pass(&self, key: ClusterKey, push: &mut dyn FnMut(ClusterKey)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waiting {
@@ -195,14 +206,14 @@ impl Engaged {
         }
     }
 
-    /// Passes on all keys that wait, and lets later ones pass.
+    /// Passes on all held keys, and lets later ones pass.
     fn let_in(&self, add: impl FnMut(ClusterKey)) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         waiting.into_iter().flatten().for_each(add);
     }
 }
 
-/// The keys that another says, in a cluster.
+/// The keys of another mapping, in a cluster.
 struct InCluster<M> {
     cluster: Arc<str>,
     engaged: Arc<Engaged>,

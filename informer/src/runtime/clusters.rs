@@ -9,36 +9,19 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::client::CachedClient;
-use super::cluster_controller::ClusterControllerBuilder;
 use super::manager::Manager;
-use super::runnable::{Group, Runnable};
+use super::runnable::{Runnable, RunnableGroup};
+use crate::Error;
 use crate::cache::SharedInformerFactory;
 use crate::reconcile::{BoxError, ClusterId, Writes};
-use crate::{Error, ObjectKey};
 
-/// An object of one of several clusters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClusterKey {
-    /// The name under which the cluster was engaged.
-    pub cluster: Arc<str>,
-    /// The object in it.
-    pub key: ObjectKey,
-}
-
-impl fmt::Display for ClusterKey {
-    /// `cluster/namespace/name`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.cluster, self.key)
-    }
-}
-
-/// The clusters that a manager works on beside its own (multicluster-runtime's manager and provider). Copies are the
-/// same.
+/// Additional clusters of a manager (multicluster-runtime's manager and provider). Clones share the clusters.
 ///
-/// Clusters come and go while the manager runs. A controller of them has keys of [`ClusterKey`], one queue and one
-/// concurrency for all; a cluster that cannot be reached delays no other. The keys of a cluster are worked on once all
-/// caches of the controller there have synced. The manager's own cluster elects the leader. A key that wrote to a
-/// cluster is worked on again once the caches of the controller there have seen it.
+/// Clusters are engaged and disengaged while the manager runs. Their controllers have keys of type
+/// [`ClusterKey`](super::ClusterKey), and one queue and one concurrency for all clusters; an unreachable cluster does
+/// not delay others. The keys of a cluster are reconciled once all caches of the controller there have synced. The
+/// leader is elected in the manager's own cluster. A key that wrote to a cluster is reconciled again once the caches of
+/// the controller there have received the write.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -76,7 +59,7 @@ pub struct Clusters(Arc<Inner>);
 
 struct Inner {
     manager: Manager,
-    /// Guards who is engaged.
+    /// Guards the engaged clusters.
     state: Mutex<State>,
 }
 
@@ -98,7 +81,7 @@ enum Phase {
 /// Function of a controller that is called when a cluster is engaged.
 pub(super) type Recipe = Arc<dyn Fn(&Cluster) -> Result<(), Error> + Send + Sync>;
 
-/// A cluster that is worked on. Copies are the same one.
+/// An engaged cluster. Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
     name: Arc<str>,
@@ -108,7 +91,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The name under which it was engaged.
+    /// Returns the name under which it was engaged.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -117,12 +100,12 @@ impl Cluster {
         ClusterId::new(&self.name)
     }
 
-    /// Its client. Writes by it are seen, as those by [`Manager::client`] are.
+    /// Returns its client. Its writes are recorded, as with [`Manager::client`].
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Reads its caches, and writes to it.
+    /// Returns a client that reads from its caches and writes to it.
     pub fn cached_client(&self) -> CachedClient {
         self.cached_client.clone()
     }
@@ -134,11 +117,11 @@ impl Cluster {
 }
 
 impl Clusters {
-    /// No clusters yet. The manager runs their informers while it runs.
+    /// Creates an empty set of clusters. The manager runs their informers.
     ///
     /// # Errors
     ///
-    /// If the manager has some already, or has stopped.
+    /// If the manager already has a `Clusters`, or has stopped.
     pub fn new(manager: &Manager) -> Result<Self, Error> {
         let clusters = Self(Arc::new(Inner {
             manager: manager.clone(),
@@ -148,11 +131,11 @@ impl Clusters {
         Ok(clusters)
     }
 
-    /// Works on a cluster from now on (multicluster-runtime's `Engage`).
+    /// Adds a cluster (multicluster-runtime's `Engage`).
     ///
     /// # Errors
     ///
-    /// If there is one of this name, or the manager has stopped.
+    /// If a cluster with this name is engaged, or the manager has stopped.
     pub fn engage(&self, name: &str, client: Client) -> Result<Cluster, Error> {
         let factory = SharedInformerFactory::new(client.clone());
         self.engage_with(name, client, factory)
@@ -168,7 +151,7 @@ impl Clusters {
         let client = Writes::observe_in(Some(ClusterId::new(&name)), &client);
         let cluster = Cluster {
             name: Arc::clone(&name),
-            cached_client: CachedClient::new(client.clone(), &factory),
+            cached_client: CachedClient::of_observed(client.clone(), &factory),
             client,
             factory,
         };
@@ -178,7 +161,9 @@ impl Clusters {
                 return Err(Error::refused(format!("cluster {name:?}: the manager has stopped")));
             }
             if state.clusters.contains_key(&name) {
-                return Err(Error::refused(format!("cluster {name:?}: there is one of this name")));
+                return Err(Error::refused(format!(
+                    "cluster {name:?}: there is already one with this name"
+                )));
             }
             state.clusters.insert(name, cluster.clone());
             (state.recipes.clone(), state.phase == Phase::Running)
@@ -192,8 +177,8 @@ impl Clusters {
         Ok(cluster)
     }
 
-    /// Works on a cluster no more, and stops its informers. Keys that wait are worked on, and find it gone. Without
-    /// effect if there is none of this name.
+    /// Disengages a cluster, and stops its informers. Waiting keys are still reconciled, and [`get`](Self::get) returns
+    /// `None` for their cluster. Ignored if the name is not engaged.
     pub async fn disengage(&self, name: &str) {
         let cluster = self.state().clusters.remove(name);
         if let Some(cluster) = cluster {
@@ -201,23 +186,21 @@ impl Clusters {
         }
     }
 
-    /// The cluster of this name, if it is engaged.
+    /// Returns the cluster with this name, if it is engaged.
     pub fn get(&self, name: &str) -> Option<Cluster> {
         self.state().clusters.get(name).cloned()
     }
 
-    /// The names of all clusters, sorted.
+    /// Returns the names of all clusters, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         self.state().clusters.keys().cloned().collect()
     }
 
-    /// A controller of all clusters, which the manager runs once it is
-    /// [complete](ClusterControllerBuilder::complete).
-    pub fn controller(&self, name: &str) -> ClusterControllerBuilder {
-        ClusterControllerBuilder::new(name, self, &self.0.manager)
+    pub(super) fn manager(&self) -> &Manager {
+        &self.0.manager
     }
 
-    /// Watches the clusters that are engaged, and those to come.
+    /// Watches all engaged clusters, and later ones.
     pub(super) fn add(&self, recipe: Recipe) -> Result<(), Error> {
         let (clusters, is_running) = {
             let mut state = self.state();
@@ -253,8 +236,8 @@ impl Runnable for Informers {
         "clusters".to_owned()
     }
 
-    fn group(&self) -> Group {
-        Group::Always
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Always
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {

@@ -1,4 +1,4 @@
-//! Conditions: what a status says about an object, one of each type.
+//! Conditions of an object's status, one of each type.
 //!
 //! ```
 //! use informer::Clock;
@@ -22,17 +22,17 @@ use crate::Clock;
 
 /// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It holds.
+pub enum ConditionStatus {
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Nobody can tell.
+    /// The status cannot be determined.
     Unknown,
 }
 
-impl Status {
-    /// As it is written.
+impl ConditionStatus {
+    /// Returns the text form: `True`, `False` or `Unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -42,34 +42,35 @@ impl Status {
     }
 }
 
-impl From<bool> for Status {
+impl From<bool> for ConditionStatus {
     fn from(holds: bool) -> Self {
         if holds { Self::True } else { Self::False }
     }
 }
 
-/// The object that conditions are about, and the time at which they are set; see [`of`].
+/// The object of the conditions, and the time at which they are set; see [`of`].
 #[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
+pub struct ConditionSetter<'a> {
     generation: Option<i64>,
     clock: &'a Clock,
 }
 
-/// Conditions of this object: `observedGeneration` is its generation.
-pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> About<'a> {
-    About {
+/// Returns a setter for the conditions of this object: `observedGeneration` is its generation.
+pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> ConditionSetter<'a> {
+    ConditionSetter {
         generation: object.meta().generation,
         clock,
     }
 }
 
-impl About<'_> {
-    /// Sets the condition of a type; whether that changed anything. `status` is a [`Status`], or whether it holds.
+impl ConditionSetter<'_> {
+    /// Sets the condition of a type; returns `true` if that changed anything. `status` is a [`ConditionStatus`], or
+    /// `true` if the condition holds.
     pub fn set(
         &self,
         conditions: &mut Vec<Condition>,
         type_: &str,
-        status: impl Into<Status>,
+        status: impl Into<ConditionStatus>,
         reason: &str,
         message: &str,
     ) -> bool {
@@ -78,14 +79,14 @@ impl About<'_> {
     }
 }
 
-/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`). With [`of`] it is
-/// shorter.
+/// Sets the condition of a type; returns `true` if that changed anything (apimachinery's `SetStatusCondition`). [`of`]
+/// is a shorter form.
 ///
-/// `lastTransitionTime` is the time at which the status changed last: another reason or message does not move it.
+/// `lastTransitionTime` is the time of the last change of the status: another reason or message does not change it.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
-    status: Status,
+    status: ConditionStatus,
     reason: &str,
     message: &str,
     observed_generation: Option<i64>,
@@ -112,17 +113,17 @@ pub fn set(
     is_new
 }
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|it| it.type_ == type_)
 }
 
 /// Returns `true` if the condition of a type exists and is true.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find(conditions, type_).is_some_and(|it| it.status == Status::True.as_str())
+    find(conditions, type_).is_some_and(|it| it.status == ConditionStatus::True.as_str())
 }
 
-/// Removes the condition of a type; whether it was there.
+/// Removes the condition of a type; returns `true` if it existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|it| it.type_ != type_);

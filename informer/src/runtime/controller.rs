@@ -7,17 +7,19 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, select};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use super::controller_builder::{ControllerBuilder, Intake, RequestKey, Source, Watch};
+use super::intake::{Intake, Source, Watch};
 use super::later_watches::{Later, LaterWatches};
-use super::runnable::{Group, Runnable};
+use super::request_key::RequestKey;
+use super::runnable::{Runnable, RunnableGroup};
 use crate::cache::{SharedInformerFactory, late_caches};
 use crate::queue::WorkQueue;
 use crate::reconcile::{BoxError, Gate};
 use crate::tasks::TaskGroup;
-use crate::{Error, ObjectKey};
+use crate::{Error, ObjectKey, spans};
 
-/// Calls a [`Reconciler`](crate::reconcile::Reconciler) for each key that something happened to.
+/// Calls a [`Reconciler`](crate::reconcile::Reconciler) for the key of each change.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,11 +51,11 @@ use crate::{Error, ObjectKey};
 /// # }
 /// ```
 ///
-/// It works on a key when all its caches have synced, in no more than one place at a time, and again after a failure,
-/// each time after a longer pause. The objects themselves are read from the caches.
+/// It starts when all its caches have synced, reconciles a key in at most one task at a time, and retries after
+/// failures with an increasing delay. The objects themselves are read from the caches.
 pub struct Controller<R: RequestKey = ObjectKey> {
     parts: Parts<R>,
-    /// The running part, once the sources have begun; `None` before.
+    /// The running part, once the sources have started; `None` before.
     running: Option<Running>,
 }
 
@@ -68,25 +70,14 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) gate: Option<Arc<Gate<R>>>,
     pub(super) workers: BoxFuture<'static, ()>,
     pub(super) later: Later,
-    /// Tells reconciles that the controller is to stop.
+    /// Cancelled when the controller must stop.
     pub(super) stopping: Arc<CancellationToken>,
     pub(super) cache_sync_timeout: Duration,
     pub(super) needs_leader_election: bool,
     pub(super) is_warmed_up: bool,
 }
 
-/// A watch that has begun.
-pub(super) struct Registered {
-    /// Name of the watched resource, for messages.
-    pub(super) name: String,
-    pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Returns the reason why it has not, if known.
-    pub(super) reason: Box<dyn Fn() -> Option<String> + Send + Sync>,
-    pub(super) synced: BoxFuture<'static, Result<(), Error>>,
-    pub(super) remove: Box<dyn FnOnce() + Send>,
-}
-
-/// The sources that have begun. When this is dropped they end.
+/// The active sources. Dropping this ends them.
 struct Running {
     removals: Vec<Box<dyn FnOnce() + Send>>,
     stop: CancellationToken,
@@ -102,42 +93,50 @@ impl Drop for Running {
     }
 }
 
-impl Controller {
-    /// A controller of this name, with the informers of a factory.
-    pub fn builder(name: &str, factory: &SharedInformerFactory) -> ControllerBuilder {
-        ControllerBuilder::new(name, factory)
-    }
-}
-
 impl<R: RequestKey> Controller<R> {
     pub(super) fn new(parts: Parts<R>) -> Self {
         Self { parts, running: None }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
 
-    /// The queue, to add keys by hand.
+    /// Returns the queue, for adding keys by hand.
     pub fn queue(&self) -> WorkQueue<R> {
         self.parts.intake.queue.clone()
     }
 
     /// Adds watches to the controller from now on, also while it runs (controller-runtime's `Controller.Watch`).
     pub fn later_watches(&self) -> LaterWatches<R> {
-        LaterWatches::new(&self.parts)
+        let Parts {
+            name,
+            factory,
+            intake,
+            gate,
+            later,
+            ..
+        } = &self.parts;
+        LaterWatches::new(name, intake, factory, gate.as_ref(), later)
     }
 
-    /// Runs until `stop` is cancelled; then it finishes what it is working on. It starts those informers of its factory
-    /// that are not started.
+    /// Runs until `stop` is cancelled, and then waits for the reconciles in progress. Starts the informers of its
+    /// factory that are not started.
     ///
     /// # Errors
     ///
     /// If the caches do not sync in time, or an informer was stopped.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+    pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+        let span = spans::controller(&self.parts.name);
+        self.run_until(stop).instrument(span).await
+    }
+
+    async fn run_until(mut self, stop: CancellationToken) -> Result<(), Error> {
         match stop.run_until_cancelled(self.begin()).await {
             None => return Ok(()),
+            // A cache with the same signal may end first, before it has synced.
+            Some(Err(_)) if stop.is_cancelled() => return Ok(()),
             Some(begun) => begun?,
         }
         let Parts {
@@ -162,8 +161,8 @@ impl<R: RequestKey> Controller<R> {
         Ok(())
     }
 
-    /// Begins the watches and sources, and waits until all caches and handlers have synced. Without effect if it has
-    /// begun.
+    /// Starts the watches and sources, and waits until all caches and handlers have synced. Does nothing if they are
+    /// started.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.running.is_some() {
             return Ok(());
@@ -181,10 +180,11 @@ impl<R: RequestKey> Controller<R> {
             names.push((watch.name, watch.has_synced, watch.reason));
             syncing.push(watch.synced);
         }
+        let span = spans::controller(&parts.name);
         for source in parts.sources.drain(..) {
             running
                 .tasks
-                .spawn(source(parts.intake.queue.clone(), running.stop.clone()));
+                .spawn(source(parts.intake.clone(), running.stop.clone()).instrument(span.clone()));
         }
         parts.factory.start();
         let all = timeout(parts.cache_sync_timeout, join_all(syncing))
@@ -206,11 +206,11 @@ impl<R: RequestKey> Runnable for Controller<R> {
         self.parts.name.clone()
     }
 
-    fn group(&self) -> Group {
+    fn group(&self) -> RunnableGroup {
         if self.parts.needs_leader_election {
-            Group::Leader
+            RunnableGroup::Leader
         } else {
-            Group::Always
+            RunnableGroup::Always
         }
     }
 

@@ -8,7 +8,9 @@ use kube::Resource;
 use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObjectMeta};
 use tokio_util::sync::CancellationToken;
 
-use super::controller_builder::{ControllerBuilder, RequestKey, registered};
+use super::controller_builder::ControllerBuilder;
+use super::intake::registered;
+use super::request_key::RequestKey;
 use crate::Cacheable;
 use crate::cache::SharedInformer;
 use crate::handler::{Event, Predicate, ToKeys, enqueue};
@@ -16,7 +18,8 @@ use crate::queue::WorkQueue;
 use crate::reconcile::Collection;
 
 impl<M> ControllerBuilder<M> {
-    /// The type the controller is for: a change of an object is worked on under its own key. Once.
+    /// Sets the type that the controller reconciles: a change of an object enqueues its own key. May only be called
+    /// once.
     pub fn for_<K>(self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -25,7 +28,7 @@ impl<M> ControllerBuilder<M> {
         self.for_where::<K>(|_: &Event<K>| true)
     }
 
-    /// The same for events that pass a predicate.
+    /// Same as [`for_`](Self::for_), for events that pass a predicate.
     pub fn for_where<K>(self, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -36,13 +39,13 @@ impl<M> ControllerBuilder<M> {
             .watches_where::<K>(enqueue::object(), predicate)
     }
 
-    /// A type of which objects belong to those that the controller is for: a change is worked on under the key of the
-    /// owner that is a controller. Call it after [`for_`](Self::for_).
+    /// Watches a type of dependents: a change enqueues the owner that is marked as the controller. Call it after
+    /// [`for_`](Self::for_).
     pub fn owns<K: Cacheable + Resource<DynamicType = ()>>(self) -> Self {
         self.owns_where::<K>(|_: &Event<K>| true)
     }
 
-    /// The same for events that pass a predicate.
+    /// Same as [`owns`](Self::owns), for events that pass a predicate.
     pub fn owns_where<K>(mut self, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -53,7 +56,7 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// The type the controller is for, of which only the metadata is fetched and kept (`For` with `OnlyMetadata`).
+    /// Same as [`for_`](Self::for_), but only fetches and stores the metadata (`For` with `OnlyMetadata`).
     pub fn for_metadata<K>(self) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -64,13 +67,13 @@ impl<M> ControllerBuilder<M> {
             .watches_metadata::<K>(enqueue::object())
     }
 
-    /// The type the controller is for, with namespaces and known by its names.
+    /// Same as [`for_`](Self::for_), for a namespaced type given by its names.
     pub fn for_dynamic(self, resource: &ApiResource) -> Self {
         self.owner(&resource.group, &resource.kind, false)
             .watches_dynamic(resource, enqueue::object())
     }
 
-    /// A type of which objects belong to those that the controller is for; only the metadata is fetched and kept.
+    /// Same as [`owns`](Self::owns), but only fetches and stores the metadata.
     pub fn owns_metadata<K>(mut self) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -82,7 +85,7 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// The same of a type that is known by its names.
+    /// Same as [`owns`](Self::owns), for a type given by its names.
     pub fn owns_dynamic(mut self, resource: &ApiResource) -> Self {
         match self.by_owner(&resource.kind) {
             Some(owner) => self.watches_dynamic(resource, owner),
@@ -109,12 +112,12 @@ impl<M> ControllerBuilder<M> {
 }
 
 impl<M, R: RequestKey> ControllerBuilder<M, R> {
-    /// A type of which changes concern the keys that `to_keys` says: see [`enqueue`].
+    /// Watches a type. Changes enqueue the keys from `to_keys`: see [`enqueue`].
     pub fn watches<K: Cacheable + Resource<DynamicType = ()>>(self, to_keys: impl ToKeys<K, R>) -> Self {
         self.watches_where::<K>(to_keys, |_: &Event<K>| true)
     }
 
-    /// The same for events that pass a predicate.
+    /// Same as [`watches`](Self::watches), for events that pass a predicate.
     pub fn watches_where<K>(self, to_keys: impl ToKeys<K, R>, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -123,7 +126,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, &(), to_keys, predicate)
     }
 
-    /// The same, of which only the metadata is fetched and kept.
+    /// Same as [`watches`](Self::watches), but only fetches and stores the metadata.
     pub fn watches_metadata<K>(self, to_keys: impl ToKeys<PartialObjectMeta<K>, R>) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -132,13 +135,13 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// A type that is known by its names.
+    /// Same as [`watches`](Self::watches), for a type given by its names.
     pub fn watches_dynamic(self, resource: &ApiResource, to_keys: impl ToKeys<DynamicObject, R>) -> Self {
         let informer = self.factory.dynamic(resource);
         self.informer(&informer, resource, to_keys, |_: &Event<DynamicObject>| true)
     }
 
-    /// Watches an informer made elsewhere: of a dynamic type, or a part of the objects. Its maker runs it.
+    /// Watches an informer created elsewhere: of a dynamic type, or of a part of the objects. Its creator runs it.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -151,8 +154,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.remote_informer(informer, to_keys, predicate)
     }
 
-    /// Watches an informer of another cluster. Its maker runs it. No key is held back until its cache has seen a write:
-    /// nobody knows which writes are to that cluster. A controller of [`Clusters`](super::Clusters) does.
+    /// Watches an informer of another cluster, which its creator runs. Keys are not held back until its cache has
+    /// received a write, because the controller cannot determine which writes go to that cluster. A controller of
+    /// [`Clusters`](super::Clusters) can.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -169,19 +173,36 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Any other source of keys (controller-runtime's `source.Func`): a function that adds to the queue until the token
-    /// is cancelled. Keys that it adds are worked on as soon as the caches have synced.
+    /// Adds another source of keys (controller-runtime's `source.Func`): a function that adds to the queue until the
+    /// token is cancelled. Its keys are reconciled as soon as the caches have synced.
     pub fn source<F, Fut>(mut self, source: F) -> Self
     where
         F: FnOnce(WorkQueue<R>, CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         self.sources
-            .push(Box::new(move |queue, stop| Box::pin(source(queue, stop))));
+            .push(Box::new(move |intake, stop| Box::pin(source(intake.queue, stop))));
         self
     }
 
-    /// Keys from a channel (`source.Channel`); the bound is the channel's.
+    /// Reconciles everything again whenever the stream has an item (kube-runtime's `reconcile_all_on`), for example
+    /// when the process has read a new configuration: the keys of all objects in the watched caches are enqueued, as by
+    /// a new list. Keys of a [`source`](Self::source) are not included. Further calls add streams. The end of a stream
+    /// has no effect.
+    pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        self.replays.get_or_insert_default();
+        self.sources.push(Box::new(move |intake, stop| {
+            Box::pin(async move {
+                let mut trigger = std::pin::pin!(trigger);
+                while let Some(Some(())) = stop.run_until_cancelled(trigger.next()).await {
+                    intake.add_all();
+                }
+            })
+        }));
+        self
+    }
+
+    /// Adds keys from a channel (`source.Channel`); the bound is the channel's.
     pub fn channel(self, mut keys: tokio::sync::mpsc::Receiver<R>) -> Self {
         self.source(move |queue, stop| async move {
             while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
@@ -190,7 +211,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         })
     }
 
-    /// Keys from a stream, until it ends.
+    /// Adds keys from a stream, until it ends.
     pub fn stream(self, keys: impl Stream<Item = R> + Send + 'static) -> Self {
         self.source(move |queue, stop| async move {
             let mut keys = std::pin::pin!(keys);

@@ -12,11 +12,11 @@ use super::create_or_update::{Kept, OperationResult};
 use super::merge_patch::{difference, json};
 use crate::{Error, ObjectKey};
 
-/// Reads the object of `initial`'s name. If it is missing, applies `change` to `initial` and creates it; else applies
-/// `change` to the object and patches the differences: first the object, then its status (controller-runtime's
-/// `CreateOrPatch`).
+/// Reads the object with the name of `initial`. If it is missing, applies `change` to `initial` and creates it;
+/// otherwise applies `change` to the object and patches the differences: first the object, then its status
+/// (controller-runtime's `CreateOrPatch`).
 ///
-/// A patch applies to any version, so that there are no conflicts: unchanged fields are not written.
+/// A patch applies to any version and only writes changed fields, so it does not cause conflicts.
 ///
 /// ```
 /// use informer::runtime::{OperationResult, create_or_patch};
@@ -43,7 +43,7 @@ use crate::{Error, ObjectKey};
 ///
 /// # Errors
 ///
-/// If `initial` has no name, `change` fails or changes name or namespace, or a request fails.
+/// If `initial` does not have a name, `change` fails or changes name or namespace, or a request fails.
 pub async fn create_or_patch<K>(
     api: &Api<K>,
     mut initial: K,
@@ -59,7 +59,7 @@ where
         kept.check(&initial)?;
         let status = status_of(&mut json(key, &initial)?);
         let created = api.create(&PostParams::default(), &initial).await?;
-        // The status of what is created is written apart, where the type keeps it apart.
+        // If the type has a status subresource, the status of a created object is written separately.
         let has_written = status.is_null() || status_of(&mut json(key, &created)?) == status;
         if has_written {
             return Ok((created, OperationResult::Created));
@@ -99,7 +99,7 @@ where
     Ok(api.patch_status(key.name(), &PatchParams::default(), &patch).await?)
 }
 
-/// Takes the status out of an object.
+/// Removes the status from an object and returns it.
 fn status_of(object: &mut Value) -> Value {
     let status = object.as_object_mut().and_then(|it| it.remove("status"));
     status.unwrap_or_default()

@@ -11,8 +11,9 @@ use crate::{Error, ObjectKey};
 
 /// Result of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OperationResult {
-    /// The object was as desired.
+    /// The object was already in the desired state.
     Unchanged,
     /// The object was missing.
     Created,
@@ -24,10 +25,11 @@ pub enum OperationResult {
     UpdatedStatusOnly,
 }
 
-/// Reads the object of `initial`'s name. If it is missing, applies `change` to `initial` and creates it; else applies
-/// `change` to the object and updates it if it differs (controller-runtime's `CreateOrUpdate`).
+/// Reads the object with the name of `initial`. If it is missing, applies `change` to `initial` and creates it;
+/// otherwise applies `change` to the object and updates it if it differs (controller-runtime's `CreateOrUpdate`).
 ///
-/// `change` should only set the fields that matter to it: all others keep the values of the server and other clients.
+/// `change` should only set the fields that it is responsible for: all others keep the values of the server and other
+/// clients.
 ///
 /// ```
 /// use informer::Error;
@@ -50,8 +52,8 @@ pub enum OperationResult {
 ///
 /// # Errors
 ///
-/// If `initial` has no name, `change` fails or changes name or namespace, or a request fails: with a conflict, for
-/// example, if another client has written meanwhile.
+/// If `initial` does not have a name, `change` fails or changes name or namespace, or a request fails: with a conflict,
+/// for example, if another client has written in the meantime.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     mut initial: K,
@@ -101,7 +103,7 @@ impl Kept {
             return Ok(());
         }
         Err(Error::refused(format!(
-            "{what}: the change may not make {before} {after}"
+            "{what}: the change must keep the object's identity: was {before}, is {after}"
         )))
     }
 }

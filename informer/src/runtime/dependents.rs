@@ -14,8 +14,8 @@ use super::owner_references;
 use crate::cache::Lister;
 use crate::{Cacheable, Error, ObjectKey};
 
-/// The objects of one type that belong to others: read from a cache, written by a client.
-/// [`Manager::dependents`](super::Manager::dependents) makes one; a controller that uses it should
+/// The dependent objects of one type: read from a cache, written by a client.
+/// [`Manager::dependents`](super::Manager::dependents) returns one; a controller that uses it should
 /// [own](super::ControllerBuilder::owns) the type, to receive its changes.
 ///
 /// ```
@@ -43,24 +43,24 @@ impl<K> Dependents<K>
 where
     K: Cacheable + Resource<DynamicType = ()>,
 {
-    /// Those that `lister` has. The client should be [observed](crate::reconcile::Writes), so that what was just
-    /// written is read the next time.
+    /// Returns the dependents in `lister`. The client should be [observed](crate::reconcile::Writes), so that the next
+    /// reconcile reads its last writes.
     pub fn new(client: Client, lister: Lister<K>) -> Self {
         Self { client, lister }
     }
 
-    /// Creates or patches the object of this name, in the owner's namespace, so that it is as `change` makes it, with
-    /// `owner` as its controller; returns the resulting object. No request is sent if nothing differs.
+    /// Creates or patches the object with this name, in the owner's namespace, to the state that `change` sets, with
+    /// `owner` as its controller; returns the resulting object. Sends no request if there is no difference.
     ///
-    /// `change` should only set the fields that matter to it; it receives the present object or an empty one.
-    /// Differences from a present object are patched, so that fields stay that this program does not know, or that a
-    /// transform removed from the cache. A write-only field, such as `stringData` of a Secret, always differs: set the
-    /// resulting one (`data`).
+    /// `change` should only set the fields that it is responsible for; it receives the present object or an empty one.
+    /// Only the differences are patched, so fields that this program does not define, or that a transform removed from
+    /// the cache, are kept. A write-only field, such as `stringData` of a Secret, always differs: set the resulting one
+    /// (`data`).
     ///
     /// # Errors
     ///
     /// If the object has another controller, `change` gives it another name, or a request fails: with a conflict, or
-    /// because it exists already, if the cache was stale. Such a reconcile is retried.
+    /// because the object already exists, if the cache was stale. Such a reconcile is retried.
     pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,
@@ -73,11 +73,12 @@ where
         self.ensure_at(owner, &key, change).await
     }
 
-    /// The same of an object anywhere: of the cluster, or in some namespace, for an owner that is of the cluster.
+    /// Same as [`ensure`](Self::ensure), for an object in any namespace or a cluster-scoped one, with a cluster-scoped
+    /// owner.
     ///
     /// # Errors
     ///
-    /// As [`ensure`](Self::ensure), and if the owner is in another namespace.
+    /// See [`ensure`](Self::ensure). Also fails if the owner is in another namespace.
     pub async fn ensure_at<O>(&self, owner: &O, key: &ObjectKey, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,
@@ -96,7 +97,9 @@ where
         change(&mut wanted);
         if ObjectKey::of(&wanted) != *key {
             let other = ObjectKey::of(&wanted);
-            return Err(Error::refused(format!("ensure: the change may not make {key} {other}")));
+            return Err(Error::refused(format!(
+                "ensure: the change must keep the object's identity: was {key}, is {other}"
+            )));
         }
         owner_references::set_controller(&mut wanted, owner)?;
         let Some(found) = found else {
@@ -111,11 +114,11 @@ where
         }
     }
 
-    /// The object of this key, as the cache has it.
+    /// Returns the object with this key from the cache.
     ///
     /// # Errors
     ///
-    /// If the stored object is not of the type.
+    /// If the stored object does not have the type.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
         self.lister.get(key).map(|it| it.typed()).transpose()
     }

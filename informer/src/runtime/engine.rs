@@ -11,33 +11,41 @@ use futures::future::{Either, select};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use super::controller_builder::CACHE_SYNC_TIMEOUT;
-use super::leader_election::Outcome;
-use super::manager::Manager;
-use super::runnable::{Group, Runnable};
-use crate::Error;
-use crate::cache::Whose;
+use super::leader_election::{ElectionOutcome, LeaderElector};
+use super::runnable::{Runnable, RunnableGroup};
+use crate::cache::{CACHE_SYNC_TIMEOUT, SharedInformerFactory, Whose};
 use crate::error::text_of_panic;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
+use crate::{Error, spans};
 
-/// Time to wait for tasks whose futures were dropped.
+/// Maximum time to wait for tasks after dropping their futures.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The parts of a manager that its engine uses.
+pub(super) struct EngineParts {
+    pub(super) factory: SharedInformerFactory,
+    /// `None` without leader election.
+    pub(super) elector: Option<LeaderElector>,
+    /// Cancelled when this process leads.
+    pub(super) elected: CancellationToken,
+}
+
 /// The running parts of a manager. When it is dropped, everything ends at its next await.
-pub(super) struct Engine<'a> {
-    manager: &'a Manager,
+pub(super) struct Engine {
+    parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
     happening: mpsc::UnboundedReceiver<Happening>,
     tell: mpsc::UnboundedSender<Happening>,
     stage: Stage,
-    /// Runnables that are not to run yet.
+    /// Runnables that must not run yet.
     waiting: Vec<Box<dyn Runnable>>,
     servers: Crew,
     always: Crew,
     leader: Crew,
-    /// Waits for caches, and warm-ups.
+    /// Tasks that wait for caches, and warm-ups.
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
@@ -48,9 +56,9 @@ pub(super) struct Engine<'a> {
 /// Stage of the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Caches sync that no controller waits for.
+    /// Caches are syncing that no controller waits for.
     Servers,
-    /// Caches sync that are read; what installs their types may run.
+    /// Caches with readers are syncing; runnables that install their types may run.
     Always,
     /// Everything is ready to lead.
     Standby,
@@ -60,12 +68,12 @@ enum Stage {
 /// Event that the manager waits for.
 enum Happening {
     Failure(Error),
-    /// Caches have synced, or have not in time.
+    /// Caches have synced, or failed to sync in time.
     Synced(Stage, Result<(), Error>),
     WarmedUp(Box<dyn Runnable>),
     Elected,
-    /// The election is over; it has no outcome if it panicked.
-    Over(Option<Outcome>),
+    /// The election has ended, without an outcome if it panicked.
+    Over(Option<ElectionOutcome>),
 }
 
 /// Runnables of one group.
@@ -73,7 +81,7 @@ enum Happening {
 struct Crew {
     stop: CancellationToken,
     tasks: TaskGroup,
-    /// The names of those that have not ended.
+    /// Names of the runnables that have not ended.
     running: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -104,20 +112,23 @@ fn names(running: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> 
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a runnable; a panic is a failure: a manager must not go on without it as if nothing had happened.
+/// Runs a runnable; a panic is a failure, because a manager must not continue without it.
 async fn guarded(name: &str, doing: impl Future<Output = Result<(), BoxError>>) -> Result<(), Error> {
-    let result = AssertUnwindSafe(doing).catch_unwind().await.unwrap_or_else(|panic| {
-        let text = text_of_panic(&*panic);
-        Err(format!("panic: {text}").into())
-    });
-    result.map_err(|err| Error::refused(format!("{name}: {err}")))
+    let result = AssertUnwindSafe(doing.instrument(spans::runnable(name)))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| {
+            let text = text_of_panic(&*panic);
+            Err(format!("panic: {text}").into())
+        });
+    result.map_err(|err| Error::failed(name, err))
 }
 
-impl<'a> Engine<'a> {
-    pub(super) fn new(manager: &'a Manager, adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>) -> Self {
+impl Engine {
+    pub(super) fn new(parts: EngineParts, adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>) -> Self {
         let (tell, happening) = mpsc::unbounded_channel();
         Self {
-            manager,
+            parts,
             adding,
             happening,
             tell,
@@ -138,7 +149,7 @@ impl<'a> Engine<'a> {
         for runnable in runnables {
             self.take(runnable);
         }
-        self.manager.0.factory.keep_starting();
+        self.parts.factory.keep_starting();
         self.wait_for_caches(Whose::Free, Stage::Always);
         self.wait_for_caches(Whose::FreeOrRead, Stage::Standby);
         loop {
@@ -153,7 +164,7 @@ impl<'a> Engine<'a> {
             match next {
                 Either::Left(Some(happening)) => self.react(happening)?,
                 Either::Right(Some(added)) => self.take(added),
-                // We hold both senders: this does not happen.
+                // Cannot happen, because this struct holds both senders.
                 Either::Left(None) | Either::Right(None) => return Ok(()),
             }
         }
@@ -162,7 +173,7 @@ impl<'a> Engine<'a> {
     fn react(&mut self, happening: Happening) -> Result<(), Error> {
         match happening {
             Happening::Failure(err) => return Err(err),
-            Happening::Synced(_, Err(err)) => return Err(Error::refused(format!("manager: {err}"))),
+            Happening::Synced(_, Err(err)) => return Err(Error::failed("manager", err.into())),
             Happening::Synced(stage, Ok(())) => {
                 let is_ready = stage == Stage::Standby;
                 self.enter(stage);
@@ -174,14 +185,14 @@ impl<'a> Engine<'a> {
             Happening::WarmedUp(runnable) => self.waiting.push(runnable),
             Happening::Elected => self.enter(Stage::Leader),
             Happening::Over(outcome) => {
-                self.is_lost = outcome == Some(Outcome::Lost);
-                return Err(Error::refused("manager: leader election lost"));
+                self.is_lost = outcome == Some(ElectionOutcome::Lost);
+                return Err(Error::lost_leadership("manager: leader election lost"));
             }
         }
         Ok(())
     }
 
-    /// Runs what was waiting for this stage. Without effect if it has come further already.
+    /// Starts the runnables that waited for this stage. Does nothing if a later stage is already reached.
     fn enter(&mut self, stage: Stage) {
         if stage <= self.stage {
             return;
@@ -192,13 +203,13 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Starts a runnable, warms it up or keeps it, as its time has come or not.
+    /// Starts a runnable, warms it up, or keeps it for a later stage.
     fn take(&mut self, runnable: Box<dyn Runnable>) {
         let needs = match (runnable.group(), runnable.reads_caches()) {
-            (Group::Server, _) => return self.servers.start(runnable, &self.tell),
-            (Group::Always, false) => Stage::Always,
-            (Group::Always, true) => Stage::Standby,
-            (Group::Leader, _) => Stage::Leader,
+            (RunnableGroup::Server, _) => return self.servers.start(runnable, &self.tell),
+            (RunnableGroup::Always, false) => Stage::Always,
+            (RunnableGroup::Always, true) => Stage::Standby,
+            (RunnableGroup::Leader, _) => Stage::Leader,
         };
         match needs {
             Stage::Leader if self.stage == Stage::Leader => self.leader.start(runnable, &self.tell),
@@ -220,17 +231,17 @@ impl<'a> Engine<'a> {
     }
 
     fn wait_for_caches(&self, whose: Whose, stage: Stage) {
-        let synced = self.manager.0.factory.synced_within(CACHE_SYNC_TIMEOUT, whose);
+        let synced = self.parts.factory.synced_within(CACHE_SYNC_TIMEOUT, whose);
         let tell = self.tell.clone();
         self.preparing.spawn(async move {
             let _ = tell.send(Happening::Synced(stage, synced.await));
         });
     }
 
-    /// Begins the election, or leads at once where there is none.
+    /// Starts the election, or leads immediately without one.
     fn stand_for_election(&self) {
-        let (elected, tell) = (self.manager.0.elected.clone(), self.tell.clone());
-        let Some(elector) = self.manager.0.elector.clone() else {
+        let (elected, tell) = (self.parts.elected.clone(), self.tell.clone());
+        let Some(elector) = self.parts.elector.clone() else {
             elected.cancel();
             let _ = tell.send(Happening::Elected);
             return;
@@ -252,12 +263,12 @@ impl<'a> Engine<'a> {
         self.adding.close();
         self.always.stop().await;
         self.leader.stop().await;
-        self.manager.0.factory.shutdown().await;
+        self.parts.factory.shutdown().await;
         self.servers.stop().await;
         self.leave_election().await;
     }
 
-    /// Drops what has not stopped where it waits, gives the lease up, and answers the names of what was dropped.
+    /// Drops the parts that have not stopped, releases the lease, and returns the names of the dropped parts.
     pub(super) async fn abandon(&mut self) -> Vec<String> {
         let mut late = Vec::new();
         for crew in [&self.always, &self.leader, &self.servers] {
@@ -277,7 +288,7 @@ impl<'a> Engine<'a> {
         late
     }
 
-    /// Gives the lease up, if this process has it. Bounded by the renew deadline.
+    /// Releases the lease if this process holds it. Bounded by the renew deadline.
     async fn leave_election(&mut self) {
         self.end_election.cancel();
         self.election.finished().await;

@@ -1,5 +1,4 @@
-//! `Correlator`: decides which events are written, which are counted, and which are too many. Pure; the time is an
-//! argument.
+//! `Correlator`: decides which events are written, counted or dropped. Pure; the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,17 +6,17 @@ use std::time::Duration;
 use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 
-/// A series is over after so much silence.
+/// Silence after which a series is over.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// Most series and sources that are remembered; then the one that was silent longest is forgotten.
+/// Maximum number of recorded series and of sources; above it the one with the longest silence is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Most events of one source about one object at once, and the time after which one more is allowed.
+/// Maximum burst of events of one source about one object, and the interval after which another one is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Identity of a series: everything but the note and the time.
+/// Identity of a series: all fields except for the note and the time.
 pub(super) type SeriesKey = [String; 7];
 
 /// Decision about an event.
@@ -25,15 +24,15 @@ pub(super) type SeriesKey = [String; 7];
 pub(super) enum Verdict {
     /// Write a new event.
     Create,
-    /// Write into the event of this name that it came so often.
+    /// Write this count into the event with this name.
     Count { name: String, count: i32 },
-    /// It is counted; that is written later.
+    /// Count it; the count is written later.
     Later,
-    /// It is one of too many.
+    /// Drop it, because there are too many.
     Drop,
 }
 
-/// Recently seen series and sources.
+/// Recently observed series and sources.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     series: BTreeMap<SeriesKey, Series>,
@@ -42,7 +41,7 @@ pub(super) struct Correlator {
 
 #[derive(Debug)]
 struct Series {
-    /// The first: counts are written into it, and it is written anew if it is gone.
+    /// The first event: counts are written into it, and it is created again if it was deleted.
     event: Event,
     count: i32,
     written: i32,
@@ -57,7 +56,7 @@ struct Source {
 }
 
 impl Correlator {
-    /// An event comes.
+    /// Records an event.
     pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, event: &Event, now: Instant) -> Verdict {
         if !self.may_pass(source, now) {
             return Verdict::Drop;
@@ -87,8 +86,7 @@ impl Correlator {
         Verdict::Create
     }
 
-    /// The series of which more is known than was written, as many as there is room for, and forgets those that are
-    /// over and written.
+    /// Returns the series with unwritten counts, at most `room`, and drops series that have ended and are written.
     pub(super) fn refresh(&mut self, now: Instant, room: usize) -> Vec<(SeriesKey, Event, i32)> {
         let mut found = Vec::new();
         self.series.retain(|key, series| {

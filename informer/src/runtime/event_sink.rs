@@ -1,4 +1,4 @@
-//! `Lanes`: events on their way to the server, several at a time, so that one that is slow does not hold up the others.
+//! `Lanes`: sends events to the server, several at a time, so that a slow one does not delay the others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::Error;
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Samples};
 
-/// Number of events written at a time, as in client-go. A series has one lane: the count of an event must not come
-/// before the event.
+/// Number of concurrent writes of events, as in client-go. A series has one lane, because the count of an event must
+/// not be written before the event.
 const LANES: usize = 8;
 
-/// Number of tries of a write, and the wait between them, prolonged by up to a quarter. A write that the server refuses
-/// is not tried again.
+/// Number of attempts of a write, and the wait between them, which is prolonged by up to a quarter. A write that the
+/// server refuses is not repeated.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// Time limit of one try; then it counts as failed, so that a write that is never answered does not close its lane.
+/// Time limit of one attempt; then it counts as failed, so that a write without an answer does not block its lane.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A pending write: an event, or the count of the event of its name.
+/// A pending write: an event, or the count of the event with its name.
 pub(super) struct Write {
     pub(super) event: Event,
     pub(super) count: Option<i32>,
@@ -44,11 +44,11 @@ pub(super) struct Sink {
     pub(super) dropped: Arc<Dropped>,
 }
 
-/// The writes that wait and those under way.
+/// The pending writes and the writes in progress.
 pub(super) struct Lanes {
     sink: Arc<Sink>,
     stop: CancellationToken,
-    /// The first of each lane is under way.
+    /// The first write of each lane is in progress.
     lanes: [VecDeque<Write>; LANES],
     running: FuturesUnordered<BoxFuture<'static, usize>>,
 }
@@ -63,7 +63,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the number of events that wait or are under way.
+    /// Returns the number of writes that are pending or in progress.
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
@@ -77,7 +77,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when one is written.
+    /// Returns when one write is done.
     pub(super) async fn done(&mut self) {
         match self.running.next().await {
             Some(lane) => {
@@ -88,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when all are written.
+    /// Returns when all writes are done.
     pub(super) async fn finished(&mut self) {
         while !self.running.is_empty() {
             self.done().await;
@@ -113,7 +113,8 @@ impl Lanes {
 }
 
 impl Sink {
-    /// Tries until it is written, refused, or tried too often; once `stop` is cancelled, once.
+    /// Writes until the write succeeds, is refused, or has failed too often. Makes a single attempt once `stop` is
+    /// cancelled.
     async fn write(&self, write: Write, stop: CancellationToken) {
         let namespace = write.event.metadata.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -145,7 +146,8 @@ impl Sink {
                 .await
                 .map_err(Error::from)
             {
-                // It has expired or was removed. Under its name it is found by the counts to come.
+                // The event has expired or was deleted. It is created again with its name, so that later counts find
+                // it.
                 Err(err) if err.is_not_found() => {
                     event.series = Some(EventSeries {
                         count,
@@ -166,11 +168,11 @@ impl Sink {
 /// Reasons for which an event is not written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DropReason {
-    /// Too many wait, or the writer has stopped.
+    /// Too many are pending, or the writer has stopped.
     Full,
-    /// There are too many about the object.
+    /// There are too many for the object.
     Spam,
-    /// It was refused, or tried too often.
+    /// The server refused it, or too many attempts failed.
     Failed,
 }
 

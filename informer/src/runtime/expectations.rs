@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// An expectation that is older counts as met: the event was lost, and the cache is right.
+/// Age after which an expectation counts as met: the event was lost, and the cache is right.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Expectations of creations and deletions, as kube-controller-manager's `UIDTrackingControllerExpectations`. Copies
-/// are the same.
+/// Expectations of creations and deletions, as kube-controller-manager's `UIDTrackingControllerExpectations`. Clones
+/// share them.
 ///
-/// A [`Controller`](super::Controller) does not need it: its gate knows the versions of what it wrote. It is for those
-/// who create objects in their own tasks, or by a client that is not observed.
+/// A [`Controller`](super::Controller) does not need it, because its gate uses the versions of its writes. It is meant
+/// for code that creates objects in its own tasks, or with a client that is not observed.
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -30,20 +30,20 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Guards what is expected, by the key of the owner. An entry goes when it is met or forgotten.
+    /// Guards the expectations, by the key of the owner. An entry is removed when it is met, or by `forget`.
     expected: Arc<Mutex<BTreeMap<ObjectKey, Expected>>>,
 }
 
 #[derive(Debug)]
 struct Expected {
     creations: u64,
-    /// By uid: a deletion may be seen twice, as a timestamp and as an event.
+    /// By uid: a deletion may be observed twice, as a timestamp and as an event.
     deletions: BTreeSet<String>,
     since: Instant,
 }
 
 impl Expectations {
-    /// Nothing is expected.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -53,24 +53,24 @@ impl Expectations {
         self.expect(key, |it| it.creations += count);
     }
 
-    /// The deletions of the objects of these uids are expected, too. Say it before the requests.
+    /// Expects the deletions of the objects with these uids. Call it before the requests.
     pub fn expect_deletions(&self, key: &ObjectKey, uids: impl IntoIterator<Item = String>) {
         self.expect(key, |it| it.deletions.extend(uids));
     }
 
-    /// A creation was seen, or failed.
+    /// Records that a creation was observed, or that it failed.
     pub fn creation_observed(&self, key: &ObjectKey) {
         self.observe(key, |it| it.creations = it.creations.saturating_sub(1));
     }
 
-    /// The deletion of an object was seen, or failed.
+    /// Records that the deletion of an object was observed, or that it failed.
     pub fn deletion_observed(&self, key: &ObjectKey, uid: &str) {
         self.observe(key, |it| {
             it.deletions.remove(uid);
         });
     }
 
-    /// Returns `true` if all expectations were seen, or five minutes have passed.
+    /// Returns `true` if all expectations were observed, or five minutes have passed.
     pub fn are_met(&self, key: &ObjectKey) -> bool {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected
@@ -78,7 +78,7 @@ impl Expectations {
             .is_none_or(|it| it.is_met() || it.since.elapsed() > TIMEOUT)
     }
 
-    /// The owner is gone.
+    /// Removes the expectations of an owner that no longer exists.
     pub fn forget(&self, key: &ObjectKey) {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }

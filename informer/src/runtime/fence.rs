@@ -1,4 +1,4 @@
-//! The fence: writes of a process that leads no more are refused before they are sent.
+//! The fence: refuses writes of a process that no longer leads, before they are sent.
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -7,8 +7,9 @@ use kube::client::Body;
 use tower::service_fn;
 
 use super::leader_election::LeaderElector;
+use crate::Error;
 
-/// A client as `client`, whose writes are refused once `elector` has led and leads no more.
+/// Returns a client that refuses writes once `elector` has lost the leadership.
 pub(super) fn fenced(client: &Client, elector: &LeaderElector) -> Client {
     let (inner, elector) = (client.clone(), elector.clone());
     let service = service_fn(move |request: Request<Body>| {
@@ -17,7 +18,7 @@ pub(super) fn fenced(client: &Client, elector: &LeaderElector) -> Client {
             if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                 elector.check_fence().map_err(|err| {
                     let (method, path) = (request.method(), request.uri().path());
-                    kube::Error::Service(format!("{method} {path}: {err}").into())
+                    kube::Error::Service(Error::fenced(format!("{method} {path}: {err}")).into())
                 })?;
             }
             client.send(request).await

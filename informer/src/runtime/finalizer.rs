@@ -1,4 +1,4 @@
-//! Finalizers: an object that is deleted stays until everything outside of it is cleaned up.
+//! Finalizers: a deleted object remains until everything outside of it is cleaned up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use serde_json::json;
 use crate::Error;
 use crate::reconcile::{Action, ReconcileError};
 
-/// State of an object towards its finalizer.
+/// State of an object with respect to its finalizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<K> {
-    /// It lives, and has the finalizer.
+    /// The object is not being deleted, and has the finalizer.
     No(Arc<K>),
-    /// The object is being deleted; it goes once this cleanup is done.
+    /// The object is being deleted; it is removed once this cleanup is done.
     Pending(Arc<K>),
 }
 
 /// Reconciles an object that needs cleaning up after (controller-runtime's `pkg/finalizer`).
 ///
-/// While the object lives, it gets the finalizer, and then `work` is called with [`Deletion::No`]. Once it is deleted
-/// and still has the finalizer, `work` is called with [`Deletion::Pending`]; if that goes well, the finalizer is
-/// removed. An object that is deleted and no longer has it is left alone.
+/// While the object exists, the finalizer is added, and then `work` is called with [`Deletion::No`]. Once it is being
+/// deleted and still has the finalizer, `work` is called with [`Deletion::Pending`]; if that succeeds, the finalizer is
+/// removed. An object that is being deleted without the finalizer is ignored.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,8 +44,8 @@ pub enum Deletion<K> {
 ///
 /// # Errors
 ///
-/// What `work` returns, and requests that fail. A conflict is one of them: the object was not the newest, and its next
-/// event comes.
+/// The error of `work`, or of a failed request. A conflict means that the object was not the newest; its next event
+/// will trigger another reconcile.
 pub async fn finalize<K>(
     api: &Api<K>,
     name: &str,
@@ -76,11 +76,12 @@ pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
     object.finalizers().iter().any(|it| it == name)
 }
 
-/// Adds a finalizer, if the object is still as given; answers with what it is now. One that it has costs no request.
+/// Adds a finalizer, if the object has not changed; returns its new state. Makes no request if the object already has
+/// the finalizer.
 ///
 /// # Errors
 ///
-/// If the request fails, a conflict among others.
+/// If the request fails, for example with a conflict.
 pub async fn add_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
@@ -93,12 +94,12 @@ where
     write(api, object, &finalizers).await
 }
 
-/// Removes a finalizer, if the object is still as given. One that it does not have costs no request, and an object that
-/// is gone meanwhile is well.
+/// Removes a finalizer, if the object has not changed. Makes no request if the object does not have the finalizer.
+/// Succeeds if the object no longer exists.
 ///
 /// # Errors
 ///
-/// If the request fails, a conflict among others.
+/// If the request fails, for example with a conflict.
 pub async fn remove_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
@@ -115,7 +116,7 @@ where
     }
 }
 
-/// A merge patch takes a list as a whole: the version rules out concurrent changes.
+/// A merge patch replaces a list as a whole, so the version protects concurrent changes.
 async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,

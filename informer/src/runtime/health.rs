@@ -1,4 +1,4 @@
-//! `Endpoints`: the health checks of a process, without HTTP: a path goes in, a status and a text come out.
+//! `Endpoints`: the health checks of a process, without HTTP: a function from a path to a status and a text.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::metrics::Metrics;
 use crate::reconcile::BoxError;
 
-/// A health check. Any `Fn() -> Result<(), BoxError>` is one.
+/// A health check. Any `Fn() -> Result<(), BoxError>` implements it.
 pub trait Check: Send + Sync + 'static {
-    /// Fails if it is not.
+    /// Fails if the process is unhealthy.
     fn check(&self) -> Result<(), BoxError>;
 }
 
@@ -19,14 +19,14 @@ impl<F: Fn() -> Result<(), BoxError> + Send + Sync + 'static> Check for F {
     }
 }
 
-/// A check that always passes: that the process answers.
+/// A check that always passes, because the process answers.
 pub fn ping() -> Result<(), BoxError> {
     Ok(())
 }
 
 type Checks = BTreeMap<String, Arc<dyn Check>>;
 
-/// `/healthz`, `/readyz` and `/metrics`, as controller-runtime answers them. Copies are the same.
+/// `/healthz`, `/readyz` and `/metrics`, in the format of controller-runtime. Clones share the checks.
 ///
 /// ```
 /// use informer::metrics::Metrics;
@@ -53,9 +53,10 @@ struct BothChecks {
     readyz: Checks,
 }
 
-/// Answer to a request.
+/// Response to a request to an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+#[non_exhaustive]
+pub struct EndpointResponse {
     /// The HTTP status.
     pub code: u16,
     /// The Content-Type.
@@ -65,7 +66,7 @@ pub struct Answer {
 }
 
 impl Endpoints {
-    /// No checks, which is healthy and ready.
+    /// Creates endpoints without checks, which are healthy and ready.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             metrics: metrics.clone(),
@@ -73,18 +74,18 @@ impl Endpoints {
         }
     }
 
-    /// Adds a check to `/healthz`, or replaces the one of that name.
+    /// Adds a check to `/healthz`, or replaces the check with that name.
     pub fn add_healthz(&self, name: &str, check: impl Check) {
         self.with(|checks| checks.healthz.insert(name.to_owned(), Arc::new(check)));
     }
 
-    /// Adds a check to `/readyz`, or replaces the one of that name.
+    /// Adds a check to `/readyz`, or replaces the check with that name.
     pub fn add_readyz(&self, name: &str, check: impl Check) {
         self.with(|checks| checks.readyz.insert(name.to_owned(), Arc::new(check)));
     }
 
     /// Answers a GET of this path with this query (`verbose`, `exclude=name&exclude=…`).
-    pub fn answer(&self, path: &str, query: &str) -> Answer {
+    pub fn answer(&self, path: &str, query: &str) -> EndpointResponse {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
         let checks = match parts[..] {
             ["metrics"] => return self.render(),
@@ -95,7 +96,7 @@ impl Endpoints {
         match parts[1..] {
             [] => all(parts[0], &checks, query),
             [name] => match checks.get(name) {
-                // The path itself always answers, as in controller-runtime.
+                // The path itself always passes, as in controller-runtime.
                 None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
                 Some(check) => match check.check() {
@@ -107,8 +108,8 @@ impl Endpoints {
         }
     }
 
-    fn render(&self) -> Answer {
-        Answer {
+    fn render(&self) -> EndpointResponse {
+        EndpointResponse {
             code: 200,
             content_type: "text/plain; version=0.0.4; charset=utf-8",
             body: self.metrics.render(),
@@ -120,8 +121,8 @@ impl Endpoints {
     }
 }
 
-/// Runs all checks of a path. The reason of a failure is written to the log only.
-fn all(path: &str, checks: &Checks, query: &str) -> Answer {
+/// Runs all checks of a path. The reason of a failure is only written to the log.
+fn all(path: &str, checks: &Checks, query: &str) -> EndpointResponse {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let is_verbose = pairs().any(|(key, _)| key == "verbose");
     let excluded: Vec<_> = pairs()
@@ -160,8 +161,8 @@ fn all(path: &str, checks: &Checks, query: &str) -> Answer {
     text(200, "ok")
 }
 
-fn text(code: u16, body: &str) -> Answer {
-    Answer {
+fn text(code: u16, body: &str) -> EndpointResponse {
+    EndpointResponse {
         code,
         content_type: "text/plain; charset=utf-8",
         body: body.to_owned(),

@@ -1,4 +1,4 @@
-//! `LaterWatches`: watches that are added to a controller that may run already.
+//! `LaterWatches`: watches that are added to a controller, possibly while it runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube::Resource;
 use tokio::time::Instant;
 
-use super::controller::Parts;
-use super::controller_builder::{Intake, RequestKey};
+use super::intake::Intake;
+use super::request_key::RequestKey;
 use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
 use crate::handler::{Event, Predicate, ToKeys};
 use crate::reconcile::{CacheState, Collection, Gate};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
-/// Adds watches to a controller, before it runs and while it does; see
-/// [`Controller::later_watches`](super::Controller::later_watches). Copies are of the same controller.
+/// Adds watches to a controller, before or while it runs; see
+/// [`Controller::later_watches`](super::Controller::later_watches). Clones belong to the same controller.
 ///
-/// The controller does not wait for their caches to sync. From then on until the watch ends, no key is worked on again
-/// before the cache has seen what was written for it, as with the watches that a controller begins with.
+/// The controller does not wait for their caches to sync. From the sync until the end of the watch, a key is not
+/// reconciled again before the cache has received the writes for it, as with the initial watches of a controller.
 ///
 /// ```
 /// use informer::handler::enqueue;
@@ -40,7 +40,7 @@ pub struct LaterWatches<R: RequestKey = ObjectKey> {
     later: Later,
 }
 
-/// The watches that were added, to be removed at the end.
+/// The added watches, which are removed at the end.
 #[derive(Clone, Default)]
 pub(super) struct Later(Arc<Mutex<Added>>);
 
@@ -55,7 +55,7 @@ impl Later {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the watches; there are no more.
+    /// Ends the watches.
     pub(super) fn end(&self) {
         let removals = {
             let mut added = self.added();
@@ -69,17 +69,23 @@ impl Later {
 }
 
 impl<R: RequestKey> LaterWatches<R> {
-    pub(super) fn new(parts: &Parts<R>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        intake: &Intake<R>,
+        factory: &SharedInformerFactory,
+        gate: Option<&Arc<Gate<R>>>,
+        later: &Later,
+    ) -> Self {
         Self {
-            name: parts.name.clone(),
-            intake: parts.intake.clone(),
-            factory: parts.factory.clone(),
-            gate: parts.gate.clone(),
-            later: parts.later.clone(),
+            name: name.to_owned(),
+            intake: intake.clone(),
+            factory: factory.clone(),
+            gate: gate.cloned(),
+            later: later.clone(),
         }
     }
 
-    /// Watches a type from now on; its informer is started.
+    /// Watches a type from now on; starts its informer if necessary.
     ///
     /// # Errors
     ///
@@ -95,7 +101,7 @@ impl<R: RequestKey> LaterWatches<R> {
         Ok(registration)
     }
 
-    /// Watches an informer that its maker runs.
+    /// Watches an informer that its creator runs.
     ///
     /// # Errors
     ///
@@ -126,12 +132,12 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(None, informer, to_keys, predicate)
     }
 
-    /// Puts a key of a first list into the queue.
+    /// Adds a key of a first list to the queue.
     pub(super) fn add_key(&self, key: R) {
         self.intake.add(key, true);
     }
 
-    /// Watches an informer of a collection, if writes to that can be told.
+    /// Watches an informer of a collection, if writes to it can be identified.
     pub(super) fn add<K: Cacheable>(
         &self,
         collection: Option<Collection>,
@@ -154,7 +160,7 @@ impl<R: RequestKey> LaterWatches<R> {
     }
 }
 
-/// The cache of a watch that was added. It has to see writes from its sync until the watch ends.
+/// The cache of an added watch. Writes must reach it from its sync until the end of the watch.
 struct Watched<K> {
     informer: SharedInformer<K>,
     watch: HandlerRegistration,

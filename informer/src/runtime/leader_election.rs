@@ -1,8 +1,9 @@
-//! `LeaderElector`: of several processes, one at a time acts.
+//! `LeaderElector`: lets one of several processes act at a time.
 //!
-//! A leader that is cut off acts until its renew deadline, and on a machine that stood still for longer than the lease
-//! a moment beyond. Writes of a client that is [fenced](LeaderElector::fenced) are refused then, before they are sent;
-//! one that is on its way already can still arrive. What must never be done twice needs its own check.
+//! A leader that is cut off keeps acting until its renew deadline, and for a moment longer on a machine that was
+//! suspended for longer than the lease. Writes of a [fenced](LeaderElector::fenced) client are then refused before they
+//! are sent, but a write that was already sent can still arrive. Operations that must never happen twice need an
+//! additional check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,45 +13,57 @@ use futures::future::{Either, select};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::fence;
-use super::lease_lock::{Claim, LeaseLock};
+use super::lease_lock::{Claim, Holder, LeaseLock};
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics, Samples};
-use crate::{Clock, Error};
+use crate::{Clock, Error, spans};
 
-/// A wait for the lease is prolonged by up to this many times itself, so that candidates do not move in step.
+/// Maximum relative extension of a wait for the lease, so that candidates do not act at the same time.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The shortest time limit of a request for the Lease, as in client-go.
+/// Minimum time limit of a request for the Lease, as in client-go.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Minimum time between the end of one leader and the start of the next. It covers timers, clocks of different speed,
+/// and writes in flight. [`Manager`](super::Manager) takes up to this long to drop the leader's tasks.
+const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Options of leader election. The defaults are controller-runtime's.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionConfig {
-    /// Identity of this process; no two may share one.
+    /// Identity of this process, such as the name of its Pod. If several processes share an identity, one of them leads
+    /// at a time: the Lease also contains a random part, in an annotation.
     pub identity: String,
-    /// Time that the others wait after the last renewal they saw. Default 15 s.
+    /// Time that other candidates wait after the last renewal that they observed. Default: 15 s. The Lease has whole
+    /// seconds, so fractions are cut off.
     pub lease_duration: Duration,
-    /// Time that the leader tries to renew before it gives up. Default 10 s. Each request for the Lease may take half
-    /// of it, but at least a second: one that is never answered neither ends a leader nor stops a candidate.
+    /// Time for which a leader acts after its last successful renewal, counted from the moment at which the request was
+    /// sent. Default: 10 s. It must be at least a second shorter than the lease duration. Each request for the Lease
+    /// may take half of it, but at least a second, so a request without an answer neither ends a leader nor stops a
+    /// candidate.
     pub renew_deadline: Duration,
-    /// Wait between two tries. Default 2 s.
+    /// Wait between two attempts. Default: 2 s.
     pub retry_period: Duration,
-    /// Set if the lease is given up when the leader is cancelled, so that another need not wait for its end. The work
-    /// of the leader must have stopped before. Default true: [`Manager`](super::Manager) sees to that.
+    /// Set if the lease is released when the leader is cancelled, so that other candidates do not have to wait until it
+    /// expires. The leader's work must have stopped before; [`Manager`](super::Manager) ensures this. Default: true.
     pub release_on_cancel: bool,
-    /// Clock for the times written into the Lease. Nothing is decided by it.
+    /// Clock for the times written into the Lease. Decisions do not depend on it.
     pub clock: Clock,
-    /// The seed of waits. Default 0: a random one; see
+    /// Seed of the waits. Default: 0, which draws a random one; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 impl LeaderElectionConfig {
-    /// The defaults, for this process.
+    /// Returns the defaults for a process with this identity.
     pub fn new(identity: &str) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -60,6 +73,7 @@ impl LeaderElectionConfig {
             release_on_cancel: true,
             clock: Clock::system(),
             seed: 0,
+            _more: (),
         }
     }
 
@@ -67,8 +81,8 @@ impl LeaderElectionConfig {
         let longest_retry = self.retry_period.mul_f64(JITTER_FACTOR);
         let fault = if self.identity.is_empty() {
             "the identity is empty"
-        } else if self.lease_duration <= self.renew_deadline {
-            "the lease duration must be longer than the renew deadline"
+        } else if Duration::from_secs(self.lease_duration.as_secs()) < self.renew_deadline + LEAST_MARGIN {
+            "the lease duration, in whole seconds, must be longer than the renew deadline by a second"
         } else if self.renew_deadline <= longest_retry {
             "the renew deadline must be longer than 1.2 times the retry period"
         } else if self.retry_period.is_zero() {
@@ -85,7 +99,7 @@ impl LeaderElectionConfig {
     }
 }
 
-/// Takes part in the election of a leader (client-go's `LeaderElector`). Copies are the same candidate.
+/// Takes part in the election of a leader (client-go's `LeaderElector`). Clones are the same candidate.
 ///
 /// ```
 /// use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock};
@@ -110,6 +124,7 @@ pub struct LeaderElector(Arc<Inner>);
 
 struct Inner {
     lock: LeaseLock,
+    holder: Holder,
     config: LeaderElectionConfig,
     /// Guards the state of the Lease.
     state: Mutex<State>,
@@ -120,67 +135,94 @@ struct Inner {
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
+    /// Time at which the first unanswered claim since the last answer was sent: the Lease may contain it.
+    unanswered: Option<Instant>,
     /// Set if this process has ever led.
     has_led: bool,
-    /// Times the Lease had to be read before it was renewed.
+    /// Number of times the Lease had to be read before its renewal.
     slow_paths: u64,
 }
 
-/// A Lease as it was last seen, and when that was on the clock of this process. Times within it are never compared:
-/// clocks of other machines do not matter.
+/// The last observed state of a Lease. Times in it are never compared, so the clocks of other machines are irrelevant.
 #[derive(Clone)]
 struct Observed {
     lease: Lease,
     claim: Claim,
+    /// Set if this process holds it.
+    is_mine: bool,
+    /// Time of the claim on the clock of this process. An own claim counts from the time at which it was sent, because
+    /// other processes may count from then on; the claim of another process counts from its first observation.
     at: Instant,
 }
 
-/// Reasons for which [`LeaderElector::run`] returned.
+/// The source of an observed Lease.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// The answer to an own claim that was sent at this time.
+    Claimed(Instant),
+    Read,
+}
+
+/// Reasons why [`LeaderElector::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was cancelled before it led.
+#[non_exhaustive]
+pub enum ElectionOutcome {
+    /// It was cancelled before this process led.
     NeverLed,
-    /// It was cancelled while it led.
+    /// It was cancelled while this process led.
     Cancelled,
-    /// It could not renew the lease in time, or another process has it.
+    /// It could not renew the lease in time, or another process holds it.
     Lost,
-    /// The led task has ended by itself.
+    /// The task of the leader ended by itself.
     Finished,
 }
 
 impl LeaderElector {
-    /// A candidate.
+    /// Creates a candidate.
     ///
     /// # Errors
     ///
-    /// If the times do not fit together: lease duration > renew deadline > 1.2 × retry period > 0.
+    /// Unless lease duration > renew deadline > 1.2 × retry period > 0.
     pub fn new(lock: LeaseLock, config: LeaderElectionConfig) -> Result<Self, Error> {
         config.validate()?;
         let state = State {
             jitter: Jitter::new(config.seed, &config.identity),
             observed: None,
+            unanswered: None,
             has_led: false,
             slow_paths: 0,
         };
         Ok(Self(Arc::new(Inner {
             lock,
+            holder: Holder::new(&config.identity),
             config,
             state: Mutex::new(state),
             leader: watch::Sender::new(None),
         })))
     }
 
-    /// Waits to be leader, then runs `lead` until it ends, until `cancel` is cancelled, or until leadership is lost.
+    /// Waits until this process leads, then runs `lead` until it ends, until `cancel` is cancelled, or until leadership
+    /// is lost.
     ///
-    /// `lead` gets a token that is cancelled in the latter two cases, and is then waited for: only afterwards is the
-    /// lease given up. When leadership is lost it is dropped where it waits, because another may lead already.
-    pub async fn run<F, Fut>(&self, cancel: CancellationToken, lead: F) -> Outcome
+    /// `lead` receives a token that is cancelled in the latter two cases. After a cancellation, the function waits for
+    /// the end of `lead` and then releases the lease. After a loss of leadership, `lead` is dropped at its current
+    /// await point, because another process may already lead.
+    pub async fn run<F, Fut>(&self, cancel: CancellationToken, lead: F) -> ElectionOutcome
+    where
+        F: FnOnce(CancellationToken) -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        let span = spans::leader_election(&self.0.lock.describe(), self.identity());
+        self.take_part(cancel, lead).instrument(span).await
+    }
+
+    async fn take_part<F, Fut>(&self, cancel: CancellationToken, lead: F) -> ElectionOutcome
     where
         F: FnOnce(CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
         if cancel.run_until_cancelled(self.acquire()).await.is_none() {
-            return Outcome::NeverLed;
+            return ElectionOutcome::NeverLed;
         }
         self.state().has_led = true;
         tracing::info!(
@@ -194,14 +236,14 @@ impl LeaderElector {
         let outcome = match select(renewing, select(leading, std::pin::pin!(cancel.cancelled()))).await {
             Either::Left(((), _)) => {
                 stop.cancel();
-                Outcome::Lost
+                ElectionOutcome::Lost
             }
-            Either::Right((Either::Left(((), _)), _)) if cancel.is_cancelled() => Outcome::Cancelled,
-            Either::Right((Either::Left(((), _)), _)) => Outcome::Finished,
-            // It goes on renewing while what it led comes to its end.
+            Either::Right((Either::Left(((), _)), _)) if cancel.is_cancelled() => ElectionOutcome::Cancelled,
+            Either::Right((Either::Left(((), _)), _)) => ElectionOutcome::Finished,
+            // Keeps renewing until the leader's work has ended.
             Either::Right((Either::Right(((), leading)), renewing)) => match select(leading, renewing).await {
-                Either::Left(_) => Outcome::Cancelled,
-                Either::Right(_) => Outcome::Lost,
+                Either::Left(_) => ElectionOutcome::Cancelled,
+                Either::Right(_) => ElectionOutcome::Lost,
             },
         };
         tracing::info!(
@@ -210,33 +252,30 @@ impl LeaderElector {
             ?outcome,
             "stopped leading"
         );
-        if outcome != Outcome::Lost && self.0.config.release_on_cancel {
+        if outcome != ElectionOutcome::Lost && self.0.config.release_on_cancel {
             self.release().await;
         }
         outcome
     }
 
-    /// A client as `client`, whose writes are refused once this process has led and leads no more: it has not renewed
+    /// Returns a client like `client` that refuses writes when this process no longer leads: because it has not renewed
     /// the lease within the renew deadline, or has lost or released it. [`Manager::client`](super::Manager::client) is
-    /// one. Before it leads, as a standby, it may write.
+    /// such a client. Writes are permitted before the process has led, as a standby.
     pub fn fenced(&self, client: &Client) -> Client {
         fence::fenced(client, self)
     }
 
     /// # Errors
     ///
-    /// If this process has led and leads no more.
+    /// If this process has led and no longer leads.
     pub(super) fn check_fence(&self) -> Result<(), Error> {
         let state = self.state();
-        let is_mine = |it: &&Observed| {
-            it.claim.holder() == Some(self.identity()) && it.at.elapsed() <= self.0.config.renew_deadline
-        };
-        if !state.has_led || state.observed.as_ref().filter(is_mine).is_some() {
+        if !state.has_led || state.is_leading(self.0.config.renew_deadline) {
             return Ok(());
         }
         let (identity, lease) = (self.identity(), self.0.lock.describe());
-        Err(Error::refused(format!(
-            "refused: {identity:?} leads no more by the lease {lease}"
+        Err(Error::fenced(format!(
+            "refused: {identity:?} no longer leads by the lease {lease}"
         )))
     }
 
@@ -245,12 +284,12 @@ impl LeaderElector {
         &self.0.config.identity
     }
 
-    /// Returns `true` if this process led when it last looked.
+    /// Returns `true` if this process led at its last check.
     pub fn is_leader(&self) -> bool {
-        self.state().holder() == Some(self.identity())
+        self.state().is_mine()
     }
 
-    /// Returns the leader at the last look; `None` if there was none.
+    /// Returns the leader at the last check; `None` if there was no leader.
     pub fn leader(&self) -> Option<String> {
         self.state().holder().map(str::to_owned)
     }
@@ -260,19 +299,15 @@ impl LeaderElector {
         self.0.leader.subscribe()
     }
 
-    /// Fails if this process believes to lead although its lease ended more than `tolerance` ago: it could not renew,
-    /// and did not notice (client-go's `Check`).
+    /// Fails if this process considers itself the leader although its lease ended more than `tolerance` ago: it could
+    /// not renew the lease and did not notice (client-go's `Check`).
     ///
     /// # Errors
     ///
-    /// As above; a health check calls it.
+    /// See above. Intended for health checks.
     pub fn check(&self, tolerance: Duration) -> Result<(), Error> {
         let state = self.state();
-        let Some(observed) = state
-            .observed
-            .as_ref()
-            .filter(|it| it.claim.holder() == Some(self.identity()))
-        else {
+        let Some(observed) = state.observed.as_ref().filter(|it| it.is_mine) else {
             return Ok(());
         };
         let age = observed.at.elapsed();
@@ -285,18 +320,19 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Tells `leader_election_master_status` and `leader_election_slowpath_total`.
+    /// Exports `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.0.clone();
         metrics.register(&collector);
     }
 
-    /// Returns when this process is leader.
+    /// Returns when this process leads.
     async fn acquire(&self) {
         loop {
             match self.try_acquire_or_renew().await {
-                Ok(true) => return,
-                Ok(false) => {}
+                // The answer may arrive after the end of the lease.
+                Ok(true) if self.state().is_leading(self.0.config.renew_deadline) => return,
+                Ok(_) => {}
                 Err(err) => tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not acquire the lease"),
             }
             let wait = {
@@ -307,16 +343,19 @@ impl LeaderElector {
         }
     }
 
-    /// Returns when this process is no longer leader.
+    /// Returns when this process no longer leads.
     async fn renew(&self) {
         loop {
-            sleep(self.0.config.retry_period).await;
-            let deadline = Instant::now() + self.0.config.renew_deadline;
+            let Some(renewed) = self.state().claimed_at() else {
+                return;
+            };
+            sleep_until(renewed + self.0.config.retry_period).await;
+            let deadline = renewed + self.0.config.renew_deadline;
             let renewed = async {
                 loop {
                     match self.try_acquire_or_renew().await {
                         Ok(true) => return true,
-                        // Somebody else has it: there is nothing to be tried again.
+                        // Another process holds the lease, so retries are pointless.
                         Ok(false) => return false,
                         Err(err) => {
                             tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not renew the lease");
@@ -331,43 +370,56 @@ impl LeaderElector {
         }
     }
 
-    /// Tries to acquire or renew the lease; returns `true` if this process holds it afterwards.
+    /// Attempts to acquire or renew the lease. Returns `true` if this process holds it afterwards.
     async fn try_acquire_or_renew(&self) -> Result<bool, Error> {
-        let (config, lock) = (&self.0.config, &self.0.lock);
-        let claim = |before: Option<&Claim>| Claim::new(&config.identity, config.lease_duration, &config.clock, before);
-        // Nobody else can have it while it is valid here: no need to look.
+        let lock = &self.0.lock;
+        // No other process can hold the lease while it is valid here, so it need not be read.
         let held = {
             let state = self.state();
             let held = state.observed.clone();
-            held.filter(|it| it.claim.holder() == Some(self.identity()) && !it.is_expired())
+            held.filter(|it| it.is_mine && !it.is_expired())
         };
         if let Some(held) = held {
-            match self
-                .answered(lock.update(held.lease.clone(), &claim(Some(&held.claim))))
-                .await
-            {
-                Ok(lease) => return Ok(self.observe(lease)),
-                Err(err) => tracing::debug!(lease = lock.describe(), error = %err, "the lease is not as it was"),
+            match self.claim(Some(held.lease)).await {
+                Ok(is_mine) => return Ok(is_mine),
+                Err(err) => tracing::debug!(lease = lock.describe(), error = %err, "the lease has changed"),
             }
             self.state().slow_paths += 1;
         }
         let Some(lease) = self.answered(lock.get()).await? else {
-            return Ok(self.observe(self.answered(lock.create(&claim(None))).await?));
+            // The Lease was deleted by hand, and its holder may not have noticed.
+            if self.state().observed.as_ref().is_some_and(Observed::is_of_another) {
+                return Ok(false);
+            }
+            return self.claim(None).await;
         };
-        let is_mine = self.observe(lease.clone());
-        let before = Claim::of(&lease);
-        if !is_mine && before.holder().is_some() && !self.is_expired() {
+        let is_mine = self.observe(lease.clone(), Seen::Read);
+        if self.state().observed.as_ref().is_some_and(Observed::is_of_another) {
             return Ok(false);
         }
-        match self.answered(lock.update(lease, &claim(Some(&before)))).await {
-            Ok(lease) => Ok(self.observe(lease)),
-            // Another was faster.
+        match self.claim(Some(lease)).await {
+            // Another process acquired it first.
             Err(err) if err.is_conflict() && !is_mine => Ok(false),
-            Err(err) => Err(err),
+            result => result,
         }
     }
 
-    /// Gives the lease up, if this process has it.
+    /// Writes an own claim into the Lease, and creates the Lease if it is missing.
+    async fn claim(&self, lease: Option<Lease>) -> Result<bool, Error> {
+        let Inner {
+            lock, holder, config, ..
+        } = &*self.0;
+        let sent = Instant::now();
+        self.state().unanswered.get_or_insert(sent);
+        let claim = |lease: &mut Lease| holder.claim(lease, config.lease_duration, &config.clock);
+        let lease = match lease {
+            Some(lease) => self.answered(lock.update(lease, claim)).await?,
+            None => self.answered(lock.create(claim)).await?,
+        };
+        Ok(self.observe(lease, Seen::Claimed(sent)))
+    }
+
+    /// Releases the lease if this process holds it.
     async fn release(&self) {
         let config = &self.0.config;
         let given_up = async {
@@ -389,47 +441,54 @@ impl LeaderElector {
         let Some(lease) = self.answered(self.0.lock.get()).await? else {
             return Ok(());
         };
-        if !self.observe(lease.clone()) {
+        if !self.observe(lease.clone(), Seen::Read) {
             return Ok(());
         }
-        let claim = Claim::of(&lease).released(&self.0.config.clock);
-        let lease = self.answered(self.0.lock.update(lease, &claim)).await?;
-        self.observe(lease);
+        let release = |lease: &mut Lease| self.0.holder.release(lease, &self.0.config.clock);
+        let lease = self.answered(self.0.lock.update(lease, release)).await?;
+        self.observe(lease, Seen::Read);
         Ok(())
     }
 
-    /// A request for the Lease within its time limit.
+    /// Applies the time limit to a request for the Lease.
     async fn answered<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let limit = (self.0.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT);
         let answer = timeout(limit, request).await;
         answer.unwrap_or_else(|_| Err(Error::unanswered(format!("lease {}", self.0.lock.describe()), limit)))
     }
 
-    /// Remembers the Lease; whether this process holds it.
-    fn observe(&self, lease: Lease) -> bool {
-        let claim = Claim::of(&lease);
+    /// Records the Lease. Returns `true` if this process holds it.
+    fn observe(&self, lease: Lease, seen: Seen) -> bool {
+        let (claim, is_mine) = (Claim::of(&lease), self.0.holder.holds(&lease));
         let holder = claim.holder().map(str::to_owned);
         {
             let mut state = self.state();
             let before = state.observed.take();
-            let at = match &before {
-                // Somebody else who does not renew is known by nothing having changed.
-                Some(before) if before.claim == claim => before.at,
-                Some(_) | None => Instant::now(),
+            let at = match (seen, before) {
+                (Seen::Claimed(sent), _) => {
+                    state.unanswered = None;
+                    sent
+                }
+                // A renewal with a lost answer does not prolong the lease here.
+                (Seen::Read, Some(before)) if is_mine && before.is_mine => before.at,
+                (Seen::Read, _) if is_mine => state.unanswered.unwrap_or_else(Instant::now),
+                // An unchanged claim means that the holder does not renew it.
+                (Seen::Read, Some(before)) if before.claim == claim => before.at,
+                (Seen::Read, _) => Instant::now(),
             };
-            state.observed = Some(Observed { lease, claim, at });
+            state.observed = Some(Observed {
+                lease,
+                claim,
+                is_mine,
+                at,
+            });
         }
-        let is_mine = holder.as_deref() == Some(self.identity());
         self.0.leader.send_if_modified(|leader| {
             let is_new = *leader != holder;
             *leader = holder;
             is_new
         });
         is_mine
-    }
-
-    fn is_expired(&self) -> bool {
-        self.state().observed.as_ref().is_none_or(Observed::is_expired)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -441,12 +500,32 @@ impl State {
     fn holder(&self) -> Option<&str> {
         self.observed.as_ref().and_then(|it| it.claim.holder())
     }
+
+    /// Returns `true` if this process held the lease at its last check.
+    fn is_mine(&self) -> bool {
+        self.claimed_at().is_some()
+    }
+
+    /// Returns the time at which the last successful own claim was sent.
+    fn claimed_at(&self) -> Option<Instant> {
+        self.observed.as_ref().filter(|it| it.is_mine).map(|it| it.at)
+    }
+
+    /// Returns `true` if this process holds the lease and has renewed it in time.
+    fn is_leading(&self, renew_deadline: Duration) -> bool {
+        self.claimed_at().is_some_and(|it| it.elapsed() < renew_deadline)
+    }
 }
 
 impl Observed {
-    /// Returns `true` if its holder did not renew within the lease duration.
+    /// Returns `true` if the holder did not renew within the lease duration.
     fn is_expired(&self) -> bool {
         self.at + self.claim.duration() < Instant::now()
+    }
+
+    /// Returns `true` if another process holds the lease.
+    fn is_of_another(&self) -> bool {
+        !self.is_mine && self.claim.holder().is_some() && !self.is_expired()
     }
 }
 
@@ -454,7 +533,7 @@ impl Collect for Inner {
     fn collect(&self, samples: &mut Samples) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let labels = &[("name", self.lock.name())];
-        let is_leader = state.holder() == Some(self.config.identity.as_str());
+        let is_leader = state.is_mine();
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
                     master. 'name' is the string used to identify the lease. Please make sure to group by name.";
         samples.gauge(

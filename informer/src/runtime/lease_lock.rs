@@ -8,10 +8,12 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 
 use crate::Error;
+use crate::jitter::Jitter;
 
-/// The Lease by which a leader is elected: `coordination.k8s.io/v1`, as all of Kubernetes uses it.
+/// The Lease for the election of a leader (`coordination.k8s.io/v1`).
 ///
-/// The other kinds of locks that client-go once had (Endpoints, ConfigMaps, and two at a time) are left out, as there.
+/// The other kinds of locks that client-go had in the past (Endpoints, ConfigMaps, and combinations) are not supported,
+/// as in client-go.
 #[derive(Clone, Debug)]
 pub struct LeaseLock {
     api: Api<Lease>,
@@ -20,12 +22,12 @@ pub struct LeaseLock {
     labels: BTreeMap<String, String>,
 }
 
-/// The content of a Lease, and nothing else of it: two that are equal are the same claim.
+/// The content of a Lease. Equal contents are the same claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Claim(LeaseSpec);
 
 impl LeaseLock {
-    /// The Lease of this namespace and name. The first candidate creates it.
+    /// Returns the Lease with this namespace and name. The first candidate creates it.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
@@ -35,8 +37,8 @@ impl LeaseLock {
         }
     }
 
-    /// The Lease bears these labels (`LeaderElectionLabels`): who takes or renews it sets those that differ, and leaves
-    /// others alone.
+    /// Sets labels of the Lease (`LeaderElectionLabels`). A process that acquires or renews it sets labels that differ,
+    /// and keeps other labels.
     #[must_use]
     pub fn labels<'a>(mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let labels = labels
@@ -46,7 +48,7 @@ impl LeaseLock {
         self
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn describe(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -56,27 +58,29 @@ impl LeaseLock {
         &self.name
     }
 
-    /// The Lease as it is; `None` if there is none.
+    /// Reads the Lease; `None` if it does not exist.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Error> {
         Ok(self.api.get_opt(&self.name).await?)
     }
 
-    pub(super) async fn create(&self, claim: &Claim) -> Result<Lease, Error> {
+    /// Creates the Lease with the spec that `claim` sets.
+    pub(super) async fn create(&self, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
         let mut lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
                 ..ObjectMeta::default()
             },
-            spec: Some(claim.0.clone()),
+            spec: None,
         };
+        claim(&mut lease);
         self.label(&mut lease);
         Ok(self.api.create(&PostParams::default(), &lease).await?)
     }
 
-    /// Writes the claim into the Lease, if that is still as it was read.
-    pub(super) async fn update(&self, mut lease: Lease, claim: &Claim) -> Result<Lease, Error> {
-        claim.write(&mut lease);
+    /// Applies `claim` to the Lease, if it has not changed since it was read.
+    pub(super) async fn update(&self, mut lease: Lease, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
+        claim(&mut lease);
         self.label(&mut lease);
         Ok(self.api.replace(&self.name, &PostParams::default(), &lease).await?)
     }
@@ -89,42 +93,70 @@ impl LeaseLock {
     }
 }
 
+/// A process that may hold a Lease.
+///
+/// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. client-go
+/// therefore appends a random part to the identity. Here the random part is in an annotation, and the identity is
+/// unchanged.
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    identity: String,
+    token: String,
+}
+
+/// Annotation with the random part of a holder.
+const TOKEN: &str = "informer.drydock.dev/holder";
+
+impl Holder {
+    pub(super) fn new(identity: &str) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            token: format!("{:016x}", Jitter::unique(identity)),
+        }
+    }
+
+    /// Returns `true` if this process holds the Lease. Another process with the same identity does not count.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        let token = lease.metadata.annotations.as_ref().and_then(|it| it.get(TOKEN));
+        Claim::of(lease).holder() == Some(&self.identity) && token == Some(&self.token)
+    }
+
+    /// Acquires or renews a Lease.
+    pub(super) fn claim(&self, lease: &mut Lease, duration: Duration, now: &crate::Clock) {
+        let (is_renewed, is_new) = (self.holds(lease), lease.spec.is_none());
+        let spec = lease.spec.get_or_insert_default();
+        let seconds = i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
+        spec.lease_duration_seconds = Some(seconds.max(1));
+        spec.renew_time = Some(now.micro_time());
+        if !is_renewed {
+            spec.holder_identity = Some(self.identity.clone());
+            spec.acquire_time = Some(now.micro_time());
+            let transitions = spec.lease_transitions.unwrap_or_default();
+            spec.lease_transitions = Some(transitions.saturating_add(i32::from(!is_new)));
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(TOKEN.to_owned(), self.token.clone());
+        }
+    }
+
+    /// Releases a Lease: removes its holder, and lets it expire in a second.
+    pub(super) fn release(&self, lease: &mut Lease, now: &crate::Clock) {
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        spec.renew_time = Some(now.micro_time());
+        spec.acquire_time = Some(now.micro_time());
+        if let Some(annotations) = &mut lease.metadata.annotations {
+            annotations.remove(TOKEN);
+        }
+    }
+}
+
 impl Claim {
     pub(super) fn of(lease: &Lease) -> Self {
         Self(lease.spec.clone().unwrap_or_default())
     }
 
-    pub(super) fn write(&self, lease: &mut Lease) {
-        lease.spec = Some(self.0.clone());
-    }
-
-    /// A claim of `holder`, which took it or renewed it now.
-    pub(super) fn new(holder: &str, duration: Duration, now: &crate::Clock, before: Option<&Self>) -> Self {
-        let mut claim = before.cloned().unwrap_or_default();
-        let is_renewed = claim.holder() == Some(holder);
-        let seconds = i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
-        claim.0.lease_duration_seconds = Some(seconds.max(1));
-        claim.0.renew_time = Some(now.micro_time());
-        if !is_renewed {
-            claim.0.holder_identity = Some(holder.to_owned());
-            claim.0.acquire_time = Some(now.micro_time());
-            let transitions = claim.0.lease_transitions.unwrap_or_default();
-            claim.0.lease_transitions = Some(transitions.saturating_add(i32::from(before.is_some())));
-        }
-        claim
-    }
-
-    /// Returns the claim given up: without a holder, and expiring in a second.
-    pub(super) fn released(&self, now: &crate::Clock) -> Self {
-        let mut claim = self.clone();
-        claim.0.holder_identity = Some(String::new());
-        claim.0.lease_duration_seconds = Some(1);
-        claim.0.renew_time = Some(now.micro_time());
-        claim.0.acquire_time = Some(now.micro_time());
-        claim
-    }
-
-    /// Returns the holder; `None` if it was given up.
+    /// Returns the holder; `None` if the Lease was released.
     pub(super) fn holder(&self) -> Option<&str> {
         self.0.holder_identity.as_deref().filter(|it| !it.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Connections: accepted, secured, served, and ended in an orderly way.
+//! Connections: accepts, secures, serves, and ends them gracefully.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,24 +18,25 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
-/// The bounds of a request, as in controller-runtime: the header in bytes, and the time it may take.
+/// Limits of a request, as in controller-runtime: the header in bytes, and the time until its end, which includes the
+/// time in which the connection is idle.
 const HEADER_BYTES: usize = 1 << 20;
-const HEADER_TIME: Duration = Duration::from_secs(32);
+const HEADER_TIME: Duration = Duration::from_secs(90);
 
 /// Time limit of a handshake.
 #[cfg(feature = "tls")]
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The first pause after a connection could not be accepted, and the longest, as in Go's `net/http`.
+/// First and longest pause after a failed accept, as in Go's `net/http`.
 const ACCEPT_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// With which certificate a server answers; without one it does not speak TLS.
+/// TLS configuration of a server; without one it does not use TLS.
 #[cfg(feature = "tls")]
 pub(crate) type Tls = Option<std::sync::Arc<tokio_rustls::rustls::ServerConfig>>;
 #[cfg(not(feature = "tls"))]
 pub(crate) type Tls = Option<Infallible>;
 
-/// Serves HTTP/1.1 until `stop` is cancelled, then ends each connection when its request is answered.
+/// Serves HTTP/1.1 until `stop` is cancelled, then ends each connection after its current request.
 pub(crate) async fn serve<S, B>(listener: &TcpListener, tls: Tls, service: S, stop: &CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
@@ -79,7 +80,7 @@ where
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Errors here concern this client alone.
+    // Errors here affect only this client.
     if let Either::Right(((), connection)) = select(connection.as_mut(), std::pin::pin!(stop.cancelled())).await {
         connection.graceful_shutdown();
     } else {
@@ -88,8 +89,8 @@ where
     let _ = connection.await;
 }
 
-/// The next connection. A failed accept affects no other connection; but where the process has no file
-/// descriptors left, the next fails at once, too.
+/// Accepts the next connection. A failed accept does not affect other connections; but if the process has no file
+/// descriptors left, the next accept fails at once, too.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
     let mut pause = ACCEPT_PAUSES.0;
     loop {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn failed_accepts_back_off() {
+    async fn failed_accepts_are_retried_with_increasing_pauses() {
         let (began, tries) = (Instant::now(), Cell::new(0));
         let no_more_files = || {
             tries.set(tries.get() + 1);

@@ -11,11 +11,11 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::client::CachedClient;
-use super::controller_builder::ControllerBuilder;
 use super::dependents::Dependents;
-use super::engine::Engine;
+use super::engine::{Engine, EngineParts};
 use super::health::{Check, Endpoints};
 use super::leader_election::{LeaderElectionConfig, LeaderElector};
 use super::lease_lock::LeaseLock;
@@ -26,18 +26,19 @@ use crate::cache::{Lister, SharedInformerFactory, SharedInformerFactoryBuilder, 
 use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::reconcile::Writes;
-use crate::{Cacheable, Clock, Error};
+use crate::{Cacheable, Clock, Error, spans};
 
-/// Runs controllers and the other parts of a process (controller-runtime's `Manager`). Copies are the same one.
+/// Runs the controllers and other parts of a process (controller-runtime's `Manager`). Clones are the same manager.
 ///
-/// It starts servers, then the caches, then what always runs, and last, when this process leads, what only the leader
-/// runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`, and gives up the lease
-/// at the very end.
+/// It starts servers, then the caches, then the runnables of the group `Always`, and finally, when this process leads,
+/// the group `Leader`. As a result, a standby has warm caches. It stops `Always`, `Leader`, the caches and `Server` in
+/// this order, and releases the lease last.
 ///
-/// It waits for caches, but not for ever: those that no controller watches have to sync before what always runs may
-/// start, and those that somebody has a lister of before it stands for election; each within two minutes, or the
-/// shortest [`cache_sync_timeout`](ControllerBuilder::cache_sync_timeout) of the controllers that watch it. All others
-/// are waited for by their controllers. So what always runs may install the types that controllers are for.
+/// Some starts wait for caches, with a limit. Caches that no controller watches must sync before the group `Always`
+/// starts, and caches with a lister must sync before the process stands for election. Both waits end with an error
+/// after two minutes, or after the shortest [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the
+/// controllers that watch the cache. All other caches are awaited by their controllers. As a result, runnables of the
+/// group `Always` may install the types that controllers depend on.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -56,21 +57,21 @@ use crate::{Cacheable, Clock, Error};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Manager(pub(super) Arc<Inner>);
+pub struct Manager(Arc<Inner>);
 
-pub(super) struct Inner {
+struct Inner {
     client: Client,
     cached_client: CachedClient,
-    /// Cancelled when it begins to run.
+    /// Cancelled when the manager begins to run.
     started: CancellationToken,
-    pub(super) factory: SharedInformerFactory,
+    factory: SharedInformerFactory,
     metrics: Metrics,
     clock: Clock,
     endpoints: Endpoints,
-    pub(super) elector: Option<LeaderElector>,
-    pub(super) elected: CancellationToken,
+    elector: Option<LeaderElector>,
+    elected: CancellationToken,
     grace: Option<Duration>,
-    /// Guards what is to be run.
+    /// Guards the runnables.
     state: Mutex<State>,
 }
 
@@ -83,7 +84,7 @@ struct State {
 enum Phase {
     /// Not started: the runnables added so far.
     New(Vec<Box<dyn Runnable>>),
-    /// Started: a runnable sent here starts at once if its group has.
+    /// Started: a runnable sent here starts at once if its group has started.
     Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
     Stopped,
 }
@@ -104,28 +105,29 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
-    /// Only one of several processes runs the controllers. Default: this one does.
+    /// Enables leader election: only one of several processes runs the controllers. Default: disabled; this process
+    /// runs them.
     pub fn leader_election(mut self, lock: LeaseLock, config: LeaderElectionConfig) -> Self {
         self.election = Some((lock, config));
         self
     }
 
-    /// The seed of the waiting times of informers and of the leader election, where they have none of their own; see
-    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default 0: a random one, or with leader
-    /// election one that the identity determines. It does not change a [factory](Self::factory) that is given.
+    /// Sets the seed of the waits of informers and of the leader election, unless they have their own seed; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which is a random seed, or with
+    /// leader election one derived from the identity. It does not change a given [factory](Self::factory).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The informers. Default: a factory of all namespaces.
+    /// Sets the informer factory. Default: a factory of all namespaces.
     pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
         self.factory = Some(factory);
         self
     }
 
-    /// Configures the informers, for all types and for single ones; in the place of a [factory](Self::factory).
-    /// Their requests are counted with those of the manager, and their seed is its seed.
+    /// Configures the informers, for all types and for single ones, as an alternative to [`factory`](Self::factory).
+    /// Their requests are counted with the manager's, and they use the manager's seed.
     ///
     /// ```
     /// use informer::Storage;
@@ -145,7 +147,7 @@ impl ManagerBuilder {
     ///
     /// # Errors
     ///
-    /// As `change`.
+    /// Any error of `change`.
     pub fn cache<E>(
         mut self,
         change: impl FnOnce(SharedInformerFactoryBuilder) -> Result<SharedInformerFactoryBuilder, E>,
@@ -156,24 +158,24 @@ impl ManagerBuilder {
         Ok(self)
     }
 
-    /// Limits the time that everything together may take to stop; then it is dropped, which is an error that names the
-    /// runnables still running, and the lease is given up. Default 30 s; `None` for no limit.
+    /// Sets the maximum time of the shutdown. After it, all tasks are dropped, `run` fails with the names of the
+    /// runnables that were still running, and the lease is released. Default: 30 s; `None` disables the limit.
     pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.grace = timeout;
         self
     }
 
-    /// The time of day that is written into objects.
+    /// Sets the clock for times written into objects.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The manager.
+    /// Builds the manager.
     ///
     /// # Errors
     ///
-    /// If the times of the leader election do not fit together.
+    /// If the times of the leader election are inconsistent.
     pub fn build(self) -> Result<Manager, Error> {
         let elector = match &self.election {
             Some((lock, config)) => {
@@ -239,12 +241,12 @@ impl ManagerBuilder {
 }
 
 impl Manager {
-    /// A manager with all defaults: of all namespaces, without leader election.
+    /// Creates a manager with all defaults: all namespaces, without leader election.
     pub fn new(client: Client) -> Self {
         Self::builder(client).with_elector(None)
     }
 
-    /// A manager that may be configured.
+    /// Returns a builder for a manager.
     pub fn builder(client: Client) -> ManagerBuilder {
         ManagerBuilder {
             client,
@@ -259,24 +261,25 @@ impl Manager {
         }
     }
 
-    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
-    /// With leader election they are refused once this process has lost its lease; see [`LeaderElector::fenced`].
+    /// Returns the client for reconcilers. Its writes are tracked, so that a key is not reconciled with a cache older
+    /// than them. With leader election, writes are refused after this process has lost its lease; see
+    /// [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
-    /// The client that reads from the caches and writes to the server (controller-runtime's `GetClient`). It reads once
-    /// the manager runs.
+    /// Returns a client that reads from the caches and writes to the server (controller-runtime's `GetClient`). Reads
+    /// require that the manager runs.
     pub fn cached_client(&self) -> CachedClient {
         self.0.cached_client.clone()
     }
 
-    /// Finds objects of a type by the value of a field, such as `spec.nodeName`: adds the index that
-    /// [`List::field`](super::List::field) reads (controller-runtime's `GetFieldIndexer().IndexField`).
+    /// Adds an index for finding objects of a type by the value of a field, such as `spec.nodeName`.
+    /// [`ListRequest::field`](super::ListRequest::field) uses it (controller-runtime's `GetFieldIndexer().IndexField`).
     ///
     /// # Errors
     ///
-    /// If the field has an index already, or the informer has stopped.
+    /// If the field already has an index, or the informer has stopped.
     pub fn index_field<K>(&self, path: &str) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -285,15 +288,10 @@ impl Manager {
         self.0.factory.informer::<K>().add_index(indexes::field(path))
     }
 
-    /// A controller of this manager: with its informers and its metrics, and run by it once it is
-    /// [complete](ControllerBuilder::complete).
-    pub fn controller(&self, name: &str) -> ControllerBuilder<Self> {
-        ControllerBuilder::of_manager(name, self)
-    }
-
-    /// The recorder of events of this controller, such as `example.com/web-operator`; the same one each time
-    /// (controller-runtime's `GetEventRecorder`). Its events are written while the manager runs, bear the manager's
-    /// clock, and name the identity of the leader election as the instance, or `name` where there is none.
+    /// Returns the event recorder of a controller, such as `example.com/web-operator`; repeated calls return the same
+    /// recorder (controller-runtime's `GetEventRecorder`). Events are written while the manager runs. Their times are
+    /// from the manager's clock, and their instance is the identity of the leader election, or `name` without leader
+    /// election.
     ///
     /// ```
     /// use informer::runtime::{Manager, Note};
@@ -308,8 +306,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// If it is asked for first after the manager has stopped, or if an
-    /// [`EventWriter`](super::EventWriter) of this name was added by hand.
+    /// If the first call for this name follows the stop of the manager, or if an [`EventWriter`](super::EventWriter)
+    /// with this name was added by hand.
     pub fn recorder(&self, name: &str) -> Result<EventRecorder, Error> {
         if let Some(recorder) = self.state().recorders.get(name) {
             return Ok(recorder.clone());
@@ -327,8 +325,8 @@ impl Manager {
         Ok(recorder)
     }
 
-    /// Reads the cache of a type: that of its informer in the factory. Where the manager runs already, the informer
-    /// starts at once, and [`Lister::synced`] waits for it.
+    /// Returns the lister of a type, which reads the cache of the factory's informer. If the manager already runs, the
+    /// informer starts at once; [`Lister::synced`] waits for it.
     pub fn lister<K>(&self) -> Lister<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -337,7 +335,7 @@ impl Manager {
         self.0.factory.informer::<K>().lister()
     }
 
-    /// The objects of a type that belong to others: read from the cache, written by [`client`](Self::client).
+    /// Returns the dependent objects of a type: read from the cache, written by [`client`](Self::client).
     pub fn dependents<K>(&self) -> Dependents<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -346,7 +344,7 @@ impl Manager {
         Dependents::new(self.client(), self.lister())
     }
 
-    /// Returns the informer factory. Informers start with the manager, and later ones at once.
+    /// Returns the informer factory. Informers start with the manager; informers added later start at once.
     pub fn factory(&self) -> SharedInformerFactory {
         self.0.factory.clone()
     }
@@ -356,38 +354,38 @@ impl Manager {
         self.0.metrics.clone()
     }
 
-    /// The time of day that is written into objects.
+    /// Returns the clock for times written into objects.
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
 
-    /// Returns the HTTP endpoints: health, readiness, metrics. The feature `serve` has a server for them.
+    /// Returns the HTTP endpoints: health, readiness, metrics. The feature `serve` contains a server for them.
     pub fn endpoints(&self) -> Endpoints {
         self.0.endpoints.clone()
     }
 
-    /// Adds a check to `/healthz`, which decides about a restart of the process.
+    /// Adds a check to `/healthz`, which determines restarts of the process.
     pub fn add_healthz(&self, name: &str, check: impl Check) {
         self.0.endpoints.add_healthz(name, check);
     }
 
-    /// Adds a check to `/readyz`: whether the process is ready for requests.
+    /// Adds a check to `/readyz`, which determines whether the process receives requests.
     pub fn add_readyz(&self, name: &str, check: impl Check) {
         self.0.endpoints.add_readyz(name, check);
     }
 
-    /// Adds something to be run. While the manager runs, it starts at once if its group has started.
+    /// Adds a runnable. While the manager runs, it starts at once if its group has started.
     ///
     /// # Errors
     ///
-    /// If something has its name already, and after the manager has stopped.
+    /// If a runnable with the same name exists, or after the manager has stopped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), Error> {
         let name = runnable.name();
         let mut state = self.state();
         if state.names.contains(&name) {
-            return Err(Error::refused(format!("manager: something is called {name:?} already")));
+            return Err(Error::refused(format!("manager: there is already a runnable {name:?}")));
         }
-        let refused = || Error::refused(format!("manager: {name:?} comes too late, it has stopped"));
+        let refused = || Error::refused(format!("manager: {name:?} was added after the manager has stopped"));
         match &mut state.phase {
             Phase::New(runnables) => runnables.push(Box::new(runnable)),
             Phase::Running(added) => added.send(Box::new(runnable)).map_err(|_| refused())?,
@@ -414,21 +412,25 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// If something that it runs fails (the first error counts), the lease is lost (then nothing is waited for), it
-    /// does not stop in time, or it was run before.
+    /// If a runnable fails (the first error counts), if the lease is lost (in which case it does not wait for
+    /// anything), if the shutdown takes too long, or if the manager was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        self.run_until(shutdown).instrument(spans::manager()).await
+    }
+
+    async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (added, adding) = mpsc::unbounded_channel();
         let runnables = {
             let mut state = self.state();
             let Phase::New(runnables) = &mut state.phase else {
-                return Err(Error::refused("manager: it was run before"));
+                return Err(Error::refused("manager: it was already run"));
             };
             let runnables = std::mem::take(runnables);
             state.phase = Phase::Running(added);
             runnables
         };
         self.0.started.cancel();
-        let mut engine = Engine::new(self, adding);
+        let mut engine = Engine::new(self.engine_parts(), adding);
         let outcome = {
             let shutdown = std::pin::pin!(shutdown);
             match select(shutdown, std::pin::pin!(engine.run(runnables))).await {
@@ -438,7 +440,7 @@ impl Manager {
         };
         self.state().phase = Phase::Stopped;
         if engine.is_lost {
-            // Another process may lead by now: everything that still runs is dropped.
+            // Another process may already lead, so everything that still runs is dropped.
             return outcome;
         }
         let Some(grace) = self.0.grace else {
@@ -449,8 +451,16 @@ impl Manager {
             return outcome;
         }
         let late = engine.abandon().await.join(", ");
-        let why = format!("manager: not everything has stopped within {grace:?}: {late}");
+        let why = format!("manager: these runnables have not stopped within {grace:?}: {late}");
         outcome.and(Err(Error::refused(why)))
+    }
+
+    fn engine_parts(&self) -> EngineParts {
+        EngineParts {
+            factory: self.0.factory.clone(),
+            elector: self.0.elector.clone(),
+            elected: self.0.elected.clone(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

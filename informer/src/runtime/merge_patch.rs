@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ObjectKey};
 
-/// The patch that makes `wanted` of `found`; `None` if they are the same. Lists are replaced whole, and what is no
-/// longer there is `null`.
+/// Returns the patch from `found` to `wanted`; `None` if they are equal. Lists are replaced as a whole, and removed
+/// fields become `null`.
 pub(super) fn difference(found: &Value, wanted: &Value) -> Option<Value> {
     if found == wanted {
         return None;
@@ -32,12 +32,12 @@ pub(super) fn difference(found: &Value, wanted: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// An object as JSON.
+/// Serializes an object as JSON.
 pub(super) fn json(key: &ObjectKey, object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|err| Error::decode(key.to_string(), err))
 }
 
-/// Sends a patch for an object, or for a subresource of it, if the object is still at `version`.
+/// Sends a patch for an object or one of its subresources, with `version` as the precondition.
 pub(super) async fn send<K>(
     client: &Client,
     key: &ObjectKey,
@@ -75,7 +75,7 @@ mod tests {
     #[case::removed(json!({"a": 1, "b": {"c": 1}}), json!({"b": {}}), Some(json!({"a": null, "b": {"c": null}})))]
     #[case::lists_whole(json!({"a": [1, 2]}), json!({"a": [2]}), Some(json!({"a": [2]})))]
     #[case::another_type(json!({"a": {"b": 1}}), json!({"a": "text"}), Some(json!({"a": "text"})))]
-    fn a_patch_holds_the_differences(#[case] found: Value, #[case] wanted: Value, #[case] patch: Option<Value>) {
+    fn patch_contains_only_the_differences(#[case] found: Value, #[case] wanted: Value, #[case] patch: Option<Value>) {
         assert_eq!(difference(&found, &wanted), patch);
     }
 }

@@ -1,17 +1,23 @@
 //! The parts of a process around its reconcilers: controllers that start and stop together, leader election, events,
-//! and the small helpers that every controller needs.
+//! and small helpers for controllers.
 //!
-//! It knows all other layers, and nothing knows it.
+//! This layer depends on all other layers, and none depends on it.
 
+mod request_key;
+mod cluster_key;
+mod intake;
 mod controller;
 mod controller_builder;
+mod redelivery;
 mod controller_watches;
 mod later_watches;
+mod replays;
 mod object_reconciler;
 mod sharding;
 mod runnable;
-mod manager;
 mod engine;
+mod manager;
+mod managed_controllers;
 mod health;
 #[cfg(feature = "serve")]
 mod serve;
@@ -48,26 +54,28 @@ mod retry;
 
 #[cfg(feature = "tls")]
 pub use cert_watcher::{CertWatcher, Certificate};
-pub use client::{CachedClient, DeleteAllOf, KindClient, List, Subresource};
+pub use client::{CachedClient, DeleteAllOf, KindClient, ListRequest, Subresource};
 pub use cluster_controller::ClusterControllerBuilder;
-pub use clusters::{Cluster, ClusterKey, Clusters};
+pub use cluster_key::ClusterKey;
+pub use clusters::{Cluster, Clusters};
 pub use controller::Controller;
-pub use controller_builder::{ControllerBuilder, RequestKey};
+pub use controller_builder::ControllerBuilder;
 pub use create_or_patch::create_or_patch;
 pub use create_or_update::{OperationResult, create_or_update};
 pub use dependents::Dependents;
 pub use expectations::Expectations;
 pub use finalizer::{Deletion, add_finalizer, finalize, has_finalizer, remove_finalizer};
-pub use health::{Answer, Check, Endpoints, ping};
+pub use health::{Check, EndpointResponse, Endpoints, ping};
 pub use later_watches::LaterWatches;
-pub use leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+pub use leader_election::{ElectionOutcome, LeaderElectionConfig, LeaderElector};
 pub use lease_lock::LeaseLock;
 pub use manager::{Manager, ManagerBuilder};
 pub use object_reconciler::{AsReconciler, ObjectReconciler, as_reconciler};
 pub use recorder::{EventRecorder, EventType, EventWriter, Note, RecorderConfig};
+pub use request_key::RequestKey;
 pub use request_metrics::count_requests;
-pub use retry::{Backoff, retry_on_conflict};
-pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
+pub use retry::{RetryPolicy, retry_on_conflict};
+pub use runnable::{FnRunnable, Runnable, RunnableGroup, run_always, run_when_leader};
 #[cfg(feature = "self-signed")]
 pub use self_signed::SelfSigned;
 #[cfg(feature = "serve")]

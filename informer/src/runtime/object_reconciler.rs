@@ -1,4 +1,4 @@
-//! `ObjectReconciler`: works on objects as the cache has them, where a `Reconciler` works on keys.
+//! `ObjectReconciler`: reconciles objects from the cache, whereas a `Reconciler` receives keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::Cacheable;
 use crate::cache::Lister;
 use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 
-/// Reconciles an object (controller-runtime's `ObjectReconciler`). Any
-/// `Fn(Arc<K>) -> Future<Output = Result<Action, E>>` is one; [`as_reconciler`] makes a [`Reconciler`] of it.
+/// Reconciles an object (controller-runtime's `ObjectReconciler`). Any `Fn(Arc<K>) -> Future<Output = Result<Action,
+/// E>>` implements it; [`as_reconciler`] converts it to a [`Reconciler`].
 ///
-/// It is called for objects that are being deleted, too: look at `deletionTimestamp`, or leave that to
-/// [`finalize`](super::finalize). For those that are gone it is not called: their dependents are the garbage
-/// collector's.
+/// It is also called for objects that are being deleted: check `deletionTimestamp`, or use
+/// [`finalize`](super::finalize). It is not called for deleted objects, because the garbage collector deletes their
+/// dependents.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,8 +38,8 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// # }
 /// ```
 pub trait ObjectReconciler<K>: Send + Sync + 'static {
-    /// Looks at the object and acts. What is dropped where it waits (at a timeout, or when leadership is lost) is not
-    /// finished.
+    /// Reconciles the object. A future that is dropped at an await point (after a timeout, or when leadership is lost)
+    /// does not complete.
     fn reconcile(&self, object: Arc<K>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
@@ -56,14 +56,14 @@ where
     }
 }
 
-/// An [`ObjectReconciler`] and where its objects are; see [`as_reconciler`].
+/// An [`ObjectReconciler`] with the lister of its objects; see [`as_reconciler`].
 pub struct AsReconciler<K, C> {
     lister: Lister<K>,
     reconciler: C,
 }
 
-/// Makes a [`Reconciler`] of what works on objects: it reads them from `lister`, and has nothing to do where there is
-/// none (controller-runtime's `AsReconciler`). An object that is not of its type is a terminal error.
+/// Converts an object reconciler to a [`Reconciler`]. It reads objects from `lister`, and does nothing for keys without
+/// an object (controller-runtime's `AsReconciler`). An object that cannot be decoded as the type is a terminal error.
 pub fn as_reconciler<K, C>(lister: Lister<K>, reconciler: C) -> AsReconciler<K, C>
 where
     K: Cacheable,

@@ -1,4 +1,4 @@
-//! `EventRecorder`: what happened to an object, for people to read (`kubectl describe`).
+//! `EventRecorder`: records Events about objects, as shown by `kubectl describe`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,28 +17,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::event_series::{Correlator, SeriesKey, Verdict};
 use super::event_sink::{DropReason, Dropped, Lanes, Sink, Write};
-use super::runnable::{Group, Runnable};
+use super::runnable::{Runnable, RunnableGroup};
 use crate::Clock;
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics};
 use crate::reconcile::BoxError;
 
-/// Events that wait to be taken up by the writer; more are dropped. It takes them up as long as fewer than this are on
-/// their way.
+/// Maximum number of queued events; further ones are dropped. The writer takes events from the queue while fewer than
+/// this number are in progress.
 const QUEUE: usize = 1000;
 
 /// Interval at which the counts of series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
-/// The longest note the server takes, in bytes.
+/// Maximum length of a note on the server, in bytes.
 const NOTE: usize = 1024;
 
-/// Normal, or something to look at.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EventType {
-    /// It is as it should be.
+    /// Normal operation.
     Normal,
-    /// Somebody should look.
+    /// Requires attention.
     Warning,
 }
 
@@ -51,14 +52,17 @@ pub struct Note {
     pub reason: String,
     /// Action, in one word for machines: `CreateDeployment`. At most 128 bytes.
     pub action: String,
-    /// For people. What is beyond 1,024 bytes is cut.
+    /// Text for people. Truncated after 1,024 bytes.
     pub note: String,
-    /// Another object that it concerns.
+    /// Related object.
     pub related: Option<ObjectReference>,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 impl Note {
-    /// It is as it should be.
+    /// Returns a note of type `Normal`.
     pub fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             event_type: EventType::Normal,
@@ -66,10 +70,11 @@ impl Note {
             action: action.to_owned(),
             note: note.into(),
             related: None,
+            _more: (),
         }
     }
 
-    /// Somebody should look.
+    /// Returns a note of type `Warning`.
     pub fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             event_type: EventType::Warning,
@@ -83,34 +88,38 @@ impl Note {
 pub struct RecorderConfig {
     /// The controller: `example.com/web-operator`.
     pub controller: String,
-    /// The process, at most 128 bytes: the name of its Pod.
+    /// The process, such as the name of its Pod; at most 128 bytes.
     pub instance: String,
     /// Clock for the times written into events.
     pub clock: Clock,
-    /// The seed of waits between tries. Default 0: a random one; see
+    /// Seed of the waits between attempts. Default: 0, which draws a random one; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 impl RecorderConfig {
-    /// With the machine's clock.
+    /// Returns a configuration with the machine's clock.
     pub fn new(controller: &str, instance: &str) -> Self {
         Self {
             controller: controller.to_owned(),
             instance: instance.to_owned(),
             clock: Clock::system(),
             seed: 0,
+            _more: (),
         }
     }
 }
 
-/// Records events of `events.k8s.io/v1`. Copies are the same recorder.
+/// Records events of `events.k8s.io/v1`. Clones are the same recorder.
 ///
-/// Recording waits for nothing and cannot fail: an [`EventWriter`] writes, which a [`Manager`](super::Manager) runs.
-/// Events that differ in the note only are a series: the second adds a count to the first, and what follows is counted
-/// and written every half hour, until there is silence for six minutes. Of one controller about one object there are 25
-/// at once and one more every five minutes; others are dropped. So are those that find 1,000 before them in the queue;
-/// 1,000 more may be on their way, eight of them with the server. What is dropped is
+/// Recording does not wait and cannot fail: an [`EventWriter`], run by a [`Manager`](super::Manager), sends the events.
+/// Events that differ only in their note form a series: the second event adds a count to the first, and later ones are
+/// counted and written every half hour, until the series has been silent for six minutes. For each controller and
+/// object, bursts are limited to 25 events plus one every five minutes. Events are also dropped if 1,000 are already
+/// queued; 1,000 more may be in progress, eight of them at the server. Dropped events are
 /// [counted](Self::register_metrics).
 ///
 /// ```
@@ -128,12 +137,12 @@ impl RecorderConfig {
 pub struct EventRecorder {
     config: Arc<RecorderConfig>,
     events: mpsc::Sender<(Event, Instant)>,
-    /// The last name's number: no two are equal.
+    /// Number in the last event's name, so that names are unique.
     last: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
 }
 
-/// Writes what an [`EventRecorder`] records, eight events at a time, those of a series one after the other.
+/// Sends the events of an [`EventRecorder`]: eight at a time, and the events of one series one by one.
 pub struct EventWriter {
     sink: Arc<Sink>,
     events: mpsc::Receiver<(Event, Instant)>,
@@ -141,7 +150,7 @@ pub struct EventWriter {
 }
 
 impl EventRecorder {
-    /// A recorder, and what writes its events.
+    /// Creates a recorder and the writer of its events.
     pub fn new(client: Client, config: RecorderConfig) -> (Self, EventWriter) {
         let (sender, events) = mpsc::channel(QUEUE);
         let config = Arc::new(config);
@@ -164,18 +173,19 @@ impl EventRecorder {
         (recorder, writer)
     }
 
-    /// Tells `informer_events_dropped_total`: how many events were not written, and why (`full`, `spam`, `failed`).
+    /// Exports `informer_events_dropped_total`: the number of events that were not written, by reason (`full`, `spam`,
+    /// `failed`).
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.dropped.clone();
         metrics.register(&collector);
     }
 
-    /// Records what happened to an object.
+    /// Records an event about an object.
     pub fn record<K: Resource<DynamicType = ()>>(&self, regarding: &K, note: Note) {
         self.record_about(regarding.object_ref(&()), note);
     }
 
-    /// The same for an object that is known by a reference.
+    /// Same as [`record`](Self::record), for an object given by a reference.
     pub fn record_about(&self, regarding: ObjectReference, note: Note) {
         let Note {
             event_type,
@@ -183,6 +193,7 @@ impl EventRecorder {
             action,
             mut note,
             related,
+            _more: (),
         } = note;
         let end = (0..=NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
         note.truncate(end.unwrap_or_default());
@@ -215,12 +226,13 @@ impl EventRecorder {
             self.dropped.count(DropReason::Full);
             tracing::warn!(
                 controller = self.config.controller,
-                "an event was dropped: too many wait, or nobody writes"
+                "an event was dropped: the queue is full, or there is no writer"
             );
         }
     }
 
-    /// The time in nanoseconds, or one more than the last: no two events of a recorder have one name.
+    /// Returns the time in nanoseconds, or the last number plus one if that is greater, so that names of events are
+    /// unique.
     fn number(&self) -> u64 {
         let now = u64::try_from(self.config.clock.now().as_nanosecond()).unwrap_or_default();
         let last = self
@@ -231,11 +243,11 @@ impl EventRecorder {
     }
 }
 
-/// The longest name of an object, in bytes.
+/// Maximum length of an object's name, in bytes.
 const NAME: usize = 253;
 
-/// The name of an event about the object of this name. One that makes no name of an object, or is too long, is named by
-/// its hash.
+/// Returns the name of an event about the object with this name. A name that is too long, or invalid as the prefix of
+/// an object's name, is replaced by its hash.
 fn event_name(regarding: &str, number: u64) -> String {
     let name = format!("{regarding}.{number:x}");
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -250,7 +262,7 @@ fn event_name(regarding: &str, number: u64) -> String {
 }
 
 impl EventWriter {
-    /// Writes until `stop` is cancelled, then what waits still, each once.
+    /// Sends events until `stop` is cancelled, then sends each queued event once.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut refresh = Instant::now() + REFRESH;
         let mut lanes = Lanes::new(Arc::clone(&self.sink), stop.clone());
@@ -312,7 +324,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes the counts of series that went on; `false` if there may be more of them than there is room for.
+    /// Writes the counts of series that continued; `false` if not all of them had room.
     fn refresh(&mut self, lanes: &mut Lanes) -> bool {
         let room = QUEUE.saturating_sub(lanes.len());
         for (key, event, count) in self.correlator.refresh(Instant::now(), room) {
@@ -323,7 +335,7 @@ impl EventWriter {
     }
 }
 
-/// Returns the identity of a series; the last two parts are the regarded object and the namespace.
+/// Returns the identity of a series; the last two parts are the regarding object and the namespace.
 fn series_key(event: &Event) -> SeriesKey {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     let reference = |it: &Option<ObjectReference>| match it {
@@ -359,8 +371,8 @@ impl Runnable for EventWriter {
         format!("events of {}", self.sink.config.controller)
     }
 
-    fn group(&self) -> Group {
-        Group::Always
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Always
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
@@ -384,7 +396,7 @@ impl fmt::Debug for EventWriter {
 mod tests {
     use super::*;
 
-    /// One of many Pods.
+    /// Returns a reference to one of many Pods.
     fn numbered(number: usize) -> ObjectReference {
         ObjectReference {
             name: Some(format!("pod-{number}")),
@@ -393,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn counts_are_written_as_far_as_there_is_room_and_the_rest_later() {
+    async fn counts_above_the_limit_are_written_later() {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
         });
@@ -409,7 +421,7 @@ mod tests {
                 writer.take(event, at, &mut first);
             }
         }
-        // All of the series are over: what is not written now must be remembered nevertheless.
+        // All series are over, and unwritten counts must be kept.
         tokio::time::advance(REFRESH).await;
         let waiting = [(); 3].map(|()| {
             let mut lanes = lanes(&writer);
@@ -420,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_counts_of_more_series_than_may_wait_are_all_written() {
+    async fn counts_beyond_the_queue_are_all_written() {
         let patches = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&patches);
         let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -1,4 +1,4 @@
-//! `retry_on_conflict`: reads and writes again after a conflict.
+//! `retry_on_conflict`: repeats a read and write after a conflict.
 
 use std::time::Duration;
 
@@ -7,34 +7,37 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::jitter::Jitter;
 
-/// Number of tries and the waits between them.
+/// Number of attempts and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
-    /// Number of tries; at least one.
+pub struct RetryPolicy {
+    /// Number of attempts; at least one.
     pub steps: u32,
     /// The first wait.
     pub wait: Duration,
-    /// Factor between a wait and the next.
+    /// Factor between one wait and the next.
     pub factor: f64,
-    /// A wait is prolonged by up to this many times itself.
+    /// Maximum extension of a wait, as a fraction of it.
     pub jitter: f64,
-    /// The seed of the jitter; 0 draws one at random, as
-    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed) says.
+    /// Seed of the jitter; 0 draws a random one, see [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
-impl Backoff {
-    /// client-go's `DefaultRetry`: 5 times, 10 ms apart. For objects that few others write.
+impl RetryPolicy {
+    /// client-go's `DefaultRetry`: 5 attempts with waits of 10 ms. For objects with few other writers.
     pub const DEFAULT_RETRY: Self = Self {
         steps: 5,
         wait: Duration::from_millis(10),
         factor: 1.0,
         jitter: 0.1,
         seed: 0,
+        _more: (),
     };
 
-    /// client-go's `DefaultBackoff`: 4 times, after 10, 50 and 250 ms. For objects that other controllers write all the
-    /// time.
+    /// client-go's `DefaultBackoff`: 4 attempts with waits of 10, 50 and 250 ms. For objects that other controllers
+    /// write frequently.
     pub const DEFAULT_BACKOFF: Self = Self {
         steps: 4,
         factor: 5.0,
@@ -42,16 +45,17 @@ impl Backoff {
     };
 }
 
-/// Calls `update`, which reads, changes and writes an object, until it does not end in a conflict.
+/// Calls `update`, which reads, changes and writes an object, until it succeeds, fails with an error other than a
+/// conflict, or the attempts are used up.
 ///
 /// ```
 /// use informer::Error;
-/// use informer::runtime::{Backoff, retry_on_conflict};
+/// use informer::runtime::{RetryPolicy, retry_on_conflict};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kube::Api;
 ///
 /// # async fn count(maps: Api<ConfigMap>) -> Result<(), Error> {
-/// retry_on_conflict(Backoff::DEFAULT_RETRY, || async {
+/// retry_on_conflict(RetryPolicy::DEFAULT_RETRY, || async {
 ///     let mut map = maps.get("counter").await?;
 ///     map.data.get_or_insert_default().insert("count".into(), "1".into());
 ///     maps.replace("counter", &Default::default(), &map).await
@@ -63,22 +67,22 @@ impl Backoff {
 ///
 /// # Errors
 ///
-/// The last conflict, if there is one each time; any other error at once.
-pub async fn retry_on_conflict<T, E, F, Fut>(backoff: Backoff, mut update: F) -> Result<T, Error>
+/// The last conflict if every attempt fails with one; any other error at once.
+pub async fn retry_on_conflict<T, E, F, Fut>(policy: RetryPolicy, mut update: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, E>>,
     E: Into<Error>,
 {
-    let mut jitter = Jitter::new(backoff.seed, "retry");
-    let mut wait = backoff.wait;
+    let mut jitter = Jitter::new(policy.seed, "retry");
+    let mut wait = policy.wait;
     for step in 1.. {
         match update().await.map_err(Into::into) {
-            Err(err) if err.is_conflict() && step < backoff.steps => {}
+            Err(err) if err.is_conflict() && step < policy.steps => {}
             result => return result,
         }
-        sleep(jitter.prolong(wait, backoff.jitter)).await;
-        wait = wait.mul_f64(backoff.factor);
+        sleep(jitter.prolong(wait, policy.jitter)).await;
+        wait = wait.mul_f64(policy.factor);
     }
     Err(Error::refused("it was tried four billion times"))
 }

@@ -8,83 +8,85 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::BoxError;
 
-/// Group of a runnable, which decides when it runs. Groups start in this order; they stop in the order `Always`,
+/// Group of a runnable, which determines when it runs. Groups start in this order; they stop in the order `Always`,
 /// `Leader`, `Server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// Before the caches and after them: what answers from outside.
+#[non_exhaustive]
+pub enum RunnableGroup {
+    /// Starts before the caches and stops after them: servers for requests from outside.
     Server,
-    /// As long as the manager runs. It begins when the caches have synced that no controller watches; to wait for all
-    /// that are read, see [`Runnable::reads_caches`].
+    /// Runs as long as the manager. Starts when the caches that no controller watches have synced; to wait for all
+    /// caches with a lister, see [`Runnable::reads_caches`].
     Always,
-    /// As long as this process leads.
+    /// Runs as long as this process leads.
     Leader,
 }
 
 /// A part of a process that a [`Manager`](super::Manager) starts and stops.
 pub trait Runnable: Send + 'static {
-    /// Its name in messages; no two of one manager may have one name.
+    /// Returns the name for messages; unique within a manager.
     fn name(&self) -> String;
 
     /// Returns the group. Default: `Leader`.
-    fn group(&self) -> Group {
-        Group::Leader
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Leader
     }
 
-    /// Returns `true` if it starts only when every cache with a [`Lister`](crate::cache::Lister) has synced. Default:
-    /// yes, unless it always runs: then it may install what a controller waits for.
+    /// Returns `true` if it must not start until every cache with a [`Lister`](crate::cache::Lister) has synced.
+    /// Default: `true`, except in the group `Always`, so that such a runnable may install the types that a controller
+    /// waits for.
     fn reads_caches(&self) -> bool {
-        self.group() == Group::Leader
+        self.group() == RunnableGroup::Leader
     }
 
-    /// Prepares the runnable before this process leads. Default: nothing. It is awaited before `run` begins, and
+    /// Prepares the runnable before this process leads. Default: does nothing. It completes before `run` is called, and
     /// nothing else waits for it.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }
 
-    /// Runs until it has ended, or `stop` is cancelled. An error stops the manager.
+    /// Runs until it ends by itself or `stop` is cancelled. An error stops the manager.
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
 /// A function as a [`Runnable`]; see [`run_when_leader`] and [`run_always`].
-pub struct Task {
+pub struct FnRunnable {
     name: String,
-    group: Group,
+    group: RunnableGroup,
     run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
 /// Runs a function as long as this process leads.
-pub fn run_when_leader<F, Fut>(name: &str, run: F) -> Task
+pub fn run_when_leader<F, Fut>(name: &str, run: F) -> FnRunnable
 where
     F: FnOnce(CancellationToken) -> Fut + Send + 'static,
     Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    Task {
+    FnRunnable {
         name: name.to_owned(),
-        group: Group::Leader,
+        group: RunnableGroup::Leader,
         run: Box::new(move |stop| run(stop).boxed()),
     }
 }
 
 /// Runs a function as long as the manager runs.
-pub fn run_always<F, Fut>(name: &str, run: F) -> Task
+pub fn run_always<F, Fut>(name: &str, run: F) -> FnRunnable
 where
     F: FnOnce(CancellationToken) -> Fut + Send + 'static,
     Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    Task {
-        group: Group::Always,
+    FnRunnable {
+        group: RunnableGroup::Always,
         ..run_when_leader(name, run)
     }
 }
 
-impl Runnable for Task {
+impl Runnable for FnRunnable {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn group(&self) -> Group {
+    fn group(&self) -> RunnableGroup {
         self.group
     }
 
@@ -93,9 +95,9 @@ impl Runnable for Task {
     }
 }
 
-impl fmt::Debug for Task {
+impl fmt::Debug for FnRunnable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
+        f.debug_struct("FnRunnable")
             .field("name", &self.name)
             .field("group", &self.group)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! `SelfSigned`: an authority and a certificate of it, made for one process.
+//! `SelfSigned`: a certificate authority and a certificate, generated for one process.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -8,8 +8,8 @@ use rcgen::{
 use super::cert_watcher::Certificate;
 use crate::Error;
 
-/// A self-made certificate authority and a certificate that it signed, for tests and for clusters without cert-manager:
-/// the authority is the `caBundle` of a configuration.
+/// A generated certificate authority and a certificate signed by it, for tests and for clusters without cert-manager.
+/// The authority is the `caBundle` of a configuration.
 ///
 /// ```
 /// use informer::runtime::SelfSigned;
@@ -28,36 +28,36 @@ pub struct SelfSigned {
 }
 
 impl SelfSigned {
-    /// For these host names and addresses; for a service that is `NAME.NAMESPACE.svc`.
+    /// Generates a certificate for these host names and addresses. The host name of a service is `NAME.NAMESPACE.svc`.
     ///
     /// # Errors
     ///
-    /// If a name is none.
+    /// If a name is invalid.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Result<Self, Error> {
         let names = names.into_iter().map(Into::into).collect();
         make(names).map_err(|err| Error::refused(format!("certificate: {err}")))
     }
 
-    /// The authority, in PEM.
+    /// Returns the authority, in PEM.
     pub fn ca_bundle(&self) -> &str {
         &self.ca
     }
 
-    /// The certificate, in PEM.
+    /// Returns the certificate, in PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate
     }
 
-    /// Its key, in PEM.
+    /// Returns the private key of the certificate, in PEM.
     pub fn key_pem(&self) -> &str {
         &self.key
     }
 
-    /// The certificate with its key, for a server.
+    /// Returns the certificate with its key, for a server.
     ///
     /// # Errors
     ///
-    /// None that is known: what was made can be read.
+    /// In practice it does not fail, because the generated certificate is valid.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         Certificate::from_pem(self.certificate.as_bytes(), self.key.as_bytes())
     }

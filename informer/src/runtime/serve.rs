@@ -1,4 +1,4 @@
-//! `Server`: the endpoints over HTTP.
+//! `Server`: serves the endpoints over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,9 +14,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Access;
-use super::health::{Answer, Endpoints};
+use super::health::{EndpointResponse, Endpoints};
 use super::listen;
-use super::runnable::{Group, Runnable};
+use super::runnable::{Runnable, RunnableGroup};
 use crate::Error;
 use crate::reconcile::BoxError;
 
@@ -40,11 +40,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on an address; port 0 is any.
+    /// Listens on an address. Port 0 selects a free port.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If it cannot listen on the address.
     pub async fn bind(endpoints: Endpoints, address: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
@@ -57,18 +57,18 @@ impl Server {
         })
     }
 
-    /// Protects `/metrics` by the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a
-    /// TokenReview says who the bearer token is, and a SubjectAccessReview whether that user may `get` the path.
-    /// Answers are remembered for a minute, refusals for half of it. Health and readiness stay open, since the kubelet
-    /// asks without a token.
+    /// Protects `/metrics` by the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a TokenReview
+    /// identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get` the path.
+    /// Permissions are cached for a minute, refusals for half a minute. Health and readiness stay open, since the
+    /// kubelet sends no token.
     #[must_use]
     pub fn authorize(mut self, client: &Client) -> Self {
         self.access = Some(Arc::new(Access::new(client)));
         self
     }
 
-    /// Speaks TLS. `certificates` is a [`CertWatcher`](super::CertWatcher), or a [`Certificate`](super::Certificate)
-    /// that stays as it is.
+    /// Enables TLS. `certificates` is a [`CertWatcher`](super::CertWatcher), or a fixed
+    /// [`Certificate`](super::Certificate).
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, certificates: impl Into<super::cert_watcher::CertWatcher>) -> Self {
@@ -108,10 +108,10 @@ impl Server {
     }
 }
 
-fn answer(endpoints: &Endpoints, request: &Request<Incoming>) -> Answer {
+fn answer(endpoints: &Endpoints, request: &Request<Incoming>) -> EndpointResponse {
     match *request.method() {
         Method::GET | Method::HEAD => endpoints.answer(request.uri().path(), request.uri().query().unwrap_or_default()),
-        _ => Answer {
+        _ => EndpointResponse {
             code: 405,
             content_type: "text/plain; charset=utf-8",
             body: "method not allowed\n".to_owned(),
@@ -119,7 +119,7 @@ fn answer(endpoints: &Endpoints, request: &Request<Incoming>) -> Answer {
     }
 }
 
-fn response(answer: Answer) -> Response<String> {
+fn response(answer: EndpointResponse) -> Response<String> {
     let mut response = Response::new(answer.body);
     *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content_type = header::HeaderValue::from_static(answer.content_type);
@@ -135,8 +135,8 @@ impl Runnable for Server {
         }
     }
 
-    fn group(&self) -> Group {
-        Group::Server
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Server
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {

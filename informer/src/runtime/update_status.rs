@@ -1,4 +1,4 @@
-//! `update_status`: says in an object's status how it is.
+//! `update_status`: updates the status of an object.
 
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -8,11 +8,11 @@ use super::OperationResult;
 use super::merge_patch::{difference, json, send};
 use crate::{Error, ObjectKey};
 
-/// Changes the status of an object as `change` says, by one patch of what differs, and without a request where nothing
-/// does. What `change` does to anything but the status is not written.
+/// Changes the status of an object with `change`, by one patch of the difference. Sends no request if there is no
+/// difference. Changes outside of the status are not written.
 ///
-/// `object` is the object as it was read: if it has been written since, the answer is a conflict, and a reconcile that
-/// ends with it is called again when the newer object is there.
+/// `object` is the object as it was read. If it has been written since, the answer is a conflict; a reconcile that ends
+/// with the conflict is repeated when the newer object is in the cache.
 ///
 /// ```
 /// use informer::runtime::update_status;
@@ -29,7 +29,7 @@ use crate::{Error, ObjectKey};
 ///
 /// # Errors
 ///
-/// If the request fails, with a conflict among others.
+/// If the request fails, for example with a conflict.
 pub async fn update_status<K>(
     client: &Client,
     object: &K,

@@ -3,19 +3,27 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube::Resource;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::partial::{self, StandIn};
 
 /// Converts between the versions of one custom resource (controller-runtime's `conversion.Hub` and `Convertible`): each
 /// version is converted to the hub, and the hub to each version.
 ///
-/// Names, uids and all other metadata stay unchanged; the functions may only set labels and annotations. Fields that
-/// are null are left out.
+/// Names, uids and all other metadata stay unchanged; the functions may only set labels and annotations. Null fields
+/// are omitted.
+///
+/// Server-side apply converts partial objects: the fields of each manager separately. If an object lacks fields that
+/// its type requires, the functions receive zero values for them (an empty string, 0, the first variant of an enum), as
+/// in Go. They are called again with other values (`"x"`, 1, the last variant), and fields that differ are removed from
+/// the result. If a function fails with these values, its zero values remain in the result.
 ///
 /// ```
 /// use informer::webhook::Conversion;
@@ -64,7 +72,7 @@ struct Spoke {
 }
 
 impl Conversion {
-    /// Versions that are all converted through `H`.
+    /// Returns a conversion of versions through `H`.
     pub fn to_hub<H: Resource<DynamicType = ()>>() -> Conversion<H> {
         Conversion {
             group: H::group(&()).into_owned(),
@@ -81,7 +89,7 @@ impl<H> Conversion<H>
 where
     H: Resource<DynamicType = ()> + DeserializeOwned + Serialize + 'static,
 {
-    /// Another version: how it becomes the hub (`ConvertTo`), and the hub becomes it (`ConvertFrom`).
+    /// Adds another version, with its conversions to the hub (`ConvertTo`) and from the hub (`ConvertFrom`).
     #[must_use]
     pub fn spoke<S, E1, E2>(
         mut self,
@@ -101,7 +109,7 @@ where
         self
     }
 
-    /// The same without its types.
+    /// Erases the type.
     pub(super) fn erased(self) -> Conversion {
         Conversion {
             group: self.group,
@@ -114,18 +122,31 @@ where
     }
 }
 
-/// A typed function as one of JSON.
+/// Converts a typed function to a function of JSON values. Objects may be partial; see [`partial`].
 fn converting<A, B, E>(convert: impl Fn(A) -> Result<B, E> + Send + Sync + 'static) -> Convert
 where
     A: DeserializeOwned,
     B: Serialize,
     E: fmt::Display,
 {
-    Arc::new(move |object| {
-        let typed = A::deserialize(object).map_err(|err| format!("cannot be read: {err}"))?;
+    let with = move |object: &Value, stand_in| -> Result<(Value, bool), String> {
+        let (typed, is_partial) =
+            partial::decode::<A>(object, stand_in).map_err(|err| format!("cannot be read: {err}"))?;
         let converted = convert(typed).map_err(|err| err.to_string())?;
         let mut json = serde_json::to_value(converted).map_err(|err| format!("cannot be written: {err}"))?;
         without_nulls(&mut json);
+        Ok((json, is_partial))
+    };
+    Arc::new(move |object| {
+        let (mut json, is_partial) = with(object, StandIn::Zero)?;
+        if is_partial {
+            // The function may refuse a value that does not come from a user. In this case the zero values remain, as
+            // in Go.
+            let other = catch_unwind(AssertUnwindSafe(|| with(object, StandIn::Other)));
+            if let Ok(Ok((other, _))) = other {
+                json = partial::common(json, other).unwrap_or_else(|| Value::Object(Map::new()));
+            }
+        }
         keep_metadata(object, &mut json);
         Ok(json)
     })
@@ -142,7 +163,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// The server takes changes of labels and annotations, and no others.
+/// The server only accepts changes of labels and annotations.
 fn keep_metadata(before: &Value, after: &mut Value) {
     let mut metadata = before["metadata"].clone();
     for name in ["labels", "annotations"] {
@@ -159,7 +180,7 @@ fn keep_metadata(before: &Value, after: &mut Value) {
 pub(super) struct ConversionRequest {
     pub(super) uid: String,
     #[serde(rename = "desiredAPIVersion")]
-    desired_api_version: String,
+    pub(super) desired_api_version: String,
     #[serde(default)]
     objects: Vec<Value>,
 }
@@ -173,7 +194,7 @@ pub(super) struct ConversionResponse {
     pub(super) result: Status,
 }
 
-/// Converts all objects of a request, or none.
+/// Converts all objects of a request, or fails.
 pub(super) fn convert(conversions: &[Conversion], request: &ConversionRequest) -> Result<Vec<Value>, String> {
     let desired = request.desired_api_version.as_str();
     let one = |object: &Value| {

@@ -1,4 +1,4 @@
-//! `Defaulter`: may change what clients write.
+//! `Defaulter`: changes objects before they are stored.
 
 use k8s_openapi::ByteString;
 use serde::Serialize;
@@ -9,10 +9,15 @@ use super::denial::Denial;
 use super::endpoint::decode;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 
-/// Changes objects of one type as they are written (controller-runtime's `admission.Defaulter`). Any
-/// `Fn(&mut K, &AdmissionRequest) -> Result<(), Denial>` is one.
+/// Changes objects of one type when they are written (controller-runtime's `admission.Defaulter`). Any `Fn(&mut K,
+/// &AdmissionRequest) -> Result<(), Denial>` implements it.
 ///
-/// Only what it changes is patched: fields stay that the type does not know. Deletions are not changed.
+/// Only its changes are patched, so fields unknown to the type are kept. Deletions are not changed.
+///
+/// Items of lists are matched by their position. If the defaulter removes an item, or inserts one before others, the
+/// list is replaced as a whole, and its items lose the fields that the Rust type lacks. controller-runtime does the
+/// same with fields that the Go type lacks. A webhook that injects sidecars should append its container, or use a type
+/// that keeps unknown fields, such as `DynamicObject`.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Defaulter, Denial};
@@ -69,8 +74,8 @@ where
     })
 }
 
-/// `raw` with the changes from `before` to `after`: what a type does not know, or writes although nobody said it, stays
-/// as the client sent it.
+/// Applies the changes from `before` to `after` to `raw`. Fields that the type lacks or adds stay as the client sent
+/// them.
 fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return raw.clone();

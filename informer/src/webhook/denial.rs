@@ -1,4 +1,4 @@
-//! `Denial`: why a webhook refuses.
+//! `Denial`: the refusal of a request by a webhook.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. Any error becomes one by `?`: 403 with its message, or the Status of the API server that it
-/// carries.
+/// Refusal of a request. `?` converts any error: to 403 with its message, or to the Status of the API server that it
+/// contains.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
@@ -19,7 +19,7 @@ impl Denial {
         Self::of_status(403, "Forbidden", &message.to_string())
     }
 
-    /// 422 Invalid with a message: the object is not as it should be.
+    /// 422 Invalid with a message: the object is invalid.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::of_status(422, "Invalid", &message.to_string())
     }
@@ -48,7 +48,7 @@ impl Denial {
     }
 }
 
-// Not an error itself, so that every error can become one.
+// It does not implement `Error`, so that every error can be converted to it.
 impl<E: Into<BoxError>> From<E> for Denial {
     fn from(source: E) -> Self {
         let source = source.into();

@@ -1,4 +1,4 @@
-//! `Endpoint`: one webhook over HTTP. What goes wrong is an answer, as controller-runtime gives it.
+//! `Endpoint`: one webhook over HTTP. Failures are answers, as in controller-runtime.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use kube::core::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::conversion::{self, Conversion, ConversionRequest, ConversionResponse};
 use super::denial::Denial;
 use super::review::{API_VERSION, AdmissionRequest, AdmissionResponse, Answered, Asked};
+use super::span::{self, SpanOf};
 use super::stats::Stats;
 use crate::error::text_of_panic;
 
-/// The longest review that is read, in bytes: two objects and a megabyte for the rest, as in controller-runtime.
+/// Maximum length of an admission review in bytes: two objects and a megabyte for the rest, as in controller-runtime.
 const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
 
 const CONVERSION_API_VERSION: &str = "apiextensions.k8s.io/v1";
 
-/// Decides about a request.
+/// Decides on a request.
 pub(super) type Deciding =
     Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, Result<AdmissionResponse, Denial>> + Send + Sync>;
 
@@ -34,16 +35,19 @@ pub(super) struct Endpoint {
     pub(super) path: String,
     pub(super) stats: Arc<Stats>,
     pub(super) what: What,
+    /// Creates the spans of admission requests; the default if `None`.
+    pub(super) span: Option<SpanOf>,
 }
 
 /// Kind of request served at a path.
 #[derive(Clone)]
 pub(super) enum What {
     Admission(Deciding),
-    Conversion(Arc<[Conversion]>),
+    /// With the maximum length of a review in bytes.
+    Conversion(Arc<[Conversion]>, usize),
 }
 
-/// An object of a request as its type.
+/// Decodes an object of a request as its type.
 pub(super) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
     K::deserialize(object).map_err(|err| bad_request(&format!("the object cannot be read: {err}")))
 }
@@ -55,23 +59,29 @@ fn bad_request(message: &str) -> Denial {
 impl Endpoint {
     /// Answers a review.
     pub(super) async fn answer(self, request: Request<Body>) -> Response<Body> {
-        self.stats.started();
-        let began = Instant::now();
-        let read = read(request).await;
+        let in_flight = self.stats.started();
+        let read = read(request, self.longest()).await;
         let answered = match &self.what {
             What::Admission(decide) => to_json(&self.admission(read, decide).await),
-            What::Conversion(conversions) => to_json(&self.conversion(read, conversions)),
+            What::Conversion(conversions, _) => to_json(&self.conversion(read, conversions)),
         };
         let (code, body) = match answered {
             Ok(body) => (StatusCode::OK, body),
             Err(err) => (StatusCode::INTERNAL_SERVER_ERROR, err.into_bytes()),
         };
-        self.stats.ended(code.as_u16(), began.elapsed());
+        in_flight.answered(code.as_u16());
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = code;
         let json = header::HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response
+    }
+
+    fn longest(&self) -> usize {
+        match self.what {
+            What::Admission(_) => REVIEW_BYTES_MAX,
+            What::Conversion(_, longest) => longest,
+        }
     }
 
     async fn admission(&self, read: Result<Bytes, Denial>, decide: &Deciding) -> Answered<AdmissionResponse> {
@@ -80,25 +90,12 @@ impl Endpoint {
             Err(denial) => (String::new(), Err(denial)),
             Ok(request) => {
                 let uid = request.uid.clone();
-                // A panic concerns its request alone.
-                let decided = AssertUnwindSafe(async { decide(request).await }).catch_unwind().await;
-                let decided = decided.unwrap_or_else(|panic| {
-                    self.stats.panicked();
-                    let text = text_of_panic(&*panic);
-                    tracing::error!(path = self.path, panic = text, "a webhook panicked");
-                    Err(Denial::errored(format!("panic: {text} [recovered]")))
-                });
-                (uid, decided)
+                let span = span::of_admission(self.span.as_ref(), &self.path, &request);
+                (uid, self.decide(request, decide).instrument(span).await)
             }
         };
         let decided = decided.unwrap_or_else(|denial| {
             let (status, warnings) = denial.into_parts();
-            tracing::debug!(
-                path = self.path,
-                code = status.code,
-                reason = status.message,
-                "a webhook refused"
-            );
             AdmissionResponse {
                 warnings,
                 ..AdmissionResponse::refused(status)
@@ -111,11 +108,28 @@ impl Endpoint {
         }
     }
 
+    /// Calls the user's code. A panic affects only its request.
+    async fn decide(&self, request: AdmissionRequest, decide: &Deciding) -> Result<AdmissionResponse, Denial> {
+        let decided = AssertUnwindSafe(async { decide(request).await }).catch_unwind().await;
+        let decided = decided.unwrap_or_else(|panic| {
+            self.stats.panicked();
+            let panic = text_of_panic(&*panic);
+            tracing::error!(panic, "a webhook panicked");
+            Err(Denial::errored(format!("panic: {panic} [recovered]")))
+        });
+        if let Err(denial) = &decided {
+            tracing::debug!(%denial, "a webhook refused");
+        }
+        decided
+    }
+
     fn conversion(&self, read: Result<Bytes, Denial>, conversions: &[Conversion]) -> Answered<ConversionResponse> {
         let asked = read.and_then(|text| parse::<ConversionRequest>(&text, "ConversionReview", CONVERSION_API_VERSION));
         let (uid, converted) = match asked {
             Err(denial) => (String::new(), Err(denial.to_string())),
             Ok(request) => {
+                let span = span::conversion(&request.uid, &request.desired_api_version);
+                let _entered = span.enter();
                 let converted =
                     std::panic::catch_unwind(AssertUnwindSafe(|| conversion::convert(conversions, &request)));
                 let converted = converted.unwrap_or_else(|panic| {
@@ -141,14 +155,14 @@ impl Endpoint {
     }
 }
 
-async fn read(request: Request<Body>) -> Result<Bytes, Denial> {
+async fn read(request: Request<Body>, longest: usize) -> Result<Bytes, Denial> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
     if content_type.split(';').next().map(str::trim) != Some("application/json") {
         let message = format!("contentType={content_type}, expected application/json");
         return Err(bad_request(&message));
     }
-    let body = to_bytes(request.into_body(), REVIEW_BYTES_MAX).await;
+    let body = to_bytes(request.into_body(), longest).await;
     let body = body.map_err(|err| Denial::of_status(413, "RequestEntityTooLarge", &err.to_string()))?;
     if body.is_empty() {
         return Err(bad_request("request body is empty"));

@@ -1,7 +1,7 @@
-//! Webhooks: admission that validates and mutates, and conversion between the versions of a custom resource.
+//! Webhooks: validating and mutating admission, and conversion between the versions of a custom resource.
 //!
-//! It knows the manager only as one of the things that it runs. [`Webhooks`] is a service without a socket, which a
-//! test calls in process; [`WebhookServer`] puts it behind TLS.
+//! It depends on the manager only as the owner of its server. [`Webhooks`] is a service without a socket, which a test
+//! calls in process; [`WebhookServer`] serves it over TLS.
 
 mod webhooks;
 mod review;
@@ -9,14 +9,18 @@ mod denial;
 mod validator;
 mod defaulter;
 mod conversion;
+mod partial;
 mod endpoint;
+mod span;
 mod stats;
 mod server;
 
+// the type of `Webhooks::service`, so that callers need not depend on the same version
+pub use axum::Router;
 pub use conversion::Conversion;
 pub use defaulter::Defaulter;
 pub use denial::Denial;
-pub use review::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+pub use review::{AdmissionRequest, Operation};
 pub use server::WebhookServer;
 pub use validator::Validator;
 pub use webhooks::Webhooks;

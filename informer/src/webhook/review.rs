@@ -2,16 +2,17 @@
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;
-use kube::core::Status;
+use kube::core::{GroupVersionKind, GroupVersionResource, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The only version that is spoken.
+/// The only supported version.
 pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
 
 /// Operation of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
 pub enum Operation {
     /// An object is created.
     Create,
@@ -23,42 +24,18 @@ pub enum Operation {
     Connect,
 }
 
-/// A type by its names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct GroupVersionKind {
-    /// Empty for the core group.
-    pub group: String,
-    /// `v1`.
-    pub version: String,
-    /// `Deployment`.
-    pub kind: String,
-}
-
-/// A resource by its names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct GroupVersionResource {
-    /// Empty for the core group.
-    pub group: String,
-    /// `v1`.
-    pub version: String,
-    /// `deployments`.
-    pub resource: String,
-}
-
 /// Request to an admission webhook (`admission.Request`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Names this question; the answer repeats it.
+    /// Identifies the request; the answer contains it, too.
     pub uid: String,
-    /// The type in which the webhook sees the object.
-    #[serde(default)]
+    /// The type of the object as sent to the webhook.
+    #[serde(default = "no_kind")]
     pub kind: GroupVersionKind,
-    /// The resource in which the webhook sees the object.
-    #[serde(default)]
+    /// The resource of the object as sent to the webhook.
+    #[serde(default = "no_resource")]
     pub resource: GroupVersionResource,
     /// `status`, `scale`; empty for the object itself.
     #[serde(default)]
@@ -69,10 +46,10 @@ pub struct AdmissionRequest {
     /// The resource of the client's request.
     #[serde(default)]
     pub request_resource: Option<GroupVersionResource>,
-    /// The name of the object; empty where the server makes it.
+    /// The name of the object; empty if the server generates it.
     #[serde(default)]
     pub name: String,
-    /// The namespace of the object; empty for objects of the cluster.
+    /// The namespace of the object; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
     /// Operation of the client.
@@ -83,10 +60,10 @@ pub struct AdmissionRequest {
     /// The new state of the object; null for deletions.
     #[serde(default)]
     pub object: Value,
-    /// The object as it is; null for creations.
+    /// The stored state of the object; null for creations.
     #[serde(default)]
     pub old_object: Value,
-    /// Nothing will be stored: the webhook must have no side effects.
+    /// Set if nothing will be stored: the webhook must not have side effects.
     #[serde(default)]
     pub dry_run: bool,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions` of the request.
@@ -94,7 +71,15 @@ pub struct AdmissionRequest {
     pub options: Value,
 }
 
-/// A review as it comes.
+fn no_kind() -> GroupVersionKind {
+    GroupVersionKind::gvk("", "", "")
+}
+
+fn no_resource() -> GroupVersionResource {
+    GroupVersionResource::gvr("", "", "")
+}
+
+/// A received review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Asked<R> {
@@ -105,7 +90,7 @@ pub(super) struct Asked<R> {
     pub(super) request: Option<R>,
 }
 
-/// A review as it is answered.
+/// An answered review.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answered<R> {

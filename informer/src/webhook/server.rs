@@ -1,4 +1,4 @@
-//! `WebhookServer`: webhooks over TLS, as one of the things that a manager runs.
+//! `WebhookServer`: serves webhooks over TLS, as a runnable of a manager.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,10 +19,10 @@ use tower::ServiceExt;
 use super::webhooks::Webhooks;
 use crate::Error;
 use crate::reconcile::BoxError;
-use crate::runtime::{CertWatcher, Group, Runnable, listen};
+use crate::runtime::{CertWatcher, Runnable, RunnableGroup, listen};
 
-/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager runs it from before its caches start until everything else has
-/// stopped.
+/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager runs it from before the start of its caches until everything
+/// else has stopped.
 ///
 /// ```
 /// use informer::runtime::{CertWatcher, Manager};
@@ -45,12 +45,12 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// Listens on an address; port 0 is any. `certificates` is a [`CertWatcher`], or a
-    /// [`Certificate`](crate::runtime::Certificate) that stays as it is.
+    /// Listens on an address; port 0 selects a free port. `certificates` is a [`CertWatcher`], or a fixed
+    /// [`Certificate`](crate::runtime::Certificate).
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If it cannot listen on the address.
     pub async fn bind(
         webhooks: &Webhooks,
         address: SocketAddr,
@@ -71,7 +71,7 @@ impl WebhookServer {
         self.listener.local_addr().ok()
     }
 
-    /// A check that passes while it answers (`StartedChecker`).
+    /// Returns a check that passes while the server answers (`StartedChecker`).
     pub fn started_check(&self) -> impl Fn() -> Result<(), BoxError> + Send + Sync + 'static {
         let is_started = Arc::clone(&self.is_started);
         move || match is_started.load(Ordering::Acquire) {
@@ -108,8 +108,8 @@ impl Runnable for WebhookServer {
         }
     }
 
-    fn group(&self) -> Group {
-        Group::Server
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Server
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {

@@ -1,13 +1,17 @@
-//! `Stats`: the figures of a webhook, under controller-runtime's names.
+//! `Stats`: the metrics of a webhook, under controller-runtime's names.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
 
 use crate::metrics::{Collect, Histogram, Samples};
 
 /// Prometheus' default bounds, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The code for requests of clients that disconnected before the answer, as in nginx.
+const GIVEN_UP: u16 = 499;
 
 /// Counters of a webhook.
 #[derive(Debug)]
@@ -37,16 +41,14 @@ impl Stats {
         }
     }
 
-    pub(super) fn started(&self) {
+    /// Counts a request until it ends in any way.
+    pub(super) fn started(self: &Arc<Self>) -> InFlight {
         self.with(|it| it.in_flight += 1);
-    }
-
-    pub(super) fn ended(&self, code: u16, took: Duration) {
-        self.with(|it| {
-            it.in_flight -= 1;
-            *it.by_code.entry(code).or_default() += 1;
-            it.took.observe_time(took);
-        });
+        InFlight {
+            stats: Arc::clone(self),
+            began: Instant::now(),
+            code: GIVEN_UP,
+        }
     }
 
     pub(super) fn panicked(&self) {
@@ -55,6 +57,30 @@ impl Stats {
 
     fn with(&self, count: impl FnOnce(&mut Figures)) {
         count(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A request in progress. It is counted as given up if it is dropped without an answer: the server waits at most for
+/// the webhook's `timeoutSeconds`.
+pub(super) struct InFlight {
+    stats: Arc<Stats>,
+    began: Instant,
+    code: u16,
+}
+
+impl InFlight {
+    pub(super) fn answered(mut self, code: u16) {
+        self.code = code;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.stats.with(|it| {
+            it.in_flight -= 1;
+            *it.by_code.entry(self.code).or_default() += 1;
+            it.took.observe_time(self.began.elapsed());
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! `Validator`: may refuse what clients write.
+//! `Validator`: may refuse writes of clients.
 
 use serde::de::DeserializeOwned;
 
@@ -6,11 +6,11 @@ use super::denial::Denial;
 use super::endpoint::decode;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 
-/// Decides about writes of objects of one type (controller-runtime's `admission.Validator`).
+/// Decides on writes of objects of one type (controller-runtime's `admission.Validator`).
 ///
-/// What it answers with are warnings, which the client is shown; a [`Denial`] refuses the write. Any
-/// `Fn(Option<&K>, Option<&K>, &AdmissionRequest) -> Result<Vec<String>, Denial>` is one: it is given the old object,
-/// which is there for updates and deletions, and the new one, which is there for creations and updates.
+/// It returns warnings for the client, or a [`Denial`], which refuses the write. Any `Fn(Option<&K>, Option<&K>,
+/// &AdmissionRequest) -> Result<Vec<String>, Denial>` implements it: its first argument is the old object, for updates
+/// and deletions, and its second the new object, for creations and updates.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Denial, Validator};
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// Asks a validator.
+/// Calls a validator.
 pub(super) async fn validate<K>(
     validator: &impl Validator<K>,
     request: &AdmissionRequest,

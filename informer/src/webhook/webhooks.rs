@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use super::conversion::Conversion;
 use super::defaulter::{self, Defaulter};
 use super::endpoint::{Deciding, Endpoint, What};
+use super::review::AdmissionRequest;
+use super::span::SpanOf;
 use super::stats::Stats;
 use super::validator::{self, Validator};
 use crate::Error;
@@ -27,6 +29,10 @@ use crate::metrics::{Collect, Metrics};
 
 /// The path of all conversions.
 const CONVERT: &str = "/convert";
+
+/// Default maximum length of a conversion review in bytes: a page of 500 objects of the maximum size in etcd, with room
+/// to spare.
+const CONVERSION_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// The admission and conversion webhooks of a process (controller-runtime's `webhook.Server` and its builder).
 ///
@@ -68,6 +74,9 @@ pub struct Webhooks {
     validating: Vec<ValidatingWebhook>,
     mutating: Vec<MutatingWebhook>,
     conversion_stats: Option<Arc<Stats>>,
+    longest_conversion: Option<usize>,
+    /// Creates the spans of admission requests; the default if `None`.
+    span: Option<SpanOf>,
 }
 
 /// The names of a type.
@@ -88,13 +97,13 @@ impl Names {
         }
     }
 
-    /// The path under which controller-runtime serves it: `/validate-apps-v1-deployment`.
+    /// Returns the path under which controller-runtime serves it: `/validate-apps-v1-deployment`.
     fn path(&self, verb: &str) -> String {
         let group = self.group.replace('.', "-");
         format!("/{verb}-{group}-{}-{}", self.version, self.kind.to_lowercase())
     }
 
-    /// `validate.deployments.v1.apps`.
+    /// Returns a name such as `validate.deployments.v1.apps`.
     fn name(&self, verb: &str) -> String {
         let group = if self.group.is_empty() { "core" } else { &self.group };
         format!("{verb}.{}.{}.{group}", self.plural, self.version)
@@ -111,7 +120,7 @@ impl Names {
     }
 }
 
-/// A webhook's path on a host, which [`Webhooks::configurations`] puts in front of it.
+/// Returns a webhook's path on a host, which [`Webhooks::configurations`] prefixes to it.
 fn at(path: String) -> WebhookClientConfig {
     WebhookClientConfig {
         url: Some(path),
@@ -120,16 +129,16 @@ fn at(path: String) -> WebhookClientConfig {
 }
 
 impl Webhooks {
-    /// None.
+    /// Returns an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A validator of creations and updates of a type, at `/validate-GROUP-VERSION-KIND`.
+    /// Adds a validator of creations and updates of a type, at `/validate-GROUP-VERSION-KIND`.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a validator.
     pub fn validate<K>(self, validator: impl Validator<K>) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
@@ -137,11 +146,12 @@ impl Webhooks {
         self.validate_with(validator, |_| {})
     }
 
-    /// The same; `change` says what differs in its configuration: operations, selectors, the failure policy.
+    /// Same as [`validate`](Self::validate). `change` modifies the webhook's configuration: operations, selectors, the
+    /// failure policy.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a validator.
     pub fn validate_with<K>(
         self,
         validator: impl Validator<K>,
@@ -153,11 +163,11 @@ impl Webhooks {
         self.add_validator(&Names::of::<K>(&()), validator, change)
     }
 
-    /// A validator of a type that is known by its names.
+    /// Adds a validator of a type given by its names.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a validator.
     pub fn validate_dynamic(
         self,
         resource: &ApiResource,
@@ -166,11 +176,11 @@ impl Webhooks {
         self.add_validator(&Names::of::<DynamicObject>(resource), validator, |_| {})
     }
 
-    /// A defaulter of creations and updates of a type, at `/mutate-GROUP-VERSION-KIND`.
+    /// Adds a defaulter of creations and updates of a type, at `/mutate-GROUP-VERSION-KIND`.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a defaulter.
     pub fn mutate<K>(self, defaulter: impl Defaulter<K>) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Send + Sync + 'static,
@@ -178,11 +188,11 @@ impl Webhooks {
         self.mutate_with(defaulter, |_| {})
     }
 
-    /// The same; `change` says what differs in its configuration.
+    /// Same as [`mutate`](Self::mutate). `change` modifies the webhook's configuration.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a defaulter.
     pub fn mutate_with<K>(
         self,
         defaulter: impl Defaulter<K>,
@@ -194,11 +204,11 @@ impl Webhooks {
         self.add_defaulter(&Names::of::<K>(&()), defaulter, change)
     }
 
-    /// A defaulter of a type that is known by its names.
+    /// Adds a defaulter of a type given by its names.
     ///
     /// # Errors
     ///
-    /// If the type has one.
+    /// If the type already has a defaulter.
     pub fn mutate_dynamic(
         self,
         resource: &ApiResource,
@@ -219,7 +229,28 @@ impl Webhooks {
         self
     }
 
-    /// Tells `controller_runtime_webhook_…` of each webhook that was added before.
+    /// Sets the function that creates the `tracing` span of each admission request (controller-runtime's
+    /// `WithLogConstructor`).
+    ///
+    /// Default: a span `admission` of level ERROR and target `informer::webhook` with the fields `path`, `uid`,
+    /// `operation`, `group`, `version`, `resource`, `subresource`, `namespace`, `name`, `user` and `dry_run`. Its
+    /// parent is the span in which the service is called. Conversions have a span `conversion` with `uid` and
+    /// `desired_version`. A panic of the function is logged, and its request is decided without a span.
+    #[must_use]
+    pub fn span(mut self, span: impl Fn(&AdmissionRequest) -> tracing::Span + Send + Sync + 'static) -> Self {
+        self.span = Some(Arc::new(span));
+        self
+    }
+
+    /// Sets the maximum length of a conversion review in bytes. Default: 1 GiB, because the server converts all objects
+    /// of a page at once. A longer review is refused. controller-runtime has no such limit.
+    #[must_use]
+    pub fn longest_conversion(mut self, bytes: usize) -> Self {
+        self.longest_conversion = Some(bytes);
+        self
+    }
+
+    /// Exports `controller_runtime_webhook_…` for each webhook that was added before.
     #[must_use]
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let all = self.endpoints.iter().map(|it| &it.stats).chain(&self.conversion_stats);
@@ -230,15 +261,20 @@ impl Webhooks {
         self
     }
 
-    /// The webhooks as a service without a socket.
+    /// Returns the webhooks as a service without a socket; [`Router`](crate::webhook::Router) is axum's.
     pub fn service(&self) -> Router {
         let conversions: Arc<[Conversion]> = self.conversions.iter().cloned().collect();
         let convert = self.conversion_stats.as_ref().map(|stats| Endpoint {
             path: CONVERT.to_owned(),
             stats: Arc::clone(stats),
-            what: What::Conversion(conversions),
+            what: What::Conversion(conversions, self.longest_conversion.unwrap_or(CONVERSION_BYTES_MAX)),
+            span: None,
         });
-        let endpoints = self.endpoints.iter().cloned().chain(convert);
+        let endpoints = self.endpoints.iter().cloned().map(|endpoint| Endpoint {
+            span: self.span.clone(),
+            ..endpoint
+        });
+        let endpoints = endpoints.chain(convert);
         endpoints.fold(Router::new(), |router, endpoint| {
             let path = endpoint.path.clone();
             router.route(
@@ -248,11 +284,12 @@ impl Webhooks {
         })
     }
 
-    /// The objects that make a server ask these webhooks at `server`: a `ValidatingWebhookConfiguration` and a
-    /// `MutatingWebhookConfiguration` of this name, and `spec.conversion` of each CustomResourceDefinition. Each can be
-    /// applied (server-side apply) as it is; [`install`](Self::install) does that.
+    /// Returns the objects that configure an API server to call these webhooks at `server`: a
+    /// `ValidatingWebhookConfiguration` and a `MutatingWebhookConfiguration` with this name, and `spec.conversion` of
+    /// each CustomResourceDefinition. Each object can be used in a server-side apply; [`install`](Self::install)
+    /// applies them.
     ///
-    /// `server` is a service, or a URL without a path, and the `caBundle` of its certificate.
+    /// `server` is a service or a URL without a path, with the `caBundle` of its certificate.
     pub fn configurations(&self, name: &str, server: &WebhookClientConfig) -> Vec<Value> {
         let mut all = Vec::new();
         if !self.mutating.is_empty() {
@@ -293,7 +330,7 @@ impl Webhooks {
     }
 
     /// Applies the [`configurations`](Self::configurations), with `name` as the field manager. The
-    /// CustomResourceDefinitions must be there.
+    /// CustomResourceDefinitions must exist.
     ///
     /// # Errors
     ///
@@ -378,12 +415,13 @@ impl Webhooks {
 
     fn add(&mut self, path: String, decide: Deciding) -> Result<String, Error> {
         if self.endpoints.iter().any(|it| it.path == path) {
-            return Err(Error::refused(format!("webhooks: there is one at {path} already")));
+            return Err(Error::refused(format!("webhooks: there is already one at {path}")));
         }
         self.endpoints.push(Endpoint {
             path: path.clone(),
             stats: Arc::new(Stats::new(&path)),
             what: What::Admission(decide),
+            span: None,
         });
         Ok(path)
     }

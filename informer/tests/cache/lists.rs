@@ -1,4 +1,4 @@
-//! Lists of a reflector: their version, their pages, and recovery when the server has forgotten.
+//! Lists of a reflector: their version, their pages, and recovery from an expired version.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::script::{
 use crate::support::stored;
 
 #[tokio::test(start_paused = true)]
-async fn the_first_list_takes_any_version_and_the_watch_begins_there() {
+async fn first_list_accepts_any_version_and_the_watch_starts_there() {
     let script = Script::new([list(7, &[("a", 3), ("b", 5)]), silent(&[])]);
     let (informer, asked) = script.run_for(1).await;
     assert_eq!(asked, ["0.0 list \"0\" limit=500", "0.0 watch \"7\""]);
@@ -22,7 +22,7 @@ async fn the_first_list_takes_any_version_and_the_watch_begins_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_asks_for_the_last_version_or_newer_without_pages() {
+async fn relist_requests_the_last_version_or_newer_without_pages() {
     let script = Script::new([
         list(7, &[("a", 3)]),
         error_event(&[("MODIFIED", "a", 9)], 410, "Expired"),
@@ -45,13 +45,13 @@ async fn a_relist_asks_for_the_last_version_or_newer_without_pages() {
 #[case::gone(failing(410, "Gone"))]
 #[case::too_large(too_large())]
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_version_costs_one_list_of_the_newest_at_once(#[case] answer: Answer) {
+async fn expired_version_causes_an_immediate_list_of_the_newest(#[case] answer: Answer) {
     let script = Script::new([
         list(7, &[("a", 3)]),
         error_event(&[], 410, "Expired"),
         answer.clone(),
         list(20, &[("b", 20)]),
-        // The flag is cleared by success: the next list names its version again.
+        // Success clears the flag, so the next list requests its version again.
         error_event(&[("BOOKMARK", "", 21)], 410, "Expired"),
         list(22, &[]),
         silent(&[]),
@@ -71,7 +71,7 @@ async fn a_forgotten_version_costs_one_list_of_the_newest_at_once(#[case] answer
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_the_newest_that_fails_is_tried_again_after_a_pause_and_still_of_the_newest() {
+async fn failed_list_of_the_newest_version_requests_it_again() {
     let script = Script::new([
         failing(410, "Expired"),
         failing(410, "Expired"),
@@ -104,7 +104,7 @@ async fn pages_are_one_list() {
         "0.0 list \"0\" limit=500 continue=one",
         "0.0 list \"0\" limit=500 continue=two",
         "0.0 watch \"7\"",
-        // A server that answers version 0 in pages has no cache: pages from now on.
+        // A server that answers version 0 in pages has no watch cache, so later lists use pages.
         "0.8 list \"7\" limit=500",
         "0.8 watch \"9\"",
     ];
@@ -132,7 +132,7 @@ async fn expired_pages_become_one_whole_list_from_the_first_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_size_that_was_set_holds_for_every_list() {
+async fn configured_page_size_applies_to_every_list() {
     let script = Script::new([
         list(7, &[]),
         error_event(&[], 410, "Expired"),
@@ -149,7 +149,7 @@ async fn a_page_size_that_was_set_holds_for_every_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_fail_are_tried_again_with_growing_pauses() {
+async fn failed_lists_are_retried_with_increasing_pauses() {
     let script = Script::new((0..5).map(|_| failing(500, "InternalError")));
     let (informer, asked) = script.run_for(20).await;
     let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
@@ -158,7 +158,7 @@ async fn lists_that_fail_are_tried_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_ends_well_is_followed_by_a_pause_too() {
+async fn successful_pass_is_followed_by_a_pause() {
     let script = Script::new([
         list(1, &[]),
         error_event(&[], 410, "Expired"),
@@ -199,7 +199,7 @@ async fn an_error_handler_receives_the_error_that_ended_a_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_did_not_change_is_the_same_one_after_a_relist() {
+async fn unchanged_object_is_reused_after_a_relist() {
     let end = lines(&[("BOOKMARK", "", 8)]) + &error_line(410, "Expired");
     let script = Script::new([
         list(7, &[("a", 3), ("b", 5)]),

@@ -1,4 +1,4 @@
-//! The cache and its handlers, by their public names: against a cluster, and against a server that follows a script.
+//! The cache and its handlers, through their public API: against a cluster, and against a scripted server.
 
 mod support;
 mod script;

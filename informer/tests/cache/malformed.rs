@@ -1,4 +1,4 @@
-//! Answers that are not as a server writes them: what is known is kept, the request is repeated, and nothing hangs.
+//! Malformed answers: known state is kept, the request is repeated, and nothing hangs.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use rstest::rstest;
 use crate::script::{Answer, Script, error_line, lines, list, silent};
 use crate::support::{Told, stored};
 
-/// The beginning of a list at version 9, whose items follow.
+/// The beginning of a list at version 9, before its items.
 const LIST: &str = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":"#;
 
 const A: &str = r#"{"metadata":{"name":"a","resourceVersion":"8"}}"#;
 
-/// Returns the events, without those of no change, and the objects of an informer that knew `a` and `b`.
+/// Returns the events except for resyncs, and the objects of an informer that contained `a` and `b`.
 async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let first = [
         list(7, &[("a", 3), ("b", 4)]),
@@ -47,7 +47,7 @@ async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
 #[case::an_object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
 #[case::an_empty_object("{}".to_owned())]
 #[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_read_tells_of_no_deletion(#[case] text: String) {
+async fn unreadable_list_reports_no_deletion(#[case] text: String) {
     let (told, stored) = told_after(vec![Answer::Text(text)]).await;
     assert_eq!(told, ["initial a", "initial b", "updated a"]);
     assert_eq!(stored, ["a@8", "b@4"]);
@@ -58,7 +58,7 @@ async fn a_list_that_cannot_be_read_tells_of_no_deletion(#[case] text: String) {
 #[case::null(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":null}"#)]
 #[case::an_array(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[]}"#)]
 #[tokio::test(start_paused = true)]
-async fn a_list_without_items_is_an_empty_one(#[case] text: &str) {
+async fn list_without_items_is_empty(#[case] text: &str) {
     let script = Script::new([Answer::Text(text.to_owned()), silent(&[])]);
     let (informer, asked) = script.run_for(10).await;
     assert!(informer.lister().is_empty() && asked.len() == 2, "{asked:?}");
@@ -77,7 +77,7 @@ async fn a_list_without_items_is_an_empty_one(#[case] text: &str) {
 #[case::blank("\n\n\n")]
 #[case::cut("{\"type\":\"ADDED\",\"obj")]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_be_read_goes_on_or_costs_a_list(#[case] line: &str) {
+async fn unreadable_watch_is_resumed_or_causes_a_list(#[case] line: &str) {
     let text = format!("{line}{}", lines(&[("ADDED", "c", 10)]));
     let after = [list(7, &[]), Answer::Silent(text), list(10, &[("c", 10)]), silent(&[])];
     let script = Script::new(after);

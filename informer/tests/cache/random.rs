@@ -1,8 +1,9 @@
-//! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, servers that restart
-//! and servers that lag: at rest the cache equals the cluster, every handler saw every last state, versions never went
-//! back, and every key was worked on after its last change and in one place at a time.
+//! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, restarting and lagging
+//! servers: after they have settled, the cache equals the cluster, every handler has received the last states, versions
+//! never went back, and every key was reconciled after its last change and by one worker at a time.
 //!
-//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries so many seeds; `SEED=381` tries that one.
+//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries this number of seeds; `SEED=381` tries a
+//! single one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -25,15 +26,15 @@ use tokio_util::sync::CancellationToken;
 /// The name of the informer's client.
 const CLIENT: &str = "cache";
 
-/// Time after the end of all trouble for which the cache may be behind. The reflector may be in the longest of its
-/// pauses, which is 30 s and as much again by chance; the list after it may meet a log that is too short for the watch,
-/// which costs one pause more. Five seconds are for what is under way.
+/// Time after the last fault for which the cache may be stale. The reflector may be in its longest pause, which is 30 s
+/// plus as much jitter; the following list may find a log that is too short for the watch, which takes another pause.
+/// Five seconds are for requests in progress.
 const RECOVERY: Duration = Duration::from_secs(2 * 60 + 5);
 
-/// A connection that died without a word is given up half a minute after the longest time of a watch.
+/// Time after which a dead connection is dropped: the maximum duration of a watch plus half a minute.
 const SILENCE: Duration = Duration::from_secs(10 * 60 + 30);
 
-/// The seed's own numbers.
+/// Random numbers from the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -110,7 +111,7 @@ struct Worked {
     wrong: Vec<String>,
 }
 
-/// A controller with three workers, which are slow and fail now and then.
+/// A controller with three workers, which are slow and sometimes fail.
 fn work(cluster: &TestCluster, informer: &SharedInformer<ConfigMap>) -> Arc<Mutex<Worked>> {
     let worked: Arc<Mutex<Worked>> = Arc::default();
     let (log, lister) = (Arc::clone(&worked), informer.lister());
@@ -142,12 +143,12 @@ async fn reconcile(
     tokio::time::sleep(Duration::from_millis(request.id % 7 * 20)).await;
     log.lock().expect("no panic").active.remove(&request.key);
     match request.id % 5 {
-        0 if request.failures < 3 => Err("now and then it fails".into()),
+        0 if request.failures < 3 => Err("it fails sometimes".into()),
         _ => Ok(Action::await_change()),
     }
 }
 
-/// One run; answers the requests of the informer with their times, and how long it took until all was well again.
+/// Makes one run. Returns the requests of the informer with their times, and the time until everything had recovered.
 async fn run(seed: u64) -> (Vec<String>, Duration) {
     let mut dice = Dice(seed.wrapping_mul(2) + 1);
     let cluster = TestCluster::builder()
@@ -199,7 +200,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
         cluster.advance(Duration::from_secs(1)).await;
     }
     let recovered = ended.elapsed();
-    // All events are handed out and worked on, after three failures at the most.
+    // All events are delivered and handled, after at most three failures.
     cluster.advance(Duration::from_secs(2)).await;
     check(seed, &cluster, &informer, &handlers, &worked);
     let requests = cluster.journal().requests();
@@ -207,7 +208,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
     (requests.collect(), recovered)
 }
 
-/// Trouble, which must end before all can be well.
+/// Faults, which must end before the state can recover.
 #[derive(Default)]
 struct Trouble {
     faults: Vec<Injected>,
@@ -215,7 +216,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// Something goes wrong.
+    /// Begins a random fault.
     fn begin(&mut self, cluster: &TestCluster, dice: &mut Dice) {
         let verb = [Verb::Watch, Verb::List][dice.roll(2) as usize];
         let (some, millis) = (dice.roll(3), Duration::from_millis(dice.roll(3_000)));
@@ -239,7 +240,7 @@ impl Trouble {
             17 => return watches.resume(),
             18 => return watches.duplicate(some),
             19 if some == 0 => return watches.withhold_bookmarks(),
-            // Of a watch that has delivered nothing the cluster does not know the version, and would say 0.
+            // The cluster does not have the version of a watch without events, and would send 0.
             19 => {
                 let has_begun = watches.handles().iter().filter(|it| it.last_revision() > 0);
                 return has_begun.for_each(|it| it.bookmark());
@@ -265,7 +266,7 @@ impl Trouble {
             .push(cluster.inject(fault.on(verb, "configmaps").client(CLIENT)));
     }
 
-    /// Nothing goes wrong any more; answers within what time all must be well.
+    /// Ends all faults; returns the time within which everything must have recovered.
     fn end(mut self, cluster: &TestCluster) -> Duration {
         self.faults.clear();
         cluster.replica(CLIENT).catch_up();
@@ -328,7 +329,7 @@ fn check(
     assert_eq!(last, objects, "the last work on each key, seed {seed}");
 }
 
-/// Returns the seeds to try: the one that `SEED` names, or those that `DRYDOCK_SEEDS` counts: `5000`, or `2500..5000`.
+/// Returns the seeds to try: the seed in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.
 fn seeds() -> std::ops::Range<u64> {
     let number = |text: &str| text.parse().ok();
     if let Some(seed) = std::env::var("SEED").ok().as_deref().and_then(number) {

@@ -35,7 +35,7 @@ async fn each_handler_has_its_own_period() {
         .add_handler_with(told[1].handler(), every(30))
         .expect("it runs");
     informer.add_handler_with(told[2].handler(), every(0)).expect("it runs");
-    // less than a second counts as a second
+    // Less than a second counts as a second.
     informer.add_handler_with(told[3].handler(), every(1)).expect("it runs");
     tokio::time::sleep(Duration::from_millis(10_500)).await;
     let resyncs = told.map(|it| it.take().iter().filter(|it| *it == "same a").count());
@@ -56,7 +56,7 @@ async fn an_update_without_a_change_goes_to_syncing_handlers() {
     assert_eq!(resyncing.take(), ["initial a", "same a"]);
     assert_eq!(fresh.take(), ["initial a"]);
 
-    // A list that finds what was there: a new handler is told until the next resync, which is not for it.
+    // A list without a change: a new handler receives it until the next resync, which does not include this handler.
     relist(&source);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fresh.take(), ["same a"]);
@@ -67,7 +67,7 @@ async fn an_update_without_a_change_goes_to_syncing_handlers() {
     assert_eq!(resyncing.take(), ["same a", "same a", "same a"]);
 }
 
-/// Lets the history be forgotten after a change that left nothing.
+/// Removes the history after a change that left no objects.
 fn relist(source: &FakeSource) {
     source.add_unseen(json!({"metadata": {"name": "z"}}));
     source.delete_unseen("", "z");

@@ -1,4 +1,4 @@
-//! A source that answers as a script says, and writes down what it was asked and when.
+//! A source with scripted answers, which records its requests and their times.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 pub(crate) enum Answer {
     /// A whole document, or lines; then the end.
     Text(String),
-    /// The same, after this long.
+    /// The same, after this time.
     Late(Duration, String),
-    /// Lines, and then the connection stays open without a word.
+    /// Lines; then the connection stays open and silent.
     Silent(String),
     /// The request is accepted and never answered.
     Never,
-    /// The line again and again, with this pause before each.
+    /// The line repeatedly, with this pause before each.
     Endless(Duration, String),
     /// Lines, and then the connection breaks.
     Broken(String),
@@ -53,7 +53,7 @@ impl Script {
         }
     }
 
-    /// A source that can begin a watch with the objects there are.
+    /// A source that can begin a watch with the existing objects.
     pub(crate) fn streaming(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self {
             can_stream: true,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Runs an informer of it for a time, with waits without jitter, and answers it with what was asked.
+    /// Runs an informer of the source for a time, with waits without jitter, and returns it with the recorded requests.
     pub(crate) async fn run_for(&self, seconds: u64) -> (SharedInformer<ConfigMap>, Vec<String>) {
         self.run_with(seconds, options()).await
     }
@@ -161,7 +161,7 @@ pub(crate) fn list(version: u64, objects: &[(&str, u64)]) -> Answer {
     page(version, objects, "")
 }
 
-/// A page with more to come.
+/// A page that is not the last one.
 pub(crate) fn page(version: u64, objects: &[(&str, u64)], more: &str) -> Answer {
     let items: Vec<_> = objects.iter().map(|(name, version)| object(name, *version)).collect();
     let metadata = json!({"resourceVersion": version.to_string(), "continue": more});
@@ -184,12 +184,12 @@ pub(crate) fn lines(events: &[(&str, &str, u64)]) -> String {
     events.iter().map(line).collect()
 }
 
-/// A watch that tells this and then nothing more.
+/// A watch that delivers these events and then nothing more.
 pub(crate) fn silent(events: &[(&str, &str, u64)]) -> Answer {
     Answer::Silent(lines(events))
 }
 
-/// A watch that tells this and ends.
+/// A watch that delivers these events and ends.
 pub(crate) fn ending(events: &[(&str, &str, u64)]) -> Answer {
     Answer::Text(lines(events))
 }
@@ -203,7 +203,7 @@ pub(crate) fn failing(code: u16, reason: &str) -> Answer {
     Answer::Status(Box::new(status(code, reason)))
 }
 
-/// The server is not as far as the version asked for.
+/// The server has not reached the requested version.
 pub(crate) fn too_large() -> Answer {
     let mut status = status(504, "Timeout");
     status.details = Some(StatusDetails {

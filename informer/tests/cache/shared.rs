@@ -1,5 +1,5 @@
-//! The shared informer against a cluster: order and timing of notifications, and the three places where kube-runtime's
-//! shared streams lose deletions or stand still.
+//! The shared informer with a cluster: order and timing of notifications, and the three cases in which kube-runtime's
+//! shared streams lose deletions or block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn handlers_receive_every_change(#[case] order: QueueOrder) {
     );
 }
 
-/// kube-runtime gives its subscribers no deletions at all (kube-rs/kube#1590).
+/// kube-runtime does not deliver deletions to its subscribers (kube-rs/kube#1590).
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn every_handler_receives_deletions(cluster: TestCluster) {
@@ -92,7 +92,7 @@ async fn every_handler_receives_deletions(cluster: TestCluster) {
     }
 }
 
-/// kube-runtime's watcher tells nobody what a new list does not have any more.
+/// kube-runtime's watcher does not report objects that are missing from a new list.
 #[rstest]
 #[case::arrival(QueueOrder::Arrival)]
 #[case::by_object(QueueOrder::ByObject)]
@@ -123,11 +123,11 @@ async fn an_unseen_deletion_is_delivered_after_the_next_list(#[case] order: Queu
     assert_eq!(stored(&informer).len(), 1);
 }
 
-/// kube-runtime's shared stream sleeps for ever when an object is gone before a subscriber looks at it, and then
-/// stands still for all.
+/// kube-runtime's shared stream sleeps forever if an object is deleted before a subscriber reads it, and then blocks
+/// all subscribers.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_gone_before_its_handler_runs_blocks_no_other(cluster: TestCluster) {
+async fn object_deleted_before_its_handler_runs_blocks_no_other(cluster: TestCluster) {
     let (slow, prompt, permits) = (Told::default(), Told::default(), Arc::new(Semaphore::new(0)));
     let informer = running(&cluster);
     let handler = Slow {
@@ -157,7 +157,7 @@ async fn an_object_gone_before_its_handler_runs_blocks_no_other(cluster: TestClu
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_handler_may_come_late_and_go(cluster: TestCluster) {
+async fn handlers_can_be_added_late_and_removed(cluster: TestCluster) {
     let informer = running(&cluster);
     cluster.create(config_map("a")).await;
     cluster.settle().await;
@@ -165,7 +165,7 @@ async fn a_handler_may_come_late_and_go(cluster: TestCluster) {
     let (told, other) = (Told::default(), Told::default());
     let registration = informer.add_handler(told.handler()).expect("it runs");
     informer.add_handler(other.handler()).expect("it runs");
-    // In the same instant: one of them is in what is told first, the other is not.
+    // At this instant, the first notifications contain one of the objects, but not the other.
     cluster.create(config_map("b")).await;
     registration.synced().await.expect("it runs");
     cluster.settle().await;
@@ -226,7 +226,7 @@ async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestClu
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_coalescing_queue_skips_states_and_never_deletions(cluster: TestCluster) {
+async fn coalescing_queue_skips_states_but_not_deletions(cluster: TestCluster) {
     let (told, permits) = (Told::default(), Arc::new(Semaphore::new(0)));
     let informer = running(&cluster);
     let handler = Slow {
@@ -239,7 +239,7 @@ async fn a_coalescing_queue_skips_states_and_never_deletions(cluster: TestCluste
     };
     informer.add_handler_with(handler, options).expect("it runs");
     cluster.settle().await;
-    // The first is being told, the second waits, what follows is merged.
+    // The first is being delivered, another waits, and later ones are merged.
     cluster.create(config_map("first")).await;
     cluster.settle().await;
     cluster.create(config_map("second")).await;
@@ -296,7 +296,7 @@ async fn an_informer_runs_once_and_delivers_pending_events_on_stop(cluster: Test
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn waiters_learn_that_an_informer_stopped(cluster: TestCluster) {
+async fn stopped_informer_ends_waits_with_an_error(cluster: TestCluster) {
     let _down = cluster.inject(faults::server_error().on(Verb::List, "configmaps"));
     let _down = cluster.inject(faults::server_error().on(Verb::Watch, "configmaps"));
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
@@ -313,7 +313,7 @@ async fn waiters_learn_that_an_informer_stopped(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_crash_ends_everything(cluster: TestCluster) {
+async fn dropping_the_informer_ends_its_handlers(cluster: TestCluster) {
     let (told, permits) = (Told::default(), Arc::new(Semaphore::new(0)));
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
     let informer = SharedInformer::<ConfigMap>::new(source);
@@ -335,7 +335,7 @@ async fn a_crash_ends_everything(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_is_decoded_once_for_all_handlers_and_not_at_all_for_none(cluster: TestCluster) {
+async fn object_is_decoded_at_most_once_for_all_handlers(cluster: TestCluster) {
     let informer = running(&cluster);
     let pointers = Told::default();
     for _ in 0..3 {
@@ -355,7 +355,7 @@ async fn an_object_is_decoded_once_for_all_handlers_and_not_at_all_for_none(clus
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_reader_may_wait_for_its_own_write(cluster: TestCluster) {
+async fn reader_can_wait_for_its_own_write(cluster: TestCluster) {
     let informer = running(&cluster);
     informer.synced().await.expect("it runs");
     let watch = cluster.inject(faults::delay(Duration::from_secs(20)).on(Verb::Watch, "configmaps"));

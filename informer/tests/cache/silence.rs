@@ -1,4 +1,4 @@
-//! Requests that are accepted and never answered: each has a time limit, and the cache goes on.
+//! Requests that are accepted but never answered: each has a time limit, and the cache recovers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::script::{Answer, Script, ending, lines, list, options, page, silent, 
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_not_opened_within_half_a_minute_costs_a_list() {
+async fn watch_that_does_not_open_within_30_s_causes_a_list() {
     let script = Script::new([list(7, &[("a", 3)]), Answer::Never, list(9, &[("b", 9)]), silent(&[])]);
     let (informer, asked) = script.run_for(40).await;
     let expected = ["0.0 watch \"7\"", "30.8 list \"7\" limit=0", "30.8 watch \"9\""];
@@ -46,7 +46,7 @@ async fn a_page_silent_for_a_minute_is_requested_again(#[case] answer: Answer, #
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_trickles_in_is_given_up_after_five_minutes() {
+async fn slow_page_fails_after_five_minutes() {
     let trickle = Answer::Endless(Duration::from_secs(50), " ".to_owned());
     let script = Script::new([trickle, list(8, &[("b", 8)]), silent(&[])]);
     let (_, asked) = script.run_for(310).await;
@@ -54,7 +54,7 @@ async fn a_page_that_trickles_in_is_given_up_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limits_are_those_of_the_options() {
+async fn limits_follow_the_options() {
     let mut options = options();
     options.request_timeout = Duration::from_secs(4);
     let script = Script::new([Answer::Never, list(7, &[]), Answer::Never, list(8, &[]), silent(&[])]);
@@ -69,14 +69,14 @@ async fn the_limits_are_those_of_the_options() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_its_minutely_bookmarks_is_begun_anew_after_three_minutes() {
+async fn watch_without_bookmarks_is_reopened_after_three_minutes() {
     let script = Script::new([list(7, &[]), silent(&[("BOOKMARK", "", 8)]), silent(&[])]);
     let (_, asked) = script.run_for(200).await;
     assert_eq!(asked[1..], ["0.0 watch \"7\"", "180.0 watch \"8\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_watch_without_bookmarks_costs_a_list() {
+async fn another_watch_without_bookmarks_causes_a_list() {
     let script = Script::new([
         list(7, &[]),
         silent(&[("BOOKMARK", "", 8)]),
@@ -97,7 +97,7 @@ async fn a_second_watch_without_bookmarks_costs_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_that_marks_no_end_is_listed_after_a_minute() {
+async fn busy_server_without_an_end_bookmark_is_listed_after_a_minute() {
     let busy = Answer::Endless(Duration::from_secs(7), lines(&[("MODIFIED", "a", 5)]));
     let script = Script::streaming([busy, list(7, &[("a", 5)]), silent(&[])]);
     let (informer, asked) = script.run_for(70).await;
@@ -124,7 +124,7 @@ async fn a_server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after
     assert_eq!(stored(&informer), ["a@3"]);
 }
 
-/// Ways in which an informer ends before it has begun.
+/// Ways in which an informer ends before it has started.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     HandlerRemoved,

@@ -18,7 +18,7 @@ use crate::support::{Told, stored};
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_factory_has_one_informer_a_type(cluster: TestCluster) {
+async fn factory_has_one_informer_per_type(cluster: TestCluster) {
     cluster.create(pod("web-0").label("app", "web")).await;
     let factory = SharedInformerFactory::new(cluster.client());
     let (one, other) = (factory.informer::<Pod>(), factory.informer::<Pod>());
@@ -50,7 +50,7 @@ async fn a_factory_has_one_informer_a_type(cluster: TestCluster) {
         Some("web-0")
     );
 
-    // One that is asked for later is started by the next call.
+    // An informer that is requested later is started by the next call.
     let nodes = factory.informer::<Node>();
     factory.start();
     factory.wait_for_cache_sync().await.expect("all sync");
@@ -85,7 +85,7 @@ async fn several_namespaces_are_one_cache(cluster: TestCluster) {
     assert_eq!(initial, ["initial billing/a", "initial shop/a"]);
     assert_eq!(nodes.lister().len(), 1, "what has no namespace is listed whole");
 
-    // A list of one namespace says nothing of the other.
+    // A list of one namespace does not affect the other.
     cluster.delete(config_map("a").namespace("shop")).await;
     cluster.watches().on("configmaps").namespace("shop").expire();
     cluster.settle().await;
@@ -127,7 +127,7 @@ async fn selectors_and_tweaks_are_sent(cluster: TestCluster) {
 #[case::typed(Storage::Typed)]
 #[cfg_attr(feature = "compression", case::compressed(Storage::Compressed))]
 #[tokio::test(start_paused = true)]
-async fn every_storage_answers_the_same(#[case] storage: Storage) {
+async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
     let source = FakeSource::new();
     source.add(serde_json::json!({
         "metadata": {
@@ -193,9 +193,7 @@ async fn every_storage_answers_the_same(#[case] storage: Storage) {
 #[case::fails(|| Err("not this one"))]
 #[case::panics(|| panic!("not this one"))]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_transformed_is_dropped_and_the_others_stay(
-    #[case] refuse: fn() -> Result<(), &'static str>,
-) {
+async fn untransformable_object_is_dropped_and_others_are_kept(#[case] refuse: fn() -> Result<(), &'static str>) {
     let source = FakeSource::new();
     for name in ["a", "b"] {
         source.add(serde_json::json!({"metadata": {"name": name}}));
@@ -235,7 +233,7 @@ fn colored(name: &str, color: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_may_come_late_and_keeps_no_value_that_nothing_has() {
+async fn index_can_be_added_late_and_drops_unused_values() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     source.add(colored("b", "blue"));
@@ -279,11 +277,11 @@ async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_function_may_read_the_cache_which_is_as_it_was_before_the_change() {
+async fn index_function_may_read_the_cache_before_the_change() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
-    // Each object is found under the number of objects that there were when it came.
+    // The index value of each object is the number of objects that existed at its insertion.
     let count = |name| {
         let lister = maps.lister();
         IndexFn::new(name, move |_: &informer::Object<ConfigMap>| [lister.len().to_string()])
@@ -305,7 +303,7 @@ async fn an_index_function_may_read_the_cache_which_is_as_it_was_before_the_chan
 #[case::few_changed(2)]
 #[case::many_changed(200)]
 #[tokio::test(start_paused = true)]
-async fn an_index_follows_a_new_list(#[case] changed: usize) {
+async fn index_is_updated_by_a_new_list(#[case] changed: usize) {
     let (source, name) = (FakeSource::new(), |number: usize| format!("{number:04}"));
     (0..300).for_each(|it| source.add(colored(&name(it), "red")));
     let maps = running::<ConfigMap>(&source);
@@ -382,7 +380,7 @@ async fn compressed_objects_are_unchanged() {
     );
     let runs = compressed.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
-    // The first is what the others are compared with: short ones, long ones and unlike ones must do, too.
+    // The first text is the dictionary; short, long and different texts must work, too.
     let texts = [
         "",
         "x",
@@ -416,8 +414,8 @@ async fn compressed_objects_are_unchanged() {
     );
 }
 
-/// A source that expects an object which the server does not send would hold its key back; one that does not expect an
-/// object which comes would let a key run before its write is seen.
+/// A source that expects an object which the server does not send would hold its key back; a source that does not
+/// expect an object which the server sends would let a key run before its write is received.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_source_reads_selectors_as_the_server_does(

@@ -1,4 +1,4 @@
-//! Lists that come as a watch.
+//! Lists that arrive as a watch.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::script::{Answer, Script, ending, error_event, failing, list, silent, 
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_is_one_watch_that_goes_on() {
+async fn streaming_list_continues_as_the_watch() {
     let events = [
         ("ADDED", "b", 5),
         ("ADDED", "a", 3),
@@ -24,7 +24,7 @@ async fn a_streaming_list_is_one_watch_that_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_in_the_cache_before_the_end_of_the_initial_events() {
+async fn cache_is_empty_until_the_end_of_the_initial_events() {
     let script = Script::streaming([silent(&[("ADDED", "a", 3), ("BOOKMARK", "", 4)])]);
     let (informer, _) = script.run_for(5).await;
     assert!(!informer.has_synced());
@@ -56,7 +56,7 @@ async fn a_relist_streams_from_the_last_version() {
 #[case::very_short(ending(&[]))]
 #[case::error_event(error_event(&[("ADDED", "a", 1)], 400, "BadRequest"))]
 #[tokio::test(start_paused = true)]
-async fn where_streaming_fails_it_lists_at_once(#[case] answer: Answer) {
+async fn failed_streaming_list_is_followed_by_a_list(#[case] answer: Answer) {
     let script = Script::streaming([answer, list(7, &[("b", 2)]), silent(&[])]);
     let (informer, asked) = script.run_for(1).await;
     assert_eq!(
@@ -82,7 +82,7 @@ async fn a_busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
 #[case::too_large(too_large())]
 #[case::expired_event(error_event(&[], 410, "Expired"))]
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_version_costs_one_stream_of_the_newest_at_once(#[case] answer: Answer) {
+async fn expired_version_causes_an_immediate_stream_of_the_newest(#[case] answer: Answer) {
     let script = Script::streaming([
         error_event(&[("END", "", 7)], 410, "Expired"),
         answer,
@@ -93,7 +93,7 @@ async fn a_forgotten_version_costs_one_stream_of_the_newest_at_once(#[case] answ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_too_early_is_begun_anew_and_its_objects_are_dropped() {
+async fn early_end_of_a_stream_drops_its_objects_and_restarts() {
     let script = Script::streaming([
         ending(&[("ADDED", "a", 3)]),
         silent(&[("ADDED", "b", 5), ("END", "", 7)]),
@@ -104,7 +104,7 @@ async fn a_stream_that_ends_too_early_is_begun_anew_and_its_objects_are_dropped(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_marks_no_end_is_listed_after_a_minute_and_not_asked_to_stream_again() {
+async fn server_without_an_end_bookmark_is_listed_from_then_on() {
     let script = Script::streaming([
         silent(&[("ADDED", "a", 3)]),
         list(7, &[("a", 3)]),

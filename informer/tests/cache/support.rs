@@ -1,4 +1,4 @@
-//! Helpers of the tests: a handler that writes down its events.
+//! Helpers of the tests: a handler that records its events.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use informer::handler::{Event, HandlerFn, ResourceEventHandler};
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Told {
-    /// A handler that writes down `added shop/a`, without versions.
+    /// A handler that records `added shop/a`, without versions.
     pub(crate) fn handler<K: Cacheable>(&self) -> impl ResourceEventHandler<K> + use<K> {
         let told = self.clone();
         HandlerFn::new(move |event: &Event<K>| told.push(name_of(event)))

@@ -1,4 +1,4 @@
-//! Unreadable objects, and user code that panics: the informer goes on.
+//! Undecodable objects, and panics in user code: the informer continues.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_deletion_with_an_unreadable_last_state_is_applied(
         let object = serde_json::json!({"metadata": {"name": name, "resourceVersion": version}, "data": data});
         serde_json::json!({"type": "DELETED", "object": object}).to_string() + "\n"
     };
-    // The second is not in the cache yet when its deletion comes.
+    // The other object is not in the cache yet when its deletion arrives.
     let events = deleted("a", "8") + &lines(&[("ADDED", "b", 9)]) + &deleted("b", "10");
     let script = Script::new([
         list(7, &[("a", 3), ("c", 4)]),
@@ -73,7 +73,7 @@ fn refused() -> Bad {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_a_later_list_cannot_read_stays_as_it_was_and_that_is_an_error(
+async fn object_unreadable_in_a_later_list_is_kept_and_reported(
     #[values(typed, refused)] bad: fn() -> Bad,
     #[values(true, false)] streams: bool,
     #[values(QueueOrder::Arrival, QueueOrder::ByObject)] order: QueueOrder,
@@ -107,7 +107,7 @@ async fn an_object_that_a_later_list_cannot_read_stays_as_it_was_and_that_is_an_
     informer.run(three_seconds).await.expect("it is new");
     let mut told: Vec<_> = told.take().into_iter().filter(|it| !it.starts_with("same")).collect();
     told.sort();
-    // An object with the name of another and another uid replaces it: that one is gone.
+    // An object with the same name but another uid replaces it, so the former object no longer exists.
     assert_eq!(
         told,
         ["initial a", "initial b", "initial c", "vanished b", "vanished c"]
@@ -120,7 +120,7 @@ async fn an_object_that_a_later_list_cannot_read_stays_as_it_was_and_that_is_an_
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_of_the_same_version_and_another_uid_is_another_one(#[values(true, false)] is_typed: bool) {
+async fn same_version_with_another_uid_is_another_object(#[values(true, false)] is_typed: bool) {
     let list = |uid: &str| {
         let object = format!(r#"{{"metadata":{{"name":"a","uid":"{uid}","resourceVersion":"3"}}}}"#);
         Answer::Text(format!(
@@ -199,7 +199,7 @@ type Fragiles = SharedInformerBuilder<Fragile>;
 #[case::typed(|it: Fragiles| it.storage(Storage::Typed), &["b@2", "c@3"])]
 #[case::transformed(|it: Fragiles| it.transform(|_| Ok::<_, std::convert::Infallible>(())), &["c@3"])]
 #[tokio::test(start_paused = true)]
-async fn an_object_whose_type_panics_is_dropped_and_the_others_stay(
+async fn object_with_panicking_type_is_dropped_and_others_are_kept(
     #[case] configure: fn(Fragiles) -> Fragiles,
     #[case] expected: &[&str],
 ) {
@@ -218,7 +218,7 @@ async fn an_object_whose_type_panics_is_dropped_and_the_others_stay(
     assert!(stored(&informer).contains(&"d@4".to_owned()), "it goes on");
 }
 
-/// Panics the first time that it is asked.
+/// Panics at the first call.
 struct Panicking(FakeSource, std::sync::atomic::AtomicBool);
 
 impl ListWatch for Panicking {
@@ -242,7 +242,7 @@ impl ListWatch for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_panics_has_failed_and_so_may_its_error_handler() {
+async fn panics_of_source_and_error_handler_are_failures() {
     let source = FakeSource::new();
     source.add(serde_json::json!({"metadata": {"name": "a"}}));
     let source = Panicking(source, std::sync::atomic::AtomicBool::new(false));

@@ -19,7 +19,7 @@ async fn after_a_list(seconds: u64, answers: impl IntoIterator<Item = Answer>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_goes_on_at_once_from_the_last_version() {
+async fn ended_watch_is_resumed_at_once_from_the_last_version() {
     let watches = [
         ending(&[("ADDED", "b", 8), ("MODIFIED", "a", 9)]),
         ending(&[("DELETED", "b", 10)]),
@@ -44,19 +44,19 @@ async fn a_watch_that_ends_goes_on_at_once_from_the_last_version() {
 #[case::refused(Answer::Refused)]
 #[case::too_many(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_begin_now_keeps_its_version(#[case] answer: Answer) {
+async fn watch_that_cannot_start_keeps_its_version(#[case] answer: Answer) {
     let (asked, ..) = after_a_list(3, [answer.clone(), answer, silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 watch \"7\"", "2.4 watch \"7\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_may_not_begin_costs_a_list() {
+async fn forbidden_watch_causes_a_list() {
     let (asked, ..) = after_a_list(2, [failing(403, "Forbidden"), list(9, &[]), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_throttled_goes_on_after_a_pause() {
+async fn throttled_watch_is_resumed_after_a_pause() {
     let watch = error_event(&[("ADDED", "b", 8)], 429, "TooManyRequests");
     let (asked, stored, _) = after_a_list(2, [watch, silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 watch \"8\""]);
@@ -69,7 +69,7 @@ async fn a_watch_that_is_throttled_goes_on_after_a_pause() {
 #[case::unknown(error_event(&[], 400, "BadRequest"))]
 #[case::unreadable(Answer::Text("{\"type\": 1}\n".to_owned()))]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_fails_costs_a_list_after_a_pause(#[case] answer: Answer) {
+async fn failed_watch_causes_a_list_after_a_pause(#[case] answer: Answer) {
     let (asked, ..) = after_a_list(2, [answer, list(9, &[]), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
 }
@@ -81,7 +81,7 @@ async fn a_quiet_watch_that_lasted_a_second_is_not_very_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_goes_on_and_half_an_event_is_none() {
+async fn broken_connection_is_resumed_and_partial_events_are_ignored() {
     let broken = Answer::Broken(lines(&[("ADDED", "b", 8)]) + r#"{"type":"ADDED","object":{"metadata"#);
     let (asked, stored, _) = after_a_list(1, [broken, silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.0 watch \"8\""]);
@@ -89,7 +89,7 @@ async fn a_connection_that_breaks_goes_on_and_half_an_event_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn internal_errors_are_tried_again_at_once_within_their_time() {
+async fn internal_errors_are_retried_at_once_for_a_limited_time() {
     let script = Script::new([
         list(7, &[]),
         error_event(&[], 500, "InternalError"),
@@ -112,7 +112,7 @@ async fn internal_errors_are_tried_again_at_once_within_their_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_connection_is_given_up_after_the_time_of_the_watch() {
+async fn dead_connection_is_dropped_after_the_watch_timeout() {
     let (asked, ..) = after_a_list(700, [silent(&[]), silent(&[])]).await;
     assert_eq!(asked.len(), 2, "{asked:?}");
     let at: f64 = asked[1]
@@ -124,7 +124,7 @@ async fn a_dead_connection_is_given_up_after_the_time_of_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_make_no_sense_are_skipped() {
+async fn invalid_events_are_skipped() {
     let nameless = "{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\"}}\n";
     let strange = lines(&[("SURPRISE", "x", 8)]) + "\n" + nameless + &lines(&[("ADDED", "b", 9)]);
     let (_, stored, last) = after_a_list(1, [Answer::Silent(strange)]).await;
@@ -147,7 +147,7 @@ async fn the_cache_decides_between_added_and_updated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_begin_anew_after_two_minutes() {
+async fn pauses_are_reset_after_two_minutes() {
     let mut answers: Vec<_> = (0..3).map(|_| failing(500, "InternalError")).collect();
     answers.extend([
         list(7, &[]),
@@ -160,7 +160,7 @@ async fn pauses_begin_anew_after_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_of_a_watch_without_a_version_do_not_move_it() {
+async fn initial_events_of_a_watch_without_a_version_do_not_change_the_version() {
     let script = Script::new([
         list(0, &[]),
         ending(&[("ADDED", "b", 9), ("ADDED", "a", 4)]),
@@ -182,7 +182,7 @@ async fn initial_events_of_a_watch_without_a_version_do_not_move_it() {
 #[case::arrival(QueueOrder::Arrival, ["added a", "added b", "updated a", "deleted b", "deleted a"])]
 #[case::by_object(QueueOrder::ByObject, ["added a", "updated a", "deleted a", "added b", "deleted b"])]
 #[tokio::test(start_paused = true)]
-async fn changes_come_as_they_arrived_or_by_object(#[case] order: QueueOrder, #[case] expected: [&str; 5]) {
+async fn changes_are_ordered_by_arrival_or_by_object(#[case] order: QueueOrder, #[case] expected: [&str; 5]) {
     let told = crate::support::Told::default();
     let events = [
         ("ADDED", "a", 8),
@@ -210,10 +210,21 @@ async fn changes_come_as_they_arrived_or_by_object(#[case] order: QueueOrder, #[
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_does_not_delay_the_end() {
+async fn missing_answer_does_not_delay_shutdown() {
     let hour = Duration::from_secs(3600);
     let began = tokio::time::Instant::now();
     let (informer, asked) = Script::new([Answer::Late(hour, String::new())]).run_for(5).await;
     assert_eq!((asked.len(), began.elapsed()), (1, Duration::from_secs(5)));
     assert!(informer.is_stopped() && !informer.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_with_an_old_version_does_not_lower_the_version() {
+    let watches = [ending(&[("MODIFIED", "b", 60), ("DELETED", "a", 3)]), silent(&[])];
+    let script = Script::new([list(7, &[("a", 3)])].into_iter().chain(watches));
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(asked[1..], ["0.0 watch \"7\"", "0.0 watch \"60\""]);
+    assert_eq!(stored(&informer), ["b@60"]);
+    assert_eq!(informer.lister().resource_version().to_string(), "60");
+    assert_eq!(informer.last_sync_resource_version().to_string(), "60");
 }

@@ -1,4 +1,4 @@
-//! Metrics for those only who may read them.
+//! Metrics with access control.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Any free port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A server of the API that knows two tokens, of which one may read metrics.
+/// An API server with two tokens; one of them may read metrics.
 async fn api() -> fake_apiserver::ApiServer {
     let api = fake_apiserver::ApiServer::builder()
         .authorization(fake_apiserver::Authorization::Rbac)
@@ -45,7 +45,7 @@ async fn api() -> fake_apiserver::ApiServer {
 #[case::allowed("/metrics", "Bearer prometheus-token", "200 OK", "")]
 #[case::health_is_open("/healthz", "", "200 OK", "ok")]
 #[tokio::test]
-async fn metrics_need_the_right_to_get_the_path(
+async fn metrics_require_permission_to_get_the_path(
     #[case] path: &str,
     #[case] authorization: &str,
     #[case] code: &str,
@@ -108,7 +108,7 @@ async fn metrics_may_be_read_over_tls() {
     let request = "GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.expect("it reads");
     let mut answer = String::new();
-    // Servers may close without a last word of TLS.
+    // Servers may close the connection without TLS's closing message.
     let _ = stream.read_to_string(&mut answer).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     stop.cancel();

@@ -31,7 +31,7 @@ impl Process {
         Self { cluster, manager }
     }
 
-    /// Completes a controller that notes its keys, and runs it.
+    /// Completes a controller that records its keys, and runs it.
     fn run<R: RequestKey>(&self, builder: ControllerBuilder<Manager, R>) -> Calls<R> {
         let calls = Calls::<R>::default();
         let noted = Arc::clone(&calls);
@@ -56,7 +56,7 @@ fn text<R: ToString>(calls: &Calls<R>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_may_be_for_metadata_and_own_it() {
+async fn controller_may_reconcile_and_own_metadata() {
     let process = Process::new();
     let builder = process.manager.controller("c").for_metadata::<ConfigMap>();
     let calls = process.run(builder.owns_metadata::<Secret>());
@@ -69,7 +69,7 @@ async fn a_controller_may_be_for_metadata_and_own_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_may_be_for_types_known_by_name() {
+async fn controller_may_reconcile_dynamic_types() {
     let process = Process::new();
     let (maps, secrets) = (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
     let builder = process
@@ -86,7 +86,7 @@ async fn a_controller_may_be_for_types_known_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_filter_holds_for_every_watch() {
+async fn event_filter_applies_to_every_watch() {
     let process = Process::new();
     let named =
         |name: &'static str| enqueue::mapped(move |_: &Object<Secret>| [informer::ObjectKey::new("default", name)]);
@@ -143,7 +143,7 @@ async fn keys_may_be_of_any_type() {
     let late = process.manager.controller("late").for_::<Pod>().keyed_by::<String>();
     let err = late.complete(|_: Request<String>| async { Ok::<_, ReconcileError>(Action::await_change()) });
     let err = err.expect_err("its keys are objects already").to_string();
-    assert!(err.contains("`keyed_by` comes after something is watched"), "{err}");
+    assert!(err.contains("`keyed_by` must precede all watches"), "{err}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,7 @@ async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_may_be_cached_in_a_way_of_its_own() {
+async fn type_may_have_its_own_cache_options() {
     let cluster = TestCluster::start();
     for (name, namespace) in [("a", "shop"), ("b", "shop"), ("c", "billing")] {
         let map = config_map(name).namespace(namespace).data("key", name);
@@ -217,7 +217,7 @@ async fn a_type_may_be_cached_in_a_way_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_that_do_not_fit_together_are_refused() {
+async fn inconsistent_options_are_refused() {
     let cluster = TestCluster::start();
     let index = || IndexFn::new("name", |_: &Object<ConfigMap>| Vec::<String>::new());
     let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));
@@ -228,11 +228,11 @@ async fn options_that_do_not_fit_together_are_refused() {
         .by_object(ByObject::<ConfigMap>::new())
         .expect_err("the second")
         .to_string();
-    assert!(err.contains("ConfigMap has options already"), "{err}");
+    assert!(err.contains("ConfigMap already has options"), "{err}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_says_how_its_caches_are() {
+async fn manager_reports_the_state_of_its_caches() {
     let cluster = TestCluster::start();
     for (name, namespace) in [("a", "shop"), ("b", "shop"), ("c", "billing")] {
         cluster.create(config_map(name).namespace(namespace)).await;
@@ -264,7 +264,7 @@ async fn a_manager_says_how_its_caches_are() {
     assert!(builder.cache(|it| it.by_object(twice())?.by_object(twice())).is_err());
 }
 
-/// Counts the questions about keys.
+/// Counts the calls about keys.
 #[derive(Clone, Debug, Default)]
 struct Asked(Arc<AtomicU32>, ExponentialBackoff<ObjectKey>);
 
@@ -285,7 +285,7 @@ impl RateLimiter<ObjectKey> for Asked {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_limiter_is_asked_about_keys_that_failed_alone() {
+async fn rate_limiter_is_only_called_for_failed_keys() {
     let process = Process::new();
     let (limiter, failures) = (Asked::default(), Arc::new(Mutex::new(Vec::new())));
     let (asked, seen) = (Arc::clone(&limiter.0), Arc::clone(&failures));
@@ -316,7 +316,7 @@ async fn a_rate_limiter_is_asked_about_keys_that_failed_alone() {
     assert_eq!((take(&failures).len(), asked.load(Ordering::Relaxed)), (1, 0));
     process.cluster.create(config_map("bad")).await;
     process.cluster.settle().await;
-    // Success forgets the failures, and the next change finds none.
+    // Success resets the failures, so the next change starts without any.
     let change = serde_json::json!({"data": {"a": "b"}});
     let _: testkit::Object = process.cluster.patch(config_map("bad"), change).await;
     process.cluster.settle().await;

@@ -1,14 +1,15 @@
-//! The client that reads from caches: what starts informers, what is read, and what has to be seen first.
+//! The client that reads from caches: starts of informers, sources of reads, and writes that must be received first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer::ObjectKey;
+use informer::cache::SharedInformerFactory;
 use informer::runtime::{CachedClient, Manager};
+use informer::{Error, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, Preconditions};
-use kube::core::{ApiResource, Expression};
+use kube::api::{DeleteParams, Patch, Preconditions, ValidationDirective};
+use kube::core::{ApiResource, DynamicObject, Expression};
 use rstest::rstest;
 use serde_json::json;
 use testkit::objects::{config_map, node, pod};
@@ -37,7 +38,7 @@ fn names<K: ResourceExt>(objects: &[Arc<K>]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_read_of_a_type_starts_its_informer_and_later_ones_send_nothing() {
+async fn first_read_starts_the_informer_and_later_reads_use_it() {
     let cluster = TestCluster::builder().object(config_map("m").data("a", "b")).start();
     let client = running(&cluster).await;
     assert_eq!(cluster.requests().client("reader").count(), 0);
@@ -95,7 +96,7 @@ async fn an_informer_that_does_not_sync_fails_the_read_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_of_a_list_have_to_hold_together() {
+async fn list_conditions_are_combined() {
     let cluster = TestCluster::start();
     let owner = cluster.create(config_map("owner")).await;
     let web = |name: &str| pod(name).label("app", "web").set("spec.nodeName", "node-1");
@@ -131,7 +132,7 @@ async fn conditions_of_a_list_have_to_hold_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_shows_earlier_writes_of_its_client() {
+async fn read_returns_earlier_writes_of_its_client() {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
     client.list::<ConfigMap>().await.expect("it is read");
@@ -162,7 +163,7 @@ async fn a_read_shows_earlier_writes_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_the_cache_never_sees_fails_the_read_after_thirty_seconds() {
+async fn read_fails_if_the_cache_lacks_a_write_for_thirty_seconds() {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let client = running(&cluster).await;
     client.list::<ConfigMap>().await.expect("it is read");
@@ -173,7 +174,7 @@ async fn a_write_that_the_cache_never_sees_fails_the_read_after_thirty_seconds()
     let err = client.get::<ConfigMap>(&key("a")).await.expect_err("it is stale");
     assert_eq!(began.elapsed().as_secs(), 30);
     assert!(
-        err.to_string().contains("has not seen our last write to default/a"),
+        err.to_string().contains("has not received our last write to default/a"),
         "{err}"
     );
 }
@@ -273,18 +274,14 @@ async fn deletions_go_by_key_precondition_or_selector() {
         .delete_all_of::<ConfigMap>()
         .await
         .expect_err("of all namespaces");
-    assert!(err.to_string().contains("there is no namespace"), "{err}");
+    assert!(err.to_string().contains("the namespace is missing"), "{err}");
 }
 
 #[rstest]
 #[case::missing(ObjectKey::cluster("m"), false, "has no namespace")]
-#[case::too_much(ObjectKey::new("default", "n"), true, "which its type has not")]
+#[case::too_much(ObjectKey::new("default", "n"), true, "its type is cluster-scoped")]
 #[tokio::test(start_paused = true)]
-async fn a_key_that_does_not_fit_its_type_is_refused(
-    #[case] key: ObjectKey,
-    #[case] is_node: bool,
-    #[case] message: &str,
-) {
+async fn key_of_the_wrong_scope_is_refused(#[case] key: ObjectKey, #[case] is_node: bool, #[case] message: &str) {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
     let err = if is_node {
@@ -297,7 +294,7 @@ async fn a_key_that_does_not_fit_its_type_is_refused(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_may_be_read_from_the_server() {
+async fn type_can_be_read_from_the_server() {
     let cluster = TestCluster::builder()
         .object(config_map("m").label("a", "b"))
         .object(node("n"))
@@ -315,7 +312,7 @@ async fn a_type_may_be_read_from_the_server() {
         .owned_by("u")
         .await
         .expect_err("the server has no indexes");
-    assert!(err.to_string().contains("the server knows no indexes"), "{err}");
+    assert!(err.to_string().contains("the server does not support indexes"), "{err}");
     assert_eq!(
         cluster
             .requests()
@@ -334,7 +331,7 @@ async fn a_type_may_be_read_from_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn types_known_by_name_and_metadata_have_clients_too() {
+async fn dynamic_types_and_metadata_have_clients() {
     let cluster = TestCluster::builder()
         .object(config_map("m").data("a", "b"))
         .object(node("n"))
@@ -352,4 +349,110 @@ async fn types_known_by_name_and_metadata_have_clients_too() {
     assert_eq!(map.labels()["x"], "y");
     metadata.delete(&key("m")).await.expect("it is there");
     assert!(maps.get(&key("m")).await.expect("it is read").is_none());
+}
+
+#[rstest]
+#[case::default(None, None)]
+#[case::ignore(Some(ValidationDirective::Ignore), None)]
+#[case::strict(Some(ValidationDirective::Strict), Some("unknown field \"colour\""))]
+#[tokio::test(start_paused = true)]
+async fn strict_field_validation_refuses_unknown_fields(
+    #[case] directive: Option<ValidationDirective>,
+    #[case] refused: Option<&str>,
+) {
+    let cluster = TestCluster::start();
+    let mut client = running(&cluster).await;
+    if let Some(directive) = directive {
+        client = client.field_validation(directive);
+    }
+    let maps = client.dynamic(&ApiResource::erase::<ConfigMap>(&()));
+    let mut map = DynamicObject::new("m", &ApiResource::erase::<ConfigMap>(&())).within("default");
+    map.data = json!({"data": {"a": "b"}, "colour": "red"});
+    let created = maps.create(&map).await;
+    assert_eq!(created.is_err(), refused.is_some());
+    if let (Err(err), Some(reason)) = (created, refused) {
+        assert!(err.to_string().contains(reason), "{err}");
+        return;
+    }
+    let client = client.field_validation(ValidationDirective::Strict);
+    let maps = client.dynamic(&ApiResource::erase::<ConfigMap>(&()));
+    map.data = json!({"data": {"a": "d"}, "colour": "red"});
+    maps.update(&map).await.expect_err("a field is not known");
+    let patch = Patch::Merge(json!({"colour": "red"}));
+    maps.patch(&key("m"), &patch).await.expect_err("a field is not known");
+}
+
+/// Reads an object of a type; returns the number of objects found.
+async fn found<K>(client: &CachedClient, key: ObjectKey) -> Result<usize, Error>
+where
+    K: informer::Cacheable + kube::Resource<DynamicType = ()>,
+    K::Scope: 'static,
+{
+    Ok(client.get::<K>(&key).await?.into_iter().count())
+}
+
+/// Same as `found`, for the objects of a namespace.
+async fn listed<K>(client: &CachedClient, namespace: &str) -> Result<usize, Error>
+where
+    K: informer::Cacheable + kube::Resource<DynamicType = ()>,
+    K::Scope: 'static,
+{
+    Ok(client.list::<K>().in_namespace(namespace).await?.len())
+}
+
+#[rstest]
+#[case::cache(false)]
+#[case::server(true)]
+#[tokio::test(start_paused = true)]
+async fn read_that_cannot_be_answered_is_an_error(#[case] is_live: bool) {
+    let cluster = TestCluster::builder()
+        .object(config_map("m").namespace("shop"))
+        .object(node("n"))
+        .start();
+    let factory = SharedInformerFactory::builder(cluster.client())
+        .namespace("shop")
+        .build();
+    let client = CachedClient::new(cluster.client(), &factory);
+    let client = if is_live { client.live() } else { client };
+    assert_eq!(
+        found::<ConfigMap>(&client, ObjectKey::new("shop", "m"))
+            .await
+            .expect("it is read"),
+        1
+    );
+    assert_eq!(
+        found::<Node>(&client, ObjectKey::cluster("n"))
+            .await
+            .expect("it is read"),
+        1
+    );
+    let unfit = [
+        (
+            found::<ConfigMap>(&client, ObjectKey::cluster("m")).await,
+            "has no namespace",
+        ),
+        (
+            found::<Node>(&client, ObjectKey::new("shop", "n")).await,
+            "its type is cluster-scoped",
+        ),
+        (listed::<Node>(&client, "shop").await, "its type is cluster-scoped"),
+    ];
+    for (read, message) in unfit {
+        let err = read.expect_err(message).to_string();
+        assert!(err.contains(message), "{err}");
+    }
+    let outside = [
+        found::<ConfigMap>(&client, ObjectKey::new("billing", "m")).await,
+        listed::<ConfigMap>(&client, "billing").await,
+    ];
+    for read in outside {
+        match (is_live, read) {
+            // The server has all namespaces.
+            (true, read) => assert_eq!(read.expect("it is read"), 0),
+            (false, read) => {
+                let err = read.expect_err("the cache has one namespace").to_string();
+                assert!(err.contains("the namespace \"billing\" is not in the cache"), "{err}");
+            }
+        }
+    }
 }

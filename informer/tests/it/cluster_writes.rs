@@ -1,4 +1,5 @@
-//! Read-your-writes in controllers of several clusters: writes are awaited in the caches of the cluster they are to.
+//! Read-your-writes in controllers of several clusters: a key waits until the caches of the written cluster have
+//! received its writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,17 +19,17 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
 use tokio::time::Instant;
 
-/// Within this time no key comes to a cache that has not seen its writes; later it comes with an error.
+/// Within this time a key does not run with a cache that lacks its writes; later it fails first.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// The Secret made for each key last, as the answer said.
+/// The last Secret created for each key, according to the answer.
 type Made = Arc<Mutex<BTreeMap<ClusterKey, (ObjectKey, Instant)>>>;
 
-/// Keys that came to a cache without their Secret, which there must not be.
+/// Keys that ran with a cache without their Secret, which must not happen.
 type Stale = Arc<Mutex<Vec<String>>>;
 
-/// A controller that makes a Secret for each ConfigMap of each cluster where the cache has none, by a name that the
-/// server chooses. `stale` gets the keys that come to a cache without their Secret.
+/// A controller that creates a Secret with a generated name for each ConfigMap of each cluster, if the cache has none.
+/// `stale` receives the keys that run with a cache without their Secret.
 fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Clusters) {
     let manager = Manager::new(home);
     let clusters = Clusters::new(&manager).expect("the first");
@@ -82,7 +83,7 @@ fn run(home: &TestCluster, manager: Manager) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn no_key_is_worked_on_before_the_caches_of_its_cluster_have_its_writes(#[values(false, true)] runs: bool) {
+async fn key_waits_for_its_writes_in_the_caches_of_its_cluster(#[values(false, true)] runs: bool) {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     let stale = Stale::default();
     let again = || Action::requeue(Duration::from_millis(100));
@@ -105,7 +106,7 @@ async fn no_key_is_worked_on_before_the_caches_of_its_cluster_have_its_writes(#[
     assert!(stale.lock().expect("no panic").is_empty());
 }
 
-/// Annotates the Secret `s` in `target` once a second for each ConfigMap; answers how often.
+/// Annotates the Secret `s` in `target` once per second for each ConfigMap; counts the calls.
 async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Result<Action, ReconcileError> {
     let call = {
         let mut calls = calls.lock().expect("no panic");
@@ -120,7 +121,7 @@ async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Resu
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-/// A cluster with the Secret, and with so many versions before.
+/// A cluster with the Secret, after this number of earlier versions.
 async fn with_secret(versions: usize) -> TestCluster {
     let cluster = TestCluster::start();
     for number in 0..versions {
@@ -132,7 +133,7 @@ async fn with_secret(versions: usize) -> TestCluster {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_to_a_cluster_wait_for_no_cache_of_another(#[values(false, true)] is_observed: bool) {
+async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] is_observed: bool) {
     let (home, east, west) = (with_secret(0).await, with_secret(0).await, with_secret(100).await);
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the first");
@@ -175,7 +176,7 @@ async fn writes_to_a_cluster_wait_for_no_cache_of_another(#[values(false, true)]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_no_cache_of_a_cluster_that_is_gone_nor_of_its_namesake() {
+async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
     let (home, east, new) = (TestCluster::start(), with_secret(100).await, with_secret(0).await);
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the first");
@@ -202,9 +203,9 @@ async fn a_key_waits_for_no_cache_of_a_cluster_that_is_gone_nor_of_its_namesake(
     assert!(after >= 10, "{after} calls");
 }
 
-/// Explores the faults of one of several clusters; the other has none.
+/// Explores faults of one of several clusters; the other one has no faults.
 #[test]
-fn no_fault_of_a_cluster_brings_a_key_to_a_cache_without_its_writes() {
+fn no_cluster_fault_lets_a_key_read_a_cache_without_its_writes() {
     let scenario = async |east: &TestCluster| {
         let (home, west) = (TestCluster::start(), TestCluster::start());
         let (at_home, in_west) = (home.client(), west.client());

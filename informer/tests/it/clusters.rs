@@ -56,7 +56,7 @@ fn take(calls: &Calls) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_key_is_worked_on_in_its_own_cluster() {
+async fn key_is_reconciled_in_its_own_cluster() {
     let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
     let (clusters, calls) = copier(&home);
     clusters.engage("east", east.client()).expect("it is new");
@@ -77,7 +77,7 @@ async fn each_key_is_worked_on_in_its_own_cluster() {
     let names: Vec<_> = clusters.names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["east", "west"]);
     let err = clusters.engage("west", west.client()).expect_err("there is one");
-    assert_eq!(err.to_string(), "cluster \"west\": there is one of this name");
+    assert_eq!(err.to_string(), "cluster \"west\": there is already one with this name");
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +99,7 @@ async fn a_disengaged_cluster_gets_no_more_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_cannot_be_reached_delays_no_other() {
+async fn unreachable_cluster_does_not_delay_others() {
     let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
     let _fault = east.inject(faults::refused().client("down"));
     let (clusters, _) = copier(&home);
@@ -142,7 +142,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_of_clusters_is_for_one_type_and_watches_something() {
+async fn incomplete_controller_of_clusters_is_refused() {
     let home = TestCluster::start();
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the first");
@@ -167,7 +167,7 @@ async fn a_controller_of_clusters_is_for_one_type_and_watches_something() {
     assert!(Clusters::new(&manager).is_err(), "there are some already");
 }
 
-/// Explores the faults of one of several clusters; the others have none.
+/// Explores faults of one of several clusters; the others have no faults.
 #[test]
 fn no_fault_of_a_cluster_loses_a_key_or_touches_another() {
     let scenario = async |east: &TestCluster| {

@@ -1,4 +1,4 @@
-//! Controllers: what wakes them, what they answer, how they end.
+//! Controllers: triggers, results, and shutdown.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Calls {
         calls.iter().map(|(it, _)| it.key.name().to_owned()).collect()
     }
 
-    /// The milliseconds between each call and the next.
+    /// Returns the milliseconds between consecutive calls.
     fn gaps(&self) -> Vec<u128> {
         let calls = self.0.lock().expect("no panic");
         calls
@@ -38,7 +38,7 @@ impl Calls {
             .collect()
     }
 
-    /// A reconciler that remembers its calls and answers as `answer` says.
+    /// A reconciler that records its calls and returns the result of `answer`.
     fn reconciler<F>(
         &self,
         answer: F,
@@ -85,7 +85,7 @@ fn run(
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_change_is_worked_on_under_the_objects_key_and_so_is_its_end() {
+async fn changes_and_deletions_enqueue_the_objects_key() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let (calls, _stop) = run(&cluster, |it| it, done);
@@ -133,7 +133,7 @@ async fn owned_objects_map_to_their_controller_and_watched_ones_by_function() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_a_relist_finds_is_worked_on() {
+async fn deletion_found_by_a_relist_is_reconciled() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let (calls, _stop) = run(&cluster, |it| it, done);
@@ -161,7 +161,7 @@ async fn a_deletion_that_a_relist_finds_is_worked_on() {
 })]
 #[case::zero(&[], |_: &Request| Ok(Action::requeue(Duration::ZERO)))]
 #[tokio::test(start_paused = true)]
-async fn the_action_decides_the_next_call(
+async fn action_determines_the_next_call(
     #[case] gaps: &[u128],
     #[case] answer: fn(&Request) -> Result<Action, ReconcileError>,
 ) {
@@ -171,7 +171,7 @@ async fn the_action_decides_the_next_call(
     cluster.advance(Duration::from_secs(200)).await;
     stop.cancel();
     let got = calls.gaps();
-    // The timer of tokio is good to a millisecond.
+    // Tokio's timer has a precision of a millisecond.
     let is_close = got.iter().zip(gaps).all(|(got, gap)| got.abs_diff(*gap) <= 1);
     assert!(
         is_close && got.len() >= gaps.len() && (!gaps.is_empty() || got.is_empty()),
@@ -180,7 +180,7 @@ async fn the_action_decides_the_next_call(
 }
 
 #[tokio::test(start_paused = true)]
-async fn success_forgets_the_failures_and_the_rate_limiter_is_ones_own() {
+async fn success_resets_failures_of_a_custom_rate_limiter() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let limiter = FastSlow::new(Duration::from_secs(1), Duration::from_secs(30), 2);
@@ -231,7 +231,7 @@ async fn changes_come_before_initial_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predicate_spares_calls_but_never_a_deletion() {
+async fn predicate_filters_updates_but_not_deletions() {
     let cluster = TestCluster::start();
     let (calls, stop) = (Calls::default(), CancellationToken::new());
     let factory = SharedInformerFactory::new(cluster.client());
@@ -256,7 +256,7 @@ async fn a_predicate_spares_calls_but_never_a_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_takes_too_long_is_an_error_and_counted() {
+async fn slow_reconcile_is_a_counted_error() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let metrics = Metrics::new();
@@ -294,7 +294,7 @@ async fn a_reconcile_that_takes_too_long_is_an_error_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_worked_on_before_all_caches_have_synced_and_that_has_an_end() {
+async fn reconciles_wait_for_cache_sync_with_a_timeout() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let broken = cluster.inject(faults::server_error().on(Verb::List, "secrets"));
@@ -320,12 +320,12 @@ async fn nothing_is_worked_on_before_all_caches_have_synced_and_that_has_an_end(
 #[case(1)]
 #[case(3)]
 #[tokio::test(start_paused = true)]
-async fn so_many_keys_are_worked_on_at_a_time_and_a_shutdown_waits_for_them(#[case] concurrency: usize) {
+async fn concurrency_is_limited_and_shutdown_waits_for_reconciles(#[case] concurrency: usize) {
     let cluster = TestCluster::start();
     for name in ["a", "b", "c", "d", "e"] {
         cluster.create(config_map(name)).await;
     }
-    // Keys under work, the most at once, and those that are done.
+    // Keys in progress, their maximum, and completed keys.
     let counts = Arc::new(Mutex::new((0, 0, 0)));
     let factory = SharedInformerFactory::new(cluster.client());
     let (told, stop) = (Arc::clone(&counts), CancellationToken::new());
@@ -363,7 +363,7 @@ async fn so_many_keys_are_worked_on_at_a_time_and_a_shutdown_waits_for_them(#[ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_and_a_function_are_sources_too() {
+async fn channel_and_function_can_be_sources() {
     let cluster = TestCluster::start();
     let (keys, receiver) = tokio::sync::mpsc::channel(4);
     let (calls, _stop) = run(
@@ -389,7 +389,7 @@ async fn a_channel_and_a_function_are_sources_too() {
 #[case::twice(|it: ControllerBuilder| it.for_::<Pod>().for_::<Secret>(), "`for_` was called twice")]
 #[case::order(|it: ControllerBuilder| it.owns::<Pod>(), "`owns` of Pod comes before `for_`")]
 #[tokio::test(start_paused = true)]
-async fn an_incomplete_controller_is_refused(
+async fn incomplete_controller_is_refused(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
     #[case] why: &str,
 ) {
@@ -402,8 +402,8 @@ async fn an_incomplete_controller_is_refused(
     assert!(err.to_string().contains(why), "{err}");
 }
 
-/// Makes a Secret of each ConfigMap, by what the cache says: a new name each time, so that to act on an old cache
-/// shows.
+/// Creates a Secret for each ConfigMap according to the cache, with a new name each time, so that a reconcile with an
+/// old cache is detected.
 fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) -> Controller {
     let secrets = factory.informer::<Secret>().lister();
     let api: Api<Secret> = Api::default_namespaced(client);
@@ -421,7 +421,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
                 made.metadata.generate_name = Some(format!("{}-", request.key.name()));
                 api.create(&PostParams::default(), &made).await?;
             }
-            // It looks again at once, before any event can have come.
+            // The controller reconciles again at once, before any event can arrive.
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(1)))
         }
     });
@@ -432,10 +432,10 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
 #[case::gated(true)]
 #[case::not_gated(false)]
 #[tokio::test(start_paused = true)]
-async fn no_key_is_worked_on_before_the_cache_has_its_writes(#[case] is_gated: bool) {
+async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
-    // Secrets can be listed but not watched for now: the cache stands still between two lists.
+    // Secrets can be listed but not watched for now, so the cache does not change between two lists.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets"));
     let factory = SharedInformerFactory::new(cluster.client());
     let controller = maker(Writes::new().observe(&cluster.client()), &factory, is_gated);
@@ -457,7 +457,7 @@ async fn no_key_is_worked_on_before_the_cache_has_its_writes(#[case] is_gated: b
 #[case::by_priority(|it: ControllerBuilder| it, [LOW_PRIORITY, 7, 7])]
 #[case::first_come_first_served(|it: ControllerBuilder| it.first_come_first_served(), [0, 0, 0])]
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_change_the_priority_which_then_stays(
+async fn action_can_change_the_priority_permanently(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
     #[case] priorities: [i32; 3],
 ) {

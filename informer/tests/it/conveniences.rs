@@ -13,7 +13,7 @@ use testkit::objects::{config_map, pod};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
-async fn a_key_may_be_asked_for_at_an_instant() {
+async fn key_can_be_requeued_at_an_instant() {
     let cluster = TestCluster::builder().object(config_map("m")).start();
     let manager = Manager::new(cluster.client());
     let calls: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -29,7 +29,7 @@ async fn a_key_may_be_asked_for_at_an_instant() {
                 seen.push(Instant::now());
                 seen.len()
             };
-            // The time that the reconcile takes does not count, and what has passed is due at once.
+            // The duration of the reconcile is not added, and a past instant is due at once.
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok::<_, ReconcileError>(if number < 3 {
                 Action::requeue_at(due)
@@ -52,7 +52,7 @@ async fn a_key_may_be_asked_for_at_an_instant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_created_or_patched_where_it_differs() {
+async fn object_is_created_or_patched_if_it_differs() {
     let cluster = TestCluster::start();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
     let ensure = async |image: &str, message: Option<&str>| {

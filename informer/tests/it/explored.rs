@@ -1,4 +1,4 @@
-//! Controllers explored: what fails once fails again in the same way, to the byte.
+//! Explorations of controllers: failures replay identically, byte by byte.
 
 use futures::future::LocalBoxFuture;
 use informer::ObjectKey;
@@ -15,14 +15,14 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, pod};
 use tokio_util::sync::CancellationToken;
 
-/// Number of replays of a failure. `DRYDOCK_REPLAYS` says otherwise; without optimisation a few are enough.
+/// Number of replays of a failure. `DRYDOCK_REPLAYS` overrides it; without optimisation a few are sufficient.
 fn replays() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 300 };
     let asked = std::env::var("DRYDOCK_REPLAYS").ok();
     asked.and_then(|it| it.parse().ok()).unwrap_or(few)
 }
 
-/// The objects each scenario has at once, so that an order that is left to chance would show.
+/// Number of simultaneous objects in each scenario, so that a random order would be detected.
 const OBJECTS: usize = 4;
 
 fn done() -> Result<Action, ReconcileError> {
@@ -79,7 +79,7 @@ async fn over_creation(client: Client) {
     .await;
 }
 
-/// Writes two objects, and the first is what tells it that there is something to do.
+/// Writes two objects, and a difference in the first one triggers the work.
 async fn dependent_writes(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (
@@ -121,7 +121,7 @@ async fn dependent_writes(client: Client) {
     .await;
 }
 
-/// Deletes what belongs to a Pod when it sees the Pod go; one that goes unseen leaves it behind.
+/// Deletes the dependents of a Pod when it observes the Pod's deletion; a missed deletion leaves them behind.
 async fn edge_triggered(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let pods = factory.informer::<Pod>().lister();
@@ -196,7 +196,7 @@ fn cleaned(cluster: &TestCluster) -> LocalBoxFuture<'_, ()> {
 #[case::over_creation(over_created)]
 #[case::dependent_writes(resized)]
 #[case::edge_triggered(cleaned)]
-fn a_failure_comes_again_to_the_byte(#[case] scenario: for<'a> fn(&'a TestCluster) -> LocalBoxFuture<'a, ()>) {
+fn replay_of_a_failure_is_deterministic(#[case] scenario: for<'a> fn(&'a TestCluster) -> LocalBoxFuture<'a, ()>) {
     let exploration = || {
         explore(async move |cluster: &TestCluster| scenario(cluster).await).budget(std::time::Duration::from_secs(3600))
     };

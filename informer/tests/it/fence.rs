@@ -1,4 +1,4 @@
-//! Writes of a process that leads no more, and the figures of requests.
+//! Writes of a process that no longer leads, and the metrics of requests.
 
 use std::time::Duration;
 
@@ -47,10 +47,7 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
         .await
         .expect_err("it leads no more");
     let err = format!("{err:?}");
-    assert!(
-        err.contains("\\\"a\\\" leads no more by the lease default/lock"),
-        "{err}"
-    );
+    assert!(err.contains("\"a\" no longer leads by the lease default/lock"), "{err}");
     assert_eq!(cluster.requests().client("a").writes().count(), sent);
     assert!(maps.get_opt("m").await.expect("reading is no harm").is_some());
     assert!(cluster.exists::<Lease>("lock"));

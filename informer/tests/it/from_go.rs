@@ -1,4 +1,4 @@
-//! The table for those who come from Go names tests that there are.
+//! Checks that the tests named in the table for users of client-go exist.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ fn functions(folder: &Path, file: &str, found: &mut String) {
 }
 
 #[test]
-fn every_test_that_the_table_names_is_there() {
+fn every_test_in_the_table_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table is there");
     let last_columns = table
         .lines()
-        // The table of names has two columns, and names no tests.
+        // The table of names has two columns and does not contain tests.
         .filter(|line| line.starts_with('|') && line.matches('|').count() > 3)
         .filter_map(|line| line.trim_end_matches('|').rsplit('|').next());
     let names = last_columns.flat_map(|column| column.split('`').skip(1).step_by(2));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use informer::metrics::Metrics;
 use informer::reconcile::{Action, ReconcileError};
-use informer::runtime::conditions::{self, Status};
+use informer::runtime::conditions::{self, ConditionStatus};
 use informer::runtime::{
-    Backoff, Deletion, Endpoints, Expectations, OperationResult, add_finalizer, create_or_update, finalize,
+    Deletion, Endpoints, Expectations, OperationResult, RetryPolicy, add_finalizer, create_or_update, finalize,
     owner_references, ping, remove_finalizer, retry_on_conflict,
 };
 use informer::{Clock, Error, ObjectKey};
@@ -54,7 +54,7 @@ async fn a_finalizer_is_added_first_and_removed_after_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_written_on_the_newest_version_only() {
+async fn finalizer_is_only_written_to_the_newest_version() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     let old: ConfigMap = cluster.get("m");
@@ -72,10 +72,7 @@ async fn a_finalizer_is_written_on_the_newest_version_only() {
 #[case::removed_that_is_not_there(Some(vec!["example.com/other".to_owned()]), false)]
 #[case::removed_where_none_is(None, false)]
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_as_it_should_be_costs_no_request(
-    #[case] finalizers: Option<Vec<String>>,
-    #[case] is_added: bool,
-) {
+async fn existing_finalizer_causes_no_request(#[case] finalizers: Option<Vec<String>>, #[case] is_added: bool) {
     let cluster = TestCluster::start();
     cluster
         .create(config_map("m").set("metadata.finalizers", &finalizers))
@@ -108,7 +105,7 @@ fn paint(map: &mut ConfigMap) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_created_updated_or_left_alone() {
+async fn object_is_created_updated_or_unchanged() {
     let cluster = TestCluster::start();
     let api = maps(&cluster);
     let mut results = Vec::new();
@@ -127,7 +124,7 @@ async fn an_object_is_created_updated_or_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_may_not_make_it_another_object() {
+async fn change_must_keep_the_identity_of_the_object() {
     let cluster = TestCluster::start();
     let rename = |map: &mut ConfigMap| {
         map.meta_mut().name = Some("other".into());
@@ -136,7 +133,7 @@ async fn a_change_may_not_make_it_another_object() {
     let err = create_or_update(&maps(&cluster), red("m"), rename)
         .await
         .expect_err("it renames");
-    assert!(err.to_string().contains("may not make m other"), "{err}");
+    assert!(err.to_string().contains("was m, is other"), "{err}");
     assert_eq!(cluster.requests().writes().count(), 0);
 }
 
@@ -144,14 +141,14 @@ async fn a_change_may_not_make_it_another_object() {
 #[case(3, true, 4)]
 #[case(9, false, 5)]
 #[tokio::test(start_paused = true)]
-async fn conflicts_are_tried_again_five_times(#[case] conflicts: u64, #[case] works: bool, #[case] tries: usize) {
+async fn conflicts_are_retried_five_times(#[case] conflicts: u64, #[case] works: bool, #[case] tries: usize) {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     cluster
         .inject(faults::conflict().on(Verb::Update, "configmaps").times(conflicts))
         .forget();
     let api = maps(&cluster);
-    let result = retry_on_conflict(Backoff::DEFAULT_RETRY, || async {
+    let result = retry_on_conflict(RetryPolicy::DEFAULT_RETRY, || async {
         let map = api.get("m").await?;
         api.replace("m", &Default::default(), &map).await
     })
@@ -200,28 +197,28 @@ fn an_object_has_one_controller() {
 #[rstest]
 #[case(Some("shop"), Some("other"), "cross-namespace")]
 #[case(None, Some("shop"), "cluster-scoped resource")]
-fn an_owner_must_be_where_its_object_is(#[case] own: Option<&str>, #[case] owners: Option<&str>, #[case] why: &str) {
+fn owner_must_be_in_the_objects_namespace(#[case] own: Option<&str>, #[case] owners: Option<&str>, #[case] why: &str) {
     let err = owner_references::set_controller(&mut pod_in(own), &set(owners, "one")).expect_err(why);
     assert!(err.to_string().contains(why), "{err}");
 }
 
 #[test]
-fn an_owner_of_the_cluster_may_own_anything() {
+fn cluster_scoped_owner_may_own_namespaced_objects() {
     let mut node = Node::default();
     (node.metadata.name, node.metadata.uid) = (Some("n".into()), Some("1".into()));
     owner_references::set_owner(&mut pod_in(Some("shop")), &node).expect("a Node is of the cluster");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_keeps_its_time_until_it_turns() {
+async fn condition_keeps_its_time_until_its_status_changes() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
     let mut all = Vec::new();
     let mut steps = Vec::new();
     for (status, message) in [
-        (Status::False, "a"),
-        (Status::False, "b"),
-        (Status::True, "b"),
-        (Status::True, "b"),
+        (ConditionStatus::False, "a"),
+        (ConditionStatus::False, "b"),
+        (ConditionStatus::True, "b"),
+        (ConditionStatus::True, "b"),
     ] {
         let is_new = conditions::set(&mut all, "Ready", status, "Reason", message, Some(1), &clock);
         let time = &conditions::find(&all, "Ready")
@@ -265,7 +262,7 @@ async fn expectations_are_met_by_events_or_by_time() {
 #[case("/readyz/db", "", 500, "internal server error: it is down\n")]
 #[case("/metrics", "", 200, "")]
 #[case("/", "", 404, "404 page not found\n")]
-fn health_is_answered_as_by_controller_runtime(
+fn health_endpoints_match_controller_runtime(
     #[case] path: &str,
     #[case] query: &str,
     #[case] code: u16,
@@ -285,7 +282,7 @@ fn health_is_answered_as_by_controller_runtime(
 #[case::message_of_a_cause("Timeout", "", "", "Too large resource version", true)]
 #[case::another_timeout("Timeout", "request did not complete", "", "", false)]
 #[case::another_reason("Invalid", "Too large resource version", "", "", false)]
-fn a_version_that_is_too_large_is_known_by_its_cause_or_by_its_words(
+fn too_large_version_is_recognised_by_cause_or_message(
     #[case] reason: &str,
     #[case] message: &str,
     #[case] cause: &str,

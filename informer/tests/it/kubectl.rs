@@ -23,7 +23,7 @@ mod installed;
 /// Any free port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Runs kubectl with a document on its standard input; answers with all it said and whether it was content.
+/// Runs kubectl with a document on its standard input; returns its output, and `true` if it succeeded.
 fn run(kubectl: &Path, config: &Path, arguments: &str, document: &str) -> (String, bool) {
     let mut command = Command::new(kubectl);
     command.arg("--kubeconfig").arg(config).args(arguments.split(' '));

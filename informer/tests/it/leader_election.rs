@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use informer::Clock;
 use informer::metrics::Metrics;
-use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock, Outcome};
+use informer::runtime::{ElectionOutcome, LeaderElectionConfig, LeaderElector, LeaseLock};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use rstest::rstest;
 use testkit::{Running, TestCluster, Verb, faults};
@@ -21,7 +21,7 @@ struct Replica {
     elector: LeaderElector,
     cancel: CancellationToken,
     running: Running,
-    outcome: Arc<Mutex<Option<Outcome>>>,
+    outcome: Arc<Mutex<Option<ElectionOutcome>>>,
 }
 
 /// Acts of all replicas in order: `+a` when `a` begins, `-a` when it ends.
@@ -93,7 +93,7 @@ impl Drop for Farewell {
 }
 
 impl Replica {
-    fn outcome(&self) -> Option<Outcome> {
+    fn outcome(&self) -> Option<ElectionOutcome> {
         *self.outcome.lock().expect("no panic")
     }
 }
@@ -103,7 +103,7 @@ fn lease(cluster: &TestCluster) -> LeaseSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_replicas_one_acts_and_the_other_takes_over_when_it_ends() {
+async fn one_replica_leads_and_the_other_takes_over() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -118,13 +118,13 @@ async fn of_two_replicas_one_acts_and_the_other_takes_over_when_it_ends() {
     a.cancel.cancel();
     cluster.advance(seconds(10)).await;
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
-    // The lease was given up: b waits for its next look, and not for the lease to end.
+    // The lease was released: b waits for its next attempt, and not for the end of the lease.
     assert!(
         acts.at("+b") - cancelled < Duration::from_millis(4_500),
         "{:?}",
         acts.at("+b") - cancelled
     );
-    assert_eq!(a.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(a.outcome(), Some(ElectionOutcome::Cancelled));
     assert_eq!(lease(&cluster).holder_identity.as_deref(), Some("b"));
     assert_eq!(lease(&cluster).lease_transitions, Some(1));
 }
@@ -140,7 +140,7 @@ async fn a_renewal_keeps_holder_and_acquire_time() {
     assert_eq!(after.acquire_time, before.acquire_time);
     assert!(after.renew_time > before.renew_time);
     assert_eq!(after.lease_duration_seconds, Some(15));
-    // Whoever holds it need not read it.
+    // The holder does not need to read the Lease.
     assert_eq!(
         cluster
             .requests()
@@ -155,7 +155,7 @@ async fn a_renewal_keeps_holder_and_acquire_time() {
 #[case::in_step(Duration::ZERO)]
 #[case::an_hour_ahead(seconds(3600))]
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_followed_after_its_lease_under_any_clock(#[case] skew: Duration) {
+async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew: Duration) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -170,12 +170,12 @@ async fn a_crashed_leader_is_followed_after_its_lease_under_any_clock(#[case] sk
     cluster.advance(seconds(40)).await;
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
     let waited = acts.at("+b") - crashed;
-    // No sooner than the lease after the last renewal, no later than one look (2 s × 2.2) after it.
+    // Not earlier than a lease duration after the last renewal, and at most one retry (2 s × 2.2) later.
     assert!(waited > seconds(13) && waited < seconds(20), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_before_another_begins() {
+async fn leader_that_cannot_renew_stops_before_the_next_starts() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -185,7 +185,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_begins() {
     cluster.advance(seconds(60)).await;
     assert!(broken.hits() > 1, "it was tried again");
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
-    assert_eq!(a.outcome(), Some(Outcome::Lost));
+    assert_eq!(a.outcome(), Some(ElectionOutcome::Lost));
     assert!(acts.at("+b") > acts.at("-a"));
 }
 
@@ -213,7 +213,7 @@ async fn a_leader_survives_errors_within_its_deadline(#[case] fault: testkit::Fa
 #[case::reading(Verb::Get)]
 #[case::creating(Verb::Create)]
 #[tokio::test(start_paused = true)]
-async fn a_lease_request_that_is_never_answered_ends_no_leader_and_stops_no_candidate(#[case] verb: Verb) {
+async fn unanswered_lease_request_affects_neither_leader_nor_candidate(#[case] verb: Verb) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let hung = cluster.inject(faults::no_answer().on(verb, "leases.coordination.k8s.io").once());
     let a = join(&cluster, config(&cluster, "a"), &acts);
@@ -223,11 +223,11 @@ async fn a_lease_request_that_is_never_answered_ends_no_leader_and_stops_no_cand
     assert!(a.elector.is_leader());
     a.cancel.cancel();
     cluster.advance(seconds(5)).await;
-    assert_eq!(a.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(a.outcome(), Some(ElectionOutcome::Cancelled));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_given_up_although_one_request_for_that_is_never_answered() {
+async fn lease_is_released_despite_an_unanswered_request() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -239,7 +239,7 @@ async fn a_lease_is_given_up_although_one_request_for_that_is_never_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_another_took_is_lost() {
+async fn lease_taken_by_another_is_lost() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -250,7 +250,7 @@ async fn a_lease_that_another_took_is_lost() {
     cluster.edit("lock", thief).await;
     cluster.advance(seconds(5)).await;
     assert_eq!(acts.all(), ["+a", "-a"]);
-    assert_eq!(a.outcome(), Some(Outcome::Lost));
+    assert_eq!(a.outcome(), Some(ElectionOutcome::Lost));
     assert_eq!(a.elector.leader().as_deref(), Some("thief"));
     assert_eq!(
         lease(&cluster).holder_identity.as_deref(),
@@ -260,7 +260,7 @@ async fn a_lease_that_another_took_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_deleted_is_made_again() {
+async fn deleted_lease_is_recreated() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -280,12 +280,12 @@ async fn a_candidate_that_never_led_is_cancelled_without_a_write() {
     cluster.advance(seconds(5)).await;
     b.cancel.cancel();
     cluster.advance(seconds(5)).await;
-    assert_eq!(b.outcome(), Some(Outcome::NeverLed));
+    assert_eq!(b.outcome(), Some(ElectionOutcome::NeverLed));
     assert_eq!(cluster.requests().client("b").writes().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_release_the_others_wait_for_the_end_of_the_lease() {
+async fn without_release_others_wait_until_the_lease_expires() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let keeping = LeaderElectionConfig {
         release_on_cancel: false,
@@ -314,7 +314,7 @@ async fn each_new_leader_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_name_the_leader_and_the_check_finds_a_hanging_one() {
+async fn metrics_name_the_leader_and_the_check_detects_a_hang() {
     let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     a.elector.register_metrics(&metrics);
@@ -342,12 +342,7 @@ async fn metrics_name_the_leader_and_the_check_finds_a_hanging_one() {
 #[case(15, 2, 2, "1.2 times the retry period")]
 #[case(15, 10, 0, "retry period is zero")]
 #[tokio::test(start_paused = true)]
-async fn times_that_do_not_fit_are_refused(
-    #[case] lease: u64,
-    #[case] renew: u64,
-    #[case] retry: u64,
-    #[case] why: &str,
-) {
+async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, #[case] retry: u64, #[case] why: &str) {
     let cluster = TestCluster::start();
     let config = LeaderElectionConfig {
         lease_duration: seconds(lease),
@@ -360,10 +355,10 @@ async fn times_that_do_not_fit_are_refused(
     assert!(err.contains(why), "{err}");
 }
 
-/// Many replicas, many faults: at no time do two act, and somebody acts in the end.
+/// Many replicas and many faults: two replicas never act at the same time, and one acts in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn at_no_time_do_two_act(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
     let (cluster, acts) = (TestCluster::builder().seed(seed).start(), Acts::default());
     let mut replicas = Vec::new();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -410,7 +405,7 @@ async fn at_no_time_do_two_act(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn candidates_with_one_seed_do_not_move_in_step() {
+async fn candidates_with_the_same_seed_act_at_different_times() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let _leader = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -430,7 +425,7 @@ async fn candidates_with_one_seed_do_not_move_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_bears_the_labels_of_its_lock_and_keeps_others() {
+async fn lease_has_the_labels_of_its_lock_and_keeps_others() {
     let cluster = TestCluster::start();
     let lead = |name: &'static str, labels: [(&'static str, &'static str); 2]| {
         let lock = LeaseLock::new(cluster.client_named(name), "default", "lock").labels(labels);

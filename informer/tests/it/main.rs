@@ -1,4 +1,4 @@
-//! The library at its public boundary; what needs a server meets the fake one through `testkit`.
+//! Tests of the library at its public boundary. Tests that need a server use the fake one through `testkit`.
 
 mod work_queue;
 mod work_queue_model;
@@ -8,28 +8,43 @@ mod recorder;
 mod cached_client;
 mod controller;
 mod builder;
+mod callbacks;
+mod blocked_callbacks;
 mod cluster_writes;
 mod clusters;
 mod fence;
+mod lease_holders;
 mod own_writes;
+mod write_order;
+mod lost_answers;
 mod restored;
 mod verbs;
 mod manager;
+mod spans;
+mod errors;
 mod startup;
 mod waits;
 mod objects;
 mod conveniences;
 mod from_go;
+mod from_kube_runtime;
 mod ported;
 #[cfg(feature = "serve")]
 mod access;
 #[cfg(feature = "serve")]
 mod serve;
 mod sharding;
+mod hand_over;
+mod sharding_leases;
 #[cfg(feature = "signals")]
 mod signals;
 #[cfg(all(feature = "webhooks", feature = "self-signed"))]
 mod webhooks;
 #[cfg(all(feature = "webhooks", feature = "self-signed"))]
+mod conversions;
+#[cfg(all(feature = "webhooks", feature = "self-signed"))]
+mod webhook_callbacks;
+#[cfg(all(feature = "webhooks", feature = "self-signed"))]
 mod kubectl;
 mod explored;
+mod explored_models;

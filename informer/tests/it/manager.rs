@@ -1,4 +1,4 @@
-//! Managers: what starts when, what stops when, and who may act.
+//! Managers: the order of starts and stops, and leadership.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use informer::Clock;
 use informer::reconcile::{Action, ReconcileError, Reconciler, Request};
 use informer::runtime::{
-    Controller, ControllerBuilder, LeaderElectionConfig, LeaseLock, Manager, Task, run_always, run_when_leader,
+    Controller, ControllerBuilder, FnRunnable, LeaderElectionConfig, LeaseLock, Manager, run_always, run_when_leader,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,7 +28,7 @@ impl Log {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 
-    fn task(&self, make: fn(&str, Steps) -> Task, name: &str) -> Task {
+    fn task(&self, make: fn(&str, Steps) -> FnRunnable, name: &str) -> FnRunnable {
         make(name, Steps(self.clone(), name.to_owned()))
     }
 }
@@ -45,11 +45,11 @@ impl Steps {
     }
 }
 
-fn always(name: &str, steps: Steps) -> Task {
+fn always(name: &str, steps: Steps) -> FnRunnable {
     run_always(name, |stop| steps.walk(stop))
 }
 
-fn leading(name: &str, steps: Steps) -> Task {
+fn leading(name: &str, steps: Steps) -> FnRunnable {
     run_when_leader(name, |stop| steps.walk(stop))
 }
 
@@ -65,7 +65,7 @@ fn electing(cluster: &TestCluster, identity: &str) -> Manager {
     manager.expect("the times fit")
 }
 
-/// Runs a manager; what it returns goes into the log.
+/// Runs a manager; its result goes into the log.
 fn start(cluster: &TestCluster, manager: &Manager, log: &Log) -> (Running, CancellationToken) {
     let (stop, manager, log) = (CancellationToken::new(), manager.clone(), log.clone());
     let shutdown = stop.clone();
@@ -91,7 +91,7 @@ fn counting(manager: &Manager, log: &Log) -> Controller {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_group_always_stops_before_leader_and_the_lease_goes_last() {
+async fn always_stops_before_leader_and_the_lease_is_released_last() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
     manager.add(log.task(leading, "leader")).expect("it is new");
@@ -166,7 +166,7 @@ async fn an_error_stops_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_thirty_seconds_and_no_longer() {
+async fn shutdown_waits_at_most_thirty_seconds() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
@@ -179,11 +179,14 @@ async fn a_shutdown_waits_thirty_seconds_and_no_longer() {
     let cancelled = Instant::now();
     cluster.eventually(|_| !running.is_running()).await;
     assert!(cancelled.elapsed() >= Duration::from_secs(30) && cancelled.elapsed() < Duration::from_secs(32));
-    assert_eq!(log.take(), ["manager: not everything has stopped within 30s: hangs"]);
+    assert_eq!(
+        log.take(),
+        ["manager: these runnables have not stopped within 30s: hangs"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_runnables_start_at_once_and_are_refused_after_the_end() {
+async fn runnables_can_be_added_until_the_manager_stops() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
@@ -193,7 +196,7 @@ async fn late_runnables_start_at_once_and_are_refused_after_the_end() {
     cluster.create(config_map("m")).await;
     manager.add(counting(&manager, &log)).expect("it is new");
     let err = manager.add(counting(&manager, &log)).expect_err("it has the same name");
-    assert!(err.to_string().contains("called \"maps\" already"), "{err}");
+    assert!(err.to_string().contains("already a runnable \"maps\""), "{err}");
     manager.add(log.task(always, "always")).expect("it is new");
     cluster.advance(Duration::from_secs(1)).await;
     let mut said = log.take();
@@ -221,7 +224,7 @@ async fn a_second_run_of_a_manager_is_refused() {
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     let err = manager.run(async {}).await.expect_err("it runs already");
-    assert!(err.to_string().contains("it was run before"), "{err}");
+    assert!(err.to_string().contains("it was already run"), "{err}");
     manager.add(log.task(always, "late")).expect("it runs on");
     cluster.advance(Duration::from_secs(5)).await;
     assert!(running.is_running());
@@ -257,7 +260,7 @@ async fn a_panicking_runnable_stops_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_do_not_come_back_in_step() {
+async fn replicas_reconnect_at_different_times() {
     let cluster = TestCluster::start();
     let clients = ["a", "b"];
     for client in clients {
@@ -275,7 +278,7 @@ async fn replicas_do_not_come_back_in_step() {
     assert_ne!(came_back[0], came_back[1]);
 }
 
-/// A reconciler that notes which keys it is called for.
+/// A reconciler that records the keys for which it is called.
 fn noting(log: &Log) -> impl Reconciler + use<> {
     let calls = log.clone();
     move |request: Request| {
@@ -289,7 +292,7 @@ fn noting(log: &Log) -> impl Reconciler + use<> {
 #[case::warm(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
 #[case::always(|it: ControllerBuilder<Manager>| it.without_leader_election(), 0, true)]
 #[tokio::test(start_paused = true)]
-async fn a_standby_fills_its_queue_if_asked_to_and_works_if_it_need_not_lead(
+async fn standby_warms_up_and_runs_leaderless_controllers(
     #[case] configure: fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>,
     #[case] waiting: usize,
     #[case] works: bool,

@@ -1,4 +1,4 @@
-//! Controllers of objects: what they are called for, and what they write of dependents and status.
+//! Controllers of objects: their triggers, and their writes of dependents and status.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl ObjectReconciler<ConfigMap> for Copier {
     }
 }
 
-/// A cluster with the copier; answers what it was called for.
+/// Starts a cluster with the copier; returns the copier's calls.
 fn copier(cluster: &TestCluster) -> Arc<Mutex<Vec<String>>> {
     let (manager, seen) = (Manager::new(cluster.client_named("copier")), Arc::default());
     let copier = Copier {
@@ -59,7 +59,7 @@ fn requests(cluster: &TestCluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dependent_is_created_patched_and_otherwise_costs_no_request() {
+async fn dependent_is_created_or_patched_only_if_it_differs() {
     let cluster = TestCluster::start();
     let seen = copier(&cluster);
     cluster.create(config_map("m").data("color", "red")).await;
@@ -74,7 +74,7 @@ async fn a_dependent_is_created_patched_and_otherwise_costs_no_request() {
     );
     assert_eq!(requests(&cluster), 1, "a creation, and nothing for its event");
 
-    // Somebody else's fields stay, and what is ours is mended.
+    // Fields of other clients are kept, and own fields are restored.
     cluster
         .patch::<Secret>("m", json!({"metadata": {"labels": {"color": "blue", "size": "big"}}}))
         .await;
@@ -94,7 +94,7 @@ async fn a_dependent_is_created_patched_and_otherwise_costs_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dependent_of_another_controller_is_left_alone() {
+async fn dependent_of_another_controller_is_not_changed() {
     let cluster = TestCluster::start();
     let other = cluster.create(config_map("other")).await;
     cluster.create(secret("m").owned_by(&other)).await;
@@ -117,11 +117,11 @@ async fn a_dependent_of_another_controller_is_left_alone() {
         .ensure(&map, "n", |it| it.metadata.name = Some("x".into()))
         .await
         .expect_err("it is renamed");
-    assert!(err.to_string().contains("may not make default/n default/x"), "{err}");
+    assert!(err.to_string().contains("was default/n, is default/x"), "{err}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_old_writes_over_nothing() {
+async fn stale_cache_overwrites_nothing() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("old"));
     let secrets = manager.dependents::<Secret>();
@@ -153,7 +153,7 @@ async fn a_cache_that_is_old_writes_over_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_patched_where_it_differs_and_only_on_the_version_read() {
+async fn status_patch_contains_differences_and_requires_the_read_version() {
     let cluster = TestCluster::start();
     let client = cluster.client();
     cluster.create(pod("web")).await;
@@ -192,7 +192,7 @@ async fn a_status_is_patched_where_it_differs_and_only_on_the_version_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_the_cluster_may_have_dependents_in_any_namespace() {
+async fn cluster_scoped_owner_may_have_dependents_in_any_namespace() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     let maps = manager.dependents::<ConfigMap>();
@@ -210,7 +210,7 @@ async fn an_owner_of_the_cluster_may_have_dependents_in_any_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_of_the_cluster_has_no_namespace() {
+async fn status_of_a_cluster_scoped_object_is_patched() {
     let cluster = TestCluster::start();
     cluster.create(node("node-1")).await;
     let node = cluster.get::<Node>("node-1");
@@ -225,7 +225,7 @@ async fn a_status_of_the_cluster_has_no_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_is_not_tried_again() {
+async fn undecodable_object_is_not_retried() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     let calls: Arc<Mutex<u32>> = Arc::default();
@@ -251,7 +251,7 @@ async fn an_object_that_cannot_be_read_is_not_tried_again() {
     assert_eq!(*calls.lock().expect("no panic"), 0);
 }
 
-/// Says that it is a Pod, and needs a field that no Pod has.
+/// A type that claims to be a Pod, but requires a field that Pods do not have.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct PodLike {
     metadata: kube::api::ObjectMeta,
@@ -289,7 +289,7 @@ impl kube::Resource for PodLike {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_are_about_a_generation_and_turn_at_a_time() {
+async fn conditions_have_a_generation_and_a_transition_time() {
     let cluster = TestCluster::start();
     let clock = Clock::starting_at(cluster.server().now());
     cluster.create(pod("web")).await;
@@ -304,7 +304,7 @@ async fn conditions_are_about_a_generation_and_turn_at_a_time() {
         (all[0].observed_generation, &all[0].last_transition_time),
         (Some(7), &began)
     );
-    assert!(conditions::of(&web, &clock).set(&mut all, "Ready", conditions::Status::Unknown, "Lost", ""));
+    assert!(conditions::of(&web, &clock).set(&mut all, "Ready", conditions::ConditionStatus::Unknown, "Lost", ""));
     assert_eq!(all[0].last_transition_time.0, began.0 + Duration::from_secs(90));
 }
 
@@ -341,7 +341,7 @@ impl ObjectReconciler<Pod> for Labels {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_reconcile_of_the_documented_example_sends_nothing() {
+async fn next_reconcile_of_the_documented_example_sends_no_request() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("copier"));
     let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));

@@ -1,4 +1,4 @@
-//! Read-your-writes where a type has several caches: which of them have to see what a controller wrote.
+//! Read-your-writes with several caches of a type: the caches that must receive a controller's writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
     informer
 }
 
-/// Has an informer for its cache alone: its changes wake nobody.
+/// Adds an informer only for its cache: its changes do not trigger reconciles.
 fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> ControllerBuilder {
     builder.informer(informer, &(), nobody(), |_: &Event<Secret>| true)
 }
@@ -35,8 +35,8 @@ fn nobody() -> impl ToKeys<Secret> {
     enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new())
 }
 
-/// Runs a controller of one ConfigMap that writes a Secret each time and asks to be called again after a second;
-/// answers how often it was called.
+/// Runs a controller of one ConfigMap that writes a Secret in each call and requeues after a second; returns the number
+/// of calls.
 fn writer(
     cluster: &TestCluster,
     builder: ControllerBuilder,
@@ -48,7 +48,7 @@ fn writer(
     calls
 }
 
-/// The same, to be run.
+/// Same as above, as a future to run.
 fn to_write(
     cluster: &TestCluster,
     builder: ControllerBuilder,
@@ -103,7 +103,7 @@ fn by_label_and_field(cluster: &TestCluster, part: &str) -> ApiListWatch {
 #[case::labels(by_label)]
 #[case::labels_and_fields(by_label_and_field)]
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_never_has_an_object_holds_back_no_key(
+async fn cache_without_the_object_does_not_hold_keys_back(
     #[case] source: fn(&TestCluster, &str) -> ApiListWatch,
     #[values(["shop", "billing"], ["billing", "shop"])] order: [&str; 2],
 ) {
@@ -119,7 +119,7 @@ async fn a_cache_that_never_has_an_object_holds_back_no_key(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_several_namespaces_waits_in_the_written_one() {
+async fn key_waits_for_the_cache_of_the_written_namespace() {
     let cluster = two_namespaces().await;
     let factory = SharedInformerFactory::builder(cluster.client())
         .namespace("shop")
@@ -135,9 +135,9 @@ async fn a_cache_of_several_namespaces_waits_in_the_written_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_cache_that_may_have_an_object_has_to_see_it() {
+async fn every_cache_that_may_contain_an_object_must_receive_it() {
     let cluster = two_namespaces().await;
-    // The cache of this namespace stands still, while the other one moves on.
+    // The cache of this namespace does not advance, while the other one does.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets").namespace("billing"));
     let factory = SharedInformerFactory::new(cluster.client());
     let [shop, billing] =
@@ -172,7 +172,7 @@ async fn every_cache_that_may_have_an_object_has_to_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_leaves_a_cache_has_to_be_seen_leaving() {
+async fn cache_must_receive_that_an_object_left_it() {
     let cluster = two_namespaces().await;
     let factory = SharedInformerFactory::new(cluster.client());
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &()).labels("app=billing");
@@ -190,7 +190,7 @@ async fn an_object_that_leaves_a_cache_has_to_be_seen_leaving() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_at_home_do_not_wait_for_a_cache_of_another_cluster(#[values(false, true)] is_later: bool) {
+async fn own_cluster_writes_do_not_wait_for_other_clusters(#[values(false, true)] is_later: bool) {
     let (home, away) = (two_namespaces().await, TestCluster::start());
     away.create(secret("s")).await;
     let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));
@@ -214,7 +214,7 @@ async fn writes_at_home_do_not_wait_for_a_cache_of_another_cluster(#[values(fals
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_added_later_has_to_see_what_is_written(#[values(false, true)] is_of_factory: bool) {
+async fn watch_added_later_must_receive_writes(#[values(false, true)] is_of_factory: bool) {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));
     let secrets = factory.informer::<Secret>();
@@ -255,7 +255,7 @@ async fn a_watch_that_is_added_later_has_to_see_what_is_written(#[values(false, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_added_later_holds_back_no_key_before_its_sync_nor_after_its_end() {
+async fn watch_added_later_holds_keys_only_between_sync_and_end() {
     let cluster = two_namespaces().await;
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &());
     let silent =
@@ -283,14 +283,14 @@ async fn a_watch_that_is_added_later_holds_back_no_key_before_its_sync_nor_after
     assert!(calls_in_ten_seconds().await >= 10, "it is watched no more");
 }
 
-/// Counts the calls in ten seconds of a controller of Namespaces that does this with each, and asks to be called again
+/// Returns the number of calls within ten seconds of a controller of Namespaces that calls `act` for each, and requeues
 /// after a second.
 async fn calls_for_a_namespace<F, Fut>(act: F) -> u32
 where
     F: Fn(Api<Namespace>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<(), kube::Error>> + Send,
 {
-    // Nobody finishes it: it stays Terminating, held by `spec.finalizers` alone.
+    // Nothing finalizes it: it stays Terminating, only because of `spec.finalizers`.
     let cluster = TestCluster::start();
     cluster.create(namespace("shop")).await;
     let calls: Arc<Mutex<u32>> = Arc::default();
@@ -322,7 +322,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminating_object_that_finalizers_of_its_spec_hold_is_a_version_and_no_end() {
+async fn terminating_object_with_spec_finalizers_is_not_deleted() {
     let delete = |api: Api<Namespace>| async move { api.delete("shop", &Default::default()).await.map(drop) };
     assert!(calls_for_a_namespace(delete).await > 10);
     let delete_and_patch = |api: Api<Namespace>| async move {
@@ -336,7 +336,7 @@ async fn a_terminating_object_that_finalizers_of_its_spec_hold_is_a_version_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_cache_stands_still_is_worked_on_again_within_its_bound_and_that_is_an_error() {
+async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_the_bound() {
     let cluster = two_namespaces().await;
     let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
     let builder = Controller::builder("writer", &factory)
@@ -373,7 +373,7 @@ type Loss = fn() -> testkit::FaultBuilder;
 #[case::no_answer(|| faults::no_answer().but_applied())]
 #[case::truncated(|| faults::truncated(40))]
 #[tokio::test(start_paused = true)]
-async fn after_a_creation_whose_answer_was_lost_a_key_waits_for_a_cache_that_is_as_new(#[case] loss: Loss) {
+async fn key_waits_for_a_current_cache_after_a_lost_create_answer(#[case] loss: Loss) {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));
     let made = factory.informer::<Secret>().lister();
@@ -396,7 +396,7 @@ async fn after_a_creation_whose_answer_was_lost_a_key_waits_for_a_cache_that_is_
     let lost = cluster.inject(loss().client("writer").on(Verb::Create, "secrets").once());
     cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
     cluster.settle().await;
-    // The cache does not see the Secret for a while.
+    // The cache does not contain the Secret for a while.
     cluster.watches().client("cache").on("secrets").hold();
     cluster.create(config_map("a")).await;
     cluster.advance(Duration::from_secs(10)).await;

@@ -1,4 +1,4 @@
-//! Three controllers of kube-controller-manager and one of JobSet, written anew on the cached client.
+//! Three controllers of kube-controller-manager and one of JobSet, rewritten with the cached client.
 //!
 //! | Go | lines of code | here | lines of code |
 //! |---|---|---|---|
@@ -53,7 +53,7 @@ fn is_active(namespace: &Namespace) -> bool {
     phase != Some("Terminating")
 }
 
-/// Sees to it that each namespace has the ServiceAccount `default`.
+/// Ensures that each namespace has the ServiceAccount `default`.
 fn accounts(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let builder = manager.controller("serviceaccounts").for_::<Namespace>();
@@ -77,7 +77,7 @@ fn accounts(manager: &Manager) -> Result<(), Error> {
 
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Sees to it that each namespace has the certificate of the authority.
+/// Ensures that each namespace has the certificate of the authority.
 fn certificates(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let builder = manager.controller("certificates").for_::<Namespace>();
@@ -117,7 +117,7 @@ fn certificates(manager: &Manager) -> Result<(), Error> {
     })
 }
 
-/// Gives ClusterRoles with an aggregation rule the rules of those that it selects.
+/// Gives ClusterRoles with an aggregation rule the rules of the selected roles.
 fn aggregation(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let client = client
@@ -171,7 +171,7 @@ fn label<'a, K: Resource>(object: &'a K, name: &str) -> Option<&'a str> {
     object.meta().labels.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Returns the topology in which the Pods of a leader's Job have to be, as far as it is known.
+/// Returns the topology in which the Pods of a leader's Job must be, if it is known.
 async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<Option<String>, Error> {
     let Some(name) = leader.spec.as_ref().and_then(|it| it.node_name.as_deref()) else {
         return Ok(None);
@@ -180,7 +180,7 @@ async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<O
     Ok(node.and_then(|it| label(&*it, key).map(str::to_owned)))
 }
 
-/// Says why a Pod goes, so that its Job need not count that as a failure, and deletes it.
+/// Records why a Pod is deleted, so that its Job does not count a failure, and deletes it.
 async fn disrupt(client: &CachedClient, pod: Arc<Pod>) -> Result<(), Error> {
     let mut disrupted = Pod::clone(&pod);
     let conditions = disrupted
@@ -203,7 +203,7 @@ async fn disrupt(client: &CachedClient, pod: Arc<Pod>) -> Result<(), Error> {
     }
 }
 
-/// Deletes the Pods of an exclusively placed Job that are not to run where its first Pod, the leader, does.
+/// Deletes the Pods of an exclusively placed Job that may not run in the topology of its first Pod, the leader.
 fn placement(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     manager.factory().informer::<Pod>().add_index(indexes::label(JOB))?;
@@ -250,7 +250,7 @@ fn placement(manager: &Manager) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_are_where_its_leader_is() {
+async fn pods_of_a_job_run_on_the_node_of_its_leader() {
     let cluster = TestCluster::start();
     run(&cluster, placement);
     for name in ["east", "west"] {
@@ -292,7 +292,7 @@ fn namespace(name: &str) -> Namespace {
 #[case::accounts(accounts, "serviceaccounts", "default")]
 #[case::certificates(certificates, "configmaps", "kube-root-ca.crt")]
 #[tokio::test(start_paused = true)]
-async fn each_namespace_has_it_and_gets_it_back(
+async fn deleted_copy_is_recreated_in_each_namespace(
     #[case] add: fn(&Manager) -> Result<(), Error>,
     #[case] plural: &str,
     #[case] name: &str,
@@ -326,7 +326,7 @@ async fn each_namespace_has_it_and_gets_it_back(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_was_changed_is_put_right() {
+async fn changed_certificate_is_restored() {
     let cluster = TestCluster::start();
     run(&cluster, certificates);
     cluster.create(namespace("shop")).await;
@@ -340,7 +340,7 @@ async fn a_certificate_that_was_changed_is_put_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_has_the_rules_of_those_that_it_selects() {
+async fn role_has_the_rules_of_the_roles_it_selects() {
     let cluster = TestCluster::start();
     run(&cluster, aggregation);
     let roles: Api<ClusterRole> = Api::all(cluster.client_named("user"));

@@ -1,4 +1,4 @@
-//! Events: what is written, what is counted, what is dropped.
+//! Events that are written, counted or dropped.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_pod(cluster: &TestCluster, name: &str) -> Pod {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_names_note_object_and_reporter() {
+async fn event_contains_note_object_and_reporter() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -56,7 +56,7 @@ async fn an_event_names_note_object_and_reporter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_differ_in_the_note_are_one_series() {
+async fn events_with_different_notes_are_one_series() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -89,7 +89,7 @@ async fn events_that_differ_in_the_note_are_one_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_one_object_there_are_25_at_once_and_one_more_every_five_minutes() {
+async fn events_per_object_are_limited_to_a_burst_of_25() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let (one, other) = (a_pod(&cluster, "one").await, a_pod(&cluster, "other").await);
@@ -131,7 +131,7 @@ async fn pending_events_are_written_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_slow_holds_up_neither_the_caller_nor_the_others() {
+async fn slow_event_delays_neither_the_caller_nor_others() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -165,7 +165,7 @@ async fn dropped_events_are_counted_and_the_caller_never_waits() {
     let (recorder, writer) = EventRecorder::new(cluster.client(), config);
     recorder.register_metrics(&metrics);
     let (web, other) = (a_pod(&cluster, "web-0").await, a_pod(&cluster, "other").await);
-    // Nobody writes yet: a thousand wait.
+    // The writer does not run yet, so a thousand events wait.
     for _ in 0..1_003 {
         recorder.record(&web, Note::normal("Reason", "Act", ""));
     }
@@ -186,7 +186,7 @@ async fn dropped_events_are_counted_and_the_caller_never_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waits_for_its_next_try_is_tried_once_more_at_the_end() {
+async fn waiting_retry_is_attempted_once_at_the_end() {
     let cluster = TestCluster::start();
     let (recorder, stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -201,7 +201,7 @@ async fn a_write_that_waits_for_its_next_try_is_tried_once_more_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_tried_twelve_times_ten_seconds_apart() {
+async fn write_is_attempted_twelve_times_ten_seconds_apart() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -223,7 +223,7 @@ fn told(cluster: &TestCluster) -> Vec<(Option<i32>, Option<String>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_a_series_that_is_gone_is_made_again_under_its_name() {
+async fn deleted_event_of_a_series_is_recreated_with_its_name() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -237,14 +237,14 @@ async fn an_event_of_a_series_that_is_gone_is_made_again_under_its_name() {
     assert_eq!(told(&cluster), [(Some(2), Some("second".to_owned()))]);
     assert_eq!(name(&cluster), first);
 
-    // Later ones are counted in it, also after its object was removed once more.
+    // Later events are counted in it, even after its object was removed again.
     recorder.record(&web, Note::normal("Reason", "Act", "third"));
     cluster.advance(Duration::from_secs(31 * 60)).await;
     assert_eq!(told(&cluster), [(Some(3), Some("second".to_owned()))]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_gone_when_its_count_is_written_is_made_again() {
+async fn missing_event_is_recreated_when_its_count_is_written() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -260,7 +260,7 @@ async fn an_event_that_is_gone_when_its_count_is_written_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in_default() {
+async fn long_note_is_cut_and_cluster_scoped_events_are_in_default() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     cluster.create(testkit::objects::node("node-1")).await;
@@ -279,7 +279,7 @@ async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in
 #[case::dots("a..b")]
 #[case::nameless("")]
 #[tokio::test(start_paused = true)]
-async fn an_object_with_a_name_unfit_for_events_has_events(#[case] name: &str) {
+async fn object_with_an_invalid_event_name_gets_events(#[case] name: &str) {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let regarding = ObjectReference {
@@ -299,7 +299,7 @@ async fn an_object_with_a_name_unfit_for_events_has_events(#[case] name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_thousand_events_may_wait_and_more_are_dropped() {
+async fn events_beyond_two_thousand_are_dropped() {
     let (cluster, metrics) = (TestCluster::start(), Metrics::new());
     let (recorder, writer) = EventRecorder::new(cluster.client(), RecorderConfig::new("example.com/web", "web-0"));
     recorder.register_metrics(&metrics);
@@ -315,7 +315,7 @@ async fn two_thousand_events_may_wait_and_more_are_dropped() {
             recorder.record_about(regarding, Note::normal("Reason", "Act", ""));
         }
     };
-    // The writer takes a thousand out of the queue, eight of which are under way.
+    // The writer takes a thousand from the queue, and eight of them are in progress.
     record(0..1_000);
     cluster.advance(Duration::from_secs(1)).await;
     record(1_000..2_003);

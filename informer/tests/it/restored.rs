@@ -1,4 +1,4 @@
-//! A cluster restored from a backup: revisions go back, uids and objects come again, and nobody waits for what is lost.
+//! A cluster restored from a backup: revisions go back, uids and objects recur, and lost writes are not awaited.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testkit::objects::{config_map, secret};
 use testkit::{RestartLog, TestCluster};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which a cache knows of the restoration: a watch of a version to come is silent, without a bookmark.
+/// Time after which a cache detects the restoration: a watch from a future version is silent, without a bookmark.
 const FOUND_OUT: Duration = Duration::from_secs(200);
 
 /// Lets many changes pass, so that a restored cluster does not come to this revision again.
@@ -25,7 +25,7 @@ async fn age(cluster: &TestCluster) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_key_waits_for_a_version_from_before() {
+async fn keys_do_not_wait_for_versions_before_a_restore() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     cluster.create(config_map("a")).await;
@@ -55,7 +55,7 @@ async fn no_key_waits_for_a_version_from_before() {
     });
     cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
     cluster.advance(Duration::from_millis(70_500)).await;
-    // The last write before the restoration is one that the cache never sees.
+    // The cache never receives the last write before the restoration.
     cluster.watches().client("cache").hold();
     cluster.advance(Duration::from_secs(2)).await;
     cluster.restore(&backup);
@@ -72,7 +72,7 @@ async fn no_key_waits_for_a_version_from_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_read_waits_for_a_version_from_before() {
+async fn reads_do_not_wait_for_versions_before_a_restore() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     let backup = cluster.snapshot();

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use informer::metrics::Metrics;
-use informer::runtime::{Endpoints, Group, Manager, Runnable, Server, ping, run_always, run_when_leader};
+use informer::runtime::{Endpoints, Manager, Runnable, RunnableGroup, Server, ping, run_always, run_when_leader};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// Any free port of this machine.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The first line of an answer, and what follows its header.
+/// Returns the first line of an answer, and its body.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
@@ -47,7 +47,7 @@ fn endpoints() -> Endpoints {
 #[case::elsewhere("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
 #[case::write("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
 #[tokio::test]
-async fn a_server_serves_the_endpoints(
+async fn health_readiness_and_metrics_are_served(
     #[case] method: &str,
     #[case] path: &str,
     #[case] code: &str,
@@ -57,7 +57,7 @@ async fn a_server_serves_the_endpoints(
     let (address, stop) = (server.address().expect("it listens"), CancellationToken::new());
     assert_eq!(
         (server.name(), server.group()),
-        (format!("server on {address}"), Group::Server)
+        (format!("server on {address}"), RunnableGroup::Server)
     );
     let running = tokio::spawn(Box::new(server).run(stop.clone()));
     let answer = ask(address, method, path).await;
@@ -68,7 +68,7 @@ async fn a_server_serves_the_endpoints(
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_refused_by_name() {
+async fn used_address_is_refused_by_name() {
     let first = Server::bind(endpoints(), ANY).await.expect("a port is free");
     let taken = first.address().expect("it listens");
     let err = Server::bind(endpoints(), taken).await.expect_err("it is taken");
@@ -83,7 +83,7 @@ fn silent_client() -> kube::Client {
     kube::Client::new(never, "default")
 }
 
-/// A manager with a server, and where it listens.
+/// Starts a manager with a server; returns its address.
 async fn serving(client: kube::Client) -> (Manager, SocketAddr) {
     let manager = Manager::new(client);
     let server = Server::bind(manager.endpoints(), ANY).await.expect("a port is free");
@@ -107,10 +107,10 @@ async fn a_manager_answers_before_its_caches_have_synced() {
 }
 
 #[rstest]
-#[case::always(Group::Always)]
-#[case::leader(Group::Leader)]
+#[case::always(RunnableGroup::Always)]
+#[case::leader(RunnableGroup::Leader)]
 #[tokio::test]
-async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: Group) {
+async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: RunnableGroup) {
     let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
     let ((begin, begun), (tell, answer)) = (oneshot::channel(), oneshot::channel());
     let asks_at_its_end = move |stop: CancellationToken| async move {
@@ -120,8 +120,8 @@ async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: Grou
         Ok(())
     };
     let last = match group {
-        Group::Leader => run_when_leader("last", asks_at_its_end),
-        Group::Always | Group::Server => run_always("last", asks_at_its_end),
+        RunnableGroup::Leader => run_when_leader("last", asks_at_its_end),
+        _ => run_always("last", asks_at_its_end),
     };
     manager.add(last).expect("it is new");
     let shutdown = stop.clone();

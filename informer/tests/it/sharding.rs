@@ -1,4 +1,5 @@
-//! Controllers whose replicas share the keys: no two work on one, whatever happens to them, and none is left.
+//! Controllers with replicas that share the keys: despite faults, two replicas never work on the same key, and no key
+//! is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,37 +21,37 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// The number of objects.
-const OBJECTS: usize = 24;
+pub(crate) const OBJECTS: usize = 24;
 
-/// The time a reconcile takes.
+/// Duration of a reconcile.
 const WORK: Duration = Duration::from_millis(700);
 
-fn seconds(count: u64) -> Duration {
+pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The keys under work, as all replicas tell it.
+/// The keys in progress, as reported by all replicas.
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
 #[derive(Default)]
-struct Book {
+pub(crate) struct Book {
     working: BTreeMap<String, String>,
-    /// The last to have finished a key, and when it began.
+    /// The replica that last completed a key, and the start of that reconcile.
     done: BTreeMap<String, (String, Instant)>,
     calls: usize,
     faults: Vec<String>,
 }
 
 /// Work on a key, until this is dropped.
-struct Working(Ledger, String);
+pub(crate) struct Working(Ledger, String);
 
 impl Ledger {
-    fn book(&self) -> MutexGuard<'_, Book> {
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         self.0.lock().expect("no panic")
     }
 
-    fn begin(&self, key: &str, replica: &str) -> Working {
+    pub(crate) fn begin(&self, key: &str, replica: &str) -> Working {
         let mut book = self.book();
         book.calls += 1;
         if let Some(other) = book.working.insert(key.to_owned(), replica.to_owned()) {
@@ -60,12 +61,12 @@ impl Ledger {
         Working(self.clone(), key.to_owned())
     }
 
-    fn finish(&self, key: &str, replica: &str, since: Instant) {
+    pub(crate) fn finish(&self, key: &str, replica: &str, since: Instant) {
         self.book().done.insert(key.to_owned(), (replica.to_owned(), since));
     }
 
     /// The number of keys that each replica was the last to work on.
-    fn shares(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn shares(&self) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for (replica, _) in self.book().done.values() {
             *shares.entry(replica.clone()).or_default() += 1;
@@ -73,12 +74,12 @@ impl Ledger {
         shares
     }
 
-    /// Keys that were worked on since.
+    /// Keys that were reconciled since.
     fn since(&self, instant: Instant) -> usize {
         self.book().done.values().filter(|(_, at)| *at >= instant).count()
     }
 
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         assert_eq!(self.book().faults, Vec::<String>::new());
     }
 }
@@ -96,7 +97,7 @@ struct Replica {
     stop: CancellationToken,
 }
 
-fn manager(cluster: &TestCluster, name: &str) -> Manager {
+pub(crate) fn manager(cluster: &TestCluster, name: &str) -> Manager {
     let clock = Clock::starting_at(cluster.server().now());
     let builder = Manager::builder(cluster.client_named(name)).clock(clock);
     builder.build().expect("it has no election")
@@ -135,14 +136,14 @@ fn join_working(cluster: &TestCluster, name: &str, ledger: &Ledger, work: Durati
     }
 }
 
-async fn maps(cluster: &TestCluster) {
+pub(crate) async fn maps(cluster: &TestCluster) {
     for number in 0..OBJECTS {
         cluster.create(config_map(&format!("map-{number}"))).await;
     }
 }
 
-/// Changes every object, so that every key is to be worked on.
-async fn touch(cluster: &TestCluster, value: &str) {
+/// Changes every object, so that every key must be reconciled.
+pub(crate) async fn touch(cluster: &TestCluster, value: &str) {
     for number in 0..OBJECTS {
         let map = config_map(&format!("map-{number}"));
         let _: testkit::Object = cluster.patch(map, json!({"data": {"touched": value}})).await;
@@ -150,7 +151,7 @@ async fn touch(cluster: &TestCluster, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_share_the_keys_and_a_leaving_one_hands_them_over() {
+async fn replicas_share_keys_and_hand_them_over_when_leaving() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let replicas = ["a", "b", "c"].map(|it| join(&cluster, it, &ledger));
@@ -173,7 +174,7 @@ async fn replicas_share_the_keys_and_a_leaving_one_hands_them_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_worked_on_while_nothing_changes() {
+async fn idle_replicas_reconcile_nothing() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let _replicas = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -188,7 +189,7 @@ async fn nothing_is_worked_on_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_replica_takes_its_share_when_the_work_on_it_has_ended() {
+async fn new_replica_takes_its_share_after_running_work_ends() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let a = join_working(&cluster, "a", &ledger, seconds(20));
@@ -196,10 +197,19 @@ async fn a_new_replica_takes_its_share_when_the_work_on_it_has_ended() {
     let b = join_working(&cluster, "b", &ledger, seconds(1));
     cluster.advance(seconds(5)).await;
     assert_eq!(a.sharding.members(), ["a", "b"]);
-    // Four keys are under work, and those of them that are b's keep the others waiting.
-    assert!(ledger.shares().is_empty());
+    // Replica a works on four keys and keeps them until this work has ended; the other keys change hands at once.
     let is_b = |key: &String| b.sharding.owner(key).as_deref() == Some("b");
-    assert!(ledger.book().working.keys().any(is_b), "or this shows nothing");
+    let under_work: Vec<_> = ledger
+        .book()
+        .working
+        .iter()
+        .map(|(key, by)| (key.clone(), by.clone()))
+        .collect();
+    assert!(
+        under_work.iter().any(|(key, by)| is_b(key) && by == "a"),
+        "or this shows nothing"
+    );
+    assert_eq!(ledger.shares().keys().collect::<Vec<_>>(), ["b"]);
     cluster.advance(seconds(200)).await;
     assert_eq!(ledger.book().done.len(), OBJECTS);
     assert_eq!(ledger.shares().len(), 2);
@@ -207,7 +217,7 @@ async fn a_new_replica_takes_its_share_when_the_work_on_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_keys_of_a_replica_that_crashed_come_to_the_others_when_its_lease_ends() {
+async fn keys_of_a_crashed_replica_move_when_its_lease_expires() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -241,7 +251,7 @@ async fn the_keys_of_a_replica_that_crashed_come_to_the_others_when_its_lease_en
 #[case::renewals_are_refused(|cluster: &TestCluster| cluster.inject(faults::server_error().client("b").on(Verb::Update, "leases")))]
 #[case::answers_to_renewals_are_lost(|cluster: &TestCluster| cluster.inject(faults::no_answer().but_applied().client("b").on(Verb::Update, "leases")))]
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_cannot_renew_stops_before_another_begins(
+async fn replica_that_cannot_renew_stops_before_another_starts(
     #[case] cut: impl Fn(&TestCluster) -> testkit::Injected,
     #[values(200, 25_000)] work: u64,
 ) {
@@ -274,7 +284,7 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
     let reconcile = move |_: Request| {
         let (secrets, told) = (secrets.clone(), Arc::clone(&told));
         async move {
-            // It blocks, as far as others can see: nobody can drop it.
+            // The reconcile blocks its thread, so it cannot be dropped.
             let begun = Instant::now();
             let mut secret = Secret::default();
             secret.metadata.name = Some("late".into());
@@ -306,12 +316,12 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_shows_nothing_new_takes_nobodys_keys() {
+async fn silent_lease_watch_does_not_take_over_keys() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let a = join(&cluster, "a", &ledger);
     cluster.advance(seconds(10)).await;
-    // It sees of the others what there was, and believes that they have ended.
+    // It has an old view of the others, and considers them ended.
     let watches = cluster.watches().client("a").on("leases");
     watches.hold();
     let _b = join(&cluster, "b", &ledger);
@@ -327,7 +337,7 @@ async fn a_watch_that_shows_nothing_new_takes_nobodys_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_member_has_ended_while_the_cache_lacks_own_renewals() {
+async fn members_do_not_expire_while_the_cache_lacks_own_renewals() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, _b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -340,7 +350,7 @@ async fn no_member_has_ended_while_the_cache_lacks_own_renewals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_or_overwritten_is_claimed_anew() {
+async fn deleted_or_overwritten_lease_is_claimed_again() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let replicas = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -372,7 +382,7 @@ async fn a_lease_that_is_deleted_or_overwritten_is_claimed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_during_a_handover_is_worked_on() {
+async fn deletion_during_a_handover_is_reconciled() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -393,7 +403,7 @@ async fn a_deletion_during_a_handover_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_lease_cannot_be_read_nothing_is_worked_on_and_afterwards_everything() {
+async fn unreadable_lease_stops_work_until_it_is_readable() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let _replica = join(&cluster, "a", &ledger);
@@ -507,7 +517,7 @@ fn runs() -> u64 {
 }
 
 #[test]
-fn no_fault_makes_two_replicas_work_on_one_key_or_leaves_one() {
+fn no_fault_makes_two_replicas_share_a_key_or_loses_one() {
     let scenario = async |cluster: &TestCluster| {
         let (ledger, clock) = (Ledger::default(), Clock::starting_at(cluster.server().now()));
         for name in ["a", "b"] {

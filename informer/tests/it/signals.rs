@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, in a process of their own: the tests start themselves once more.
+//! SIGTERM and SIGINT in separate processes: each test starts itself again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -6,17 +6,17 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use informer::runtime::{Manager, run_always, shutdown_signal};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Tells a test that it is the process which gets the signals.
+/// Environment variable that marks the process that receives the signals.
 const CHILD: &str = "INFORMER_SIGNALS_CHILD";
 
-/// The process, as its parent sees it.
+/// The process from its parent's view.
 struct Process {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    /// Starts this test once more.
+    /// Starts this test again, in another process.
     fn start(test: &str) -> Self {
         let program = std::env::current_exe().expect("this test is a program");
         let mut child = Command::new(program)
@@ -29,7 +29,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Reads until it says this.
+    /// Reads until the process prints this.
     fn says(&mut self, what: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         assert!(lines.any(|line| line.ends_with(what)), "it ended without {what:?}");
@@ -51,7 +51,7 @@ fn say(what: &str) {
         .expect("the parent reads");
 }
 
-/// Runs the child process: a manager until a signal comes, with a runnable that ends as `leave` says.
+/// Runs the child process: a manager until a signal arrives, with a runnable that ends with `leave`.
 fn child(leave: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

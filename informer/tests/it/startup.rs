@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use informer::reconcile::{Action, BoxError, ReconcileError, Request};
-use informer::runtime::{Group, Manager, Runnable, Task, as_reconciler, run_always, run_when_leader};
+use informer::runtime::{FnRunnable, Manager, Runnable, RunnableGroup, as_reconciler, run_always, run_when_leader};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ObjectMeta, PostParams};
@@ -17,7 +17,7 @@ use testkit::{TestCluster, UserInfo, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A custom resource whose definition is not installed at first.
+/// A custom resource with a definition that is not installed at first.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct Widget {
     metadata: ObjectMeta,
@@ -52,7 +52,7 @@ impl kube::Resource for Widget {
     }
 }
 
-/// Makes the definition of Widgets.
+/// Creates the definition of Widgets.
 async fn install(client: Client) {
     let definition = json!({
         "metadata": {"name": "widgets.example.com"},
@@ -94,7 +94,7 @@ async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), S
 #[case::watched_and_read(true, true, 30, "manager")]
 #[case::read(false, true, 120, "manager")]
 #[tokio::test(start_paused = true)]
-async fn a_type_that_is_not_installed_ends_the_manager_in_time(
+async fn missing_type_ends_the_manager_in_time(
     #[case] is_watched: bool,
     #[case] is_read: bool,
     #[case] seconds: u64,
@@ -133,7 +133,7 @@ async fn a_manager_without_the_right_to_list_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_group_always_may_install_a_type_that_a_controller_needs() {
+async fn always_group_can_install_a_type_that_a_controller_needs() {
     let cluster = TestCluster::start();
     let (manager, client) = (Manager::new(cluster.client()), cluster.client());
     let worked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -158,15 +158,15 @@ async fn the_group_always_may_install_a_type_that_a_controller_needs() {
     assert_eq!(*worked.lock().expect("no panic"), ["w"]);
 }
 
-/// A task of another group, which may say that it reads caches.
-struct Other(Task, Group, bool);
+/// A task of another group, which may require synced caches.
+struct Other(FnRunnable, RunnableGroup, bool);
 
 impl Runnable for Other {
     fn name(&self) -> String {
         self.0.name()
     }
 
-    fn group(&self) -> Group {
+    fn group(&self) -> RunnableGroup {
         self.1
     }
 
@@ -188,18 +188,20 @@ async fn a_failure_during_cache_sync_stops_the_manager() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         Err("it broke".into())
     });
-    manager.add(Other(fails, Group::Server, false)).expect("it is new");
+    manager
+        .add(Other(fails, RunnableGroup::Server, false))
+        .expect("it is new");
     let end = ended(&cluster, &manager).await;
     assert_eq!(end, Some((Err("server: it broke".to_owned()), 3)));
 }
 
 #[rstest]
-#[case::leader(Group::Leader, false, 20)]
-#[case::always_and_reads(Group::Always, true, 20)]
-#[case::always(Group::Always, false, 0)]
+#[case::leader(RunnableGroup::Leader, false, 20)]
+#[case::always_and_reads(RunnableGroup::Always, true, 20)]
+#[case::always(RunnableGroup::Always, false, 0)]
 #[tokio::test(start_paused = true)]
 async fn a_reader_of_another_controllers_cache_starts_when_it_has_synced(
-    #[case] group: Group,
+    #[case] group: RunnableGroup,
     #[case] reads: bool,
     #[case] seconds: u64,
 ) {
@@ -233,7 +235,7 @@ async fn a_reader_of_another_controllers_cache_starts_when_it_has_synced(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unwatched_cache_is_awaited_by_all() {
+async fn cache_without_controller_is_awaited_by_all() {
     let cluster = TestCluster::start();
     for verb in [Verb::List, Verb::Watch] {
         cluster

@@ -1,4 +1,5 @@
-//! Read-your-writes by verb: after each way to write, a key waits for the cache; after none that writes nothing.
+//! Read-your-writes by verb: after each kind of write, a key waits for the cache; after requests that write nothing, it
+//! does not.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 type Done = BoxFuture<'static, Result<(), Error>>;
 
-/// An action that a reconcile takes once.
+/// An action that a reconcile performs once.
 type Act = fn(Client) -> Done;
 
 fn secrets(client: &Client) -> Api<Secret> {
@@ -69,8 +70,8 @@ async fn world() -> TestCluster {
     cluster
 }
 
-/// Returns how often a controller of one ConfigMap is called in ten seconds while its caches stand still, and in ten
-/// seconds after. It acts in its first call, and asks for the next one in a tenth of a second each time.
+/// Returns the number of calls of a controller of one ConfigMap in ten seconds while its caches do not advance, and in
+/// ten seconds afterwards. It acts in its first call, and requeues after a tenth of a second each time.
 async fn calls(cluster: &TestCluster, act: Act) -> (u32, u32) {
     calls_within(cluster, act, Duration::from_secs(10)).await
 }
@@ -542,7 +543,7 @@ const NO_WRITES: &[(&str, Act)] =
     ];
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_what_it_wrote_whatever_the_verb() {
+async fn key_waits_for_its_writes_for_every_verb() {
     for (name, act) in WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();
@@ -557,7 +558,7 @@ async fn a_key_waits_for_what_it_wrote_whatever_the_verb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_nothing_where_nothing_was_written() {
+async fn key_does_not_wait_without_writes() {
     for (name, act) in NO_WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();
@@ -575,7 +576,7 @@ async fn a_key_waits_for_nothing_where_nothing_was_written() {
 #[case::timeout(|| faults::timeout().but_applied())]
 #[case::truncated(|| faults::truncated(20))]
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_what_it_wrote_although_the_answer_is_lost(#[case] loss: fn() -> FaultBuilder) {
+async fn key_waits_for_its_writes_after_lost_answers(#[case] loss: fn() -> FaultBuilder) {
     for (name, act) in WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();
@@ -583,7 +584,7 @@ async fn a_key_waits_for_what_it_wrote_although_the_answer_is_lost(#[case] loss:
             let losing = loss().client("writer").on_writes(resource).once();
             cluster.inject(losing).forget();
         }
-        // Of deletions whose objects nobody names only a bookmark tells, which comes each minute.
+        // Deletions of unnamed objects are only covered by a bookmark, which is sent every minute.
         let (held, after) = calls_within(&cluster, *act, Duration::from_secs(80)).await;
         assert!(
             cluster.server().resource_version() > before,

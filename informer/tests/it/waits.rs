@@ -1,4 +1,4 @@
-//! Waits of a running process: caches that are asked for late or hear nothing, and shutdowns that do not end.
+//! Waits of a running process: caches that are requested late or receive nothing, and shutdowns that do not end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A manager that runs; its end is recorded by the second.
+/// Runs a manager; its result is recorded in the mutex.
 fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<Mutex<Option<String>>>) {
     let (stop, end) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let (manager, shutdown, told) = (manager.clone(), stop.clone(), Arc::clone(&end));
@@ -35,7 +35,7 @@ fn electing(cluster: &TestCluster) -> Manager {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lister_of_a_running_manager_starts_at_once_and_can_be_waited_for() {
+async fn lister_of_a_running_manager_starts_at_once() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     cluster.create(secret("s")).await;
@@ -75,14 +75,14 @@ async fn a_silent_cache_shows_in_the_metrics_and_is_not_ready() {
     assert!(silence() > 690.0, "{}", silence());
     assert_eq!(ready(), 500);
     let why = manager.endpoints().answer("/readyz/informers", "").body;
-    assert!(why.contains("nothing was heard of /api/v1/configmaps"), "{why}");
+    assert!(why.contains("/api/v1/configmaps has sent nothing for"), "{why}");
     drop(broken);
     cluster.advance(seconds(120)).await;
     assert_eq!(ready(), 200, "it has recovered by itself");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_learns_of_the_shutdown() {
+async fn reconcile_is_notified_of_the_shutdown() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     let manager = Manager::new(cluster.client());
@@ -120,7 +120,7 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
     cluster.advance(seconds(10)).await;
     stop.cancel();
     cluster.advance(seconds(40)).await;
-    let why = "manager: not everything has stopped within 30s: one, other, ends, maps";
+    let why = "manager: these runnables have not stopped within 30s: one, other, ends, maps";
     assert_eq!(end.lock().expect("no panic").as_deref(), Some(why));
     let holder = cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
     assert_eq!(

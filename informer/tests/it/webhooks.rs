@@ -1,4 +1,4 @@
-//! Webhooks: what they answer, what they make of an object, and how they are reached.
+//! Webhooks: their answers, their changes of objects, and their addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -75,7 +75,7 @@ mod v1beta1 {
     }
 }
 
-fn documents() -> Conversion<Document> {
+pub(super) fn documents() -> Conversion<Document> {
     Conversion::to_hub::<Document>().spoke(
         |old: v1beta1::Document| {
             if old.spec.name == "bad" {
@@ -153,12 +153,12 @@ pub(super) fn webhooks() -> Webhooks {
     webhooks.convert(documents())
 }
 
-/// Both versions of Document, of which v1 is stored.
+/// Both versions of Document; v1 is stored.
 pub(super) fn definition() -> CustomResourceDefinition {
     merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("they fit together")
 }
 
-/// Says in the status of each Document in which language it was seen.
+/// Records in the status of each Document the language in which it was read.
 pub(super) fn add_controller(manager: &Manager) {
     let client = manager.client();
     let seen = as_reconciler(manager.lister(), move |document: Arc<Document>| {
@@ -238,7 +238,7 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_and_dry_runs_are_seen_as_such() {
+async fn deletions_and_dry_runs_are_recognised() {
     let cluster = cluster().await;
     let spec = DocumentSpec {
         title: "Constitution".into(),
@@ -258,8 +258,8 @@ async fn deletions_and_dry_runs_are_seen_as_such() {
     assert!(err.to_string().contains("denied the request: it is needed"), "{err}");
 }
 
-/// Asks a webhook; the code and the body.
-async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) -> (u16, Value) {
+/// Calls a webhook; returns the code and the body.
+pub(super) async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) -> (u16, Value) {
     let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
     let request = request.body(axum::body::Body::from(body)).expect("a request");
     let response = webhooks.service().oneshot(request).await.expect("it answers");
@@ -268,7 +268,7 @@ async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) 
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }
 
-fn review(operation: &str, object: Value, old: Value) -> Value {
+pub(super) fn review(operation: &str, object: Value, old: Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": operation, "object": object, "oldObject": old, "name": "m", "namespace": "shop",
         "kind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "userInfo": {"username": "me"}}})
@@ -380,7 +380,7 @@ async fn only_changes_of_a_defaulter_are_patched() {
 }
 
 #[tokio::test]
-async fn a_type_known_by_name_is_judged_too_and_one_path_has_one_webhook() {
+async fn dynamic_type_can_be_validated_and_paths_are_unique() {
     let resource = ApiResource::erase::<ConfigMap>(&());
     let none = |_: Option<&DynamicObject>, new: Option<&DynamicObject>, _: &AdmissionRequest| {
         let is_empty = new.is_some_and(|it| it.data["data"].is_null());
@@ -397,7 +397,7 @@ async fn a_type_known_by_name_is_judged_too_and_one_path_has_one_webhook() {
     let err = webhooks.validate::<ConfigMap>(judged).expect_err("there is one");
     assert_eq!(
         err.to_string(),
-        "webhooks: there is one at /validate--v1-configmap already"
+        "webhooks: there is already one at /validate--v1-configmap"
     );
 }
 
@@ -539,7 +539,7 @@ async fn a_certificate_is_read_again_when_its_files_change() {
 }
 
 #[test]
-fn operations_are_those_of_kubernetes() {
+fn operations_have_kubernetes_names() {
     let read = |text: &str| serde_json::from_value::<Operation>(json!(text)).ok();
     assert_eq!(read("CONNECT"), Some(Operation::Connect));
     assert_eq!(read("PATCH"), None);
@@ -570,7 +570,7 @@ fn no_fault_loses_an_object_with_webhooks() {
             language: None,
         };
         let document = v1beta1::Document::new("readme", spec);
-        // Its user tries until it is allowed.
+        // Its user retries until the write is allowed.
         while old.create(&PostParams::default(), &document).await.is_err() {
             if old.get_opt("readme").await.is_ok_and(|it| it.is_some()) {
                 break;

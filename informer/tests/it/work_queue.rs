@@ -1,11 +1,11 @@
-//! The rules of the work queue: client-go's, and controller-runtime's where keys have priorities.
+//! The rules of the work queue: client-go's, or with priorities controller-runtime's.
 
 use std::time::Duration;
 
 use futures::FutureExt;
 use informer::metrics::Metrics;
 use informer::queue::{
-    AddOptions, ExponentialBackoff, FastSlow, LOW_PRIORITY, MaxOf, RateLimiter, TokenBucket, WithMaxWait, Work,
+    AddOptions, ExponentialBackoff, FastSlow, LOW_PRIORITY, MaxOf, RateLimiter, TokenBucket, WithMaxWait, WorkItem,
     WorkQueue, default_controller_rate_limiter, default_item_based_rate_limiter,
 };
 use rstest::rstest;
@@ -30,7 +30,7 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// All that is handed out now, each done before the next.
+/// Returns all ready keys, each done before the next one.
 fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
     std::iter::from_fn(|| queue.try_get().map(|work| work.key().clone())).collect()
 }
@@ -39,7 +39,7 @@ fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
 #[case(fifo())]
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
-async fn keys_come_out_in_the_order_in_which_they_came(#[case] queue: WorkQueue<&'static str>) {
+async fn keys_are_returned_in_order_of_arrival(#[case] queue: WorkQueue<&'static str>) {
     ["c", "a", "b", "a"].into_iter().for_each(|key| queue.add(key));
     assert_eq!(queue.len(), 3);
     assert_eq!(drain(&queue), ["c", "a", "b"]);
@@ -50,7 +50,7 @@ async fn keys_come_out_in_the_order_in_which_they_came(#[case] queue: WorkQueue<
 #[case(fifo())]
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
-async fn a_key_added_while_a_worker_has_it_comes_once_more(#[case] queue: WorkQueue<&'static str>) {
+async fn key_added_during_work_is_returned_once_more(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
     let work = queue.get().await.expect("it is open");
     ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
@@ -88,7 +88,7 @@ async fn a_waiting_worker_is_woken_and_two_keys_wake_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_gives_up_waiting_passes_its_call_on() {
+async fn cancelled_waiter_passes_its_wakeup_on() {
     let queue = fifo();
     let mut first = Box::pin(queue.get());
     assert!(first.as_mut().now_or_never().is_none());
@@ -103,7 +103,7 @@ async fn a_worker_that_gives_up_waiting_passes_its_call_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_comes_when_it_is_due_and_the_earlier_of_two_instants_counts() {
+async fn delayed_key_is_returned_at_the_earlier_due_time() {
     let queue = fifo();
     let began = Instant::now();
     queue.add_after("a", millis(300));
@@ -151,7 +151,7 @@ async fn without_a_delay_a_key_is_added_at_once() {
 #[case::twice(fifo(), 2)]
 #[case::once(by_priority(), 1)]
 #[tokio::test(start_paused = true)]
-async fn an_immediate_add_absorbs_a_waiting_one_only_by_priority(
+async fn immediate_add_absorbs_a_delayed_one_only_by_priority(
     #[case] queue: WorkQueue<&'static str>,
     #[case] deliveries: usize,
 ) {
@@ -163,7 +163,7 @@ async fn an_immediate_add_absorbs_a_waiting_one_only_by_priority(
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_keys_wait_longer_each_time_until_they_are_forgotten() {
+async fn failed_keys_wait_longer_until_reset() {
     let queue = fifo();
     let mut waits = Vec::new();
     for _ in 0..4 {
@@ -179,7 +179,7 @@ async fn failed_keys_wait_longer_each_time_until_they_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_its_line() {
+async fn higher_priority_is_first_and_a_raised_key_is_last_in_its_line() {
     let queue = by_priority();
     queue.add_with("low", at(LOW_PRIORITY));
     queue.add("one");
@@ -203,7 +203,7 @@ async fn the_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_turn_came_while_a_worker_had_it_goes_first_afterwards() {
+async fn key_due_during_work_is_first_afterwards() {
     let queue = by_priority();
     queue.add("a");
     let work = queue.try_get();
@@ -216,7 +216,7 @@ async fn a_key_whose_turn_came_while_a_worker_had_it_goes_first_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_delays_of_a_key_with_priorities_the_shorter_and_the_higher_count() {
+async fn two_delays_keep_the_shorter_and_the_higher_priority() {
     let queue = by_priority();
     let delayed = |priority, after| AddOptions {
         priority,
@@ -232,7 +232,7 @@ async fn of_two_delays_of_a_key_with_priorities_the_shorter_and_the_higher_count
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_delay_and_a_rate_limit_the_shorter_wait_counts() {
+async fn shorter_of_delay_and_rate_limit_applies() {
     let queue = by_priority();
     let began = Instant::now();
     queue.add_with(
@@ -249,7 +249,7 @@ async fn with_a_delay_and_a_rate_limit_the_shorter_wait_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_remaining_keys_come_out_and_none_are_added() {
+async fn shutdown_returns_remaining_keys_and_ignores_adds() {
     let queue = fifo();
     queue.add("a");
     let work = queue.try_get();
@@ -272,7 +272,7 @@ async fn after_a_shutdown_remaining_keys_come_out_and_none_are_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_nothing_comes_out_by_priority() {
+async fn shutdown_by_priority_returns_no_keys() {
     let queue = by_priority();
     queue.add("a");
     queue.shut_down();
@@ -328,13 +328,16 @@ async fn a_shutdown_ends_the_wait_of_a_drain() {
 ])), &[5, 7, 8, 16])]
 #[case::max_wait(Box::new(WithMaxWait::new(ExponentialBackoff::default(), millis(12))), &[5, 10, 12, 12])]
 #[tokio::test(start_paused = true)]
-async fn a_limiter_says_these_waits(#[case] mut limiter: Box<dyn RateLimiter<&'static str>>, #[case] waits: &[u128]) {
+async fn each_limiter_returns_its_delays(
+    #[case] mut limiter: Box<dyn RateLimiter<&'static str>>,
+    #[case] waits: &[u128],
+) {
     let got: Vec<_> = waits.iter().map(|_| limiter.when(&"a").as_millis()).collect();
     assert_eq!(got, waits);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exponential_limiter_knows_each_key_alone_and_never_overflows() {
+async fn exponential_limiter_is_per_key_and_never_overflows() {
     let mut limiter = ExponentialBackoff::<u32>::default();
     for _ in 0..200 {
         limiter.when(&1);
@@ -345,7 +348,7 @@ async fn an_exponential_limiter_knows_each_key_alone_and_never_overflows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_fills_with_time_and_the_default_limiter_has_one() {
+async fn bucket_refills_over_time() {
     let mut limiter = default_controller_rate_limiter();
     let waits: Vec<_> = (0..102).map(|key| limiter.when(&key).as_millis()).collect();
     assert_eq!((waits[99], waits[100], waits[101]), (5, 100, 200));
@@ -358,7 +361,7 @@ async fn a_bucket_fills_with_time_and_the_default_limiter_has_one() {
 #[case(WorkQueue::builder(), "")]
 #[case(WorkQueue::builder().by_priority(), "0")]
 #[tokio::test(start_paused = true)]
-async fn a_named_queue_counts(
+async fn named_queue_has_metrics(
     #[case] builder: informer::queue::WorkQueueBuilder<&'static str>,
     #[case] priority: &str,
 ) {
@@ -366,7 +369,7 @@ async fn a_named_queue_counts(
     let queue = builder.named("q", &metrics).build();
     ["a", "b", "a"].into_iter().for_each(|key| queue.add(key));
     advance(millis(20)).await;
-    let work: Vec<Work<_>> = queue.get().await.into_iter().collect();
+    let work: Vec<WorkItem<_>> = queue.get().await.into_iter().collect();
     advance(Duration::from_secs(3)).await;
     queue.add_rate_limited("c");
     let text = metrics.render();

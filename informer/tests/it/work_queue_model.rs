@@ -1,9 +1,9 @@
-//! Random histories of a work queue beside a model that is naive and slow.
+//! Random histories of a work queue, compared with a simple and slow model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use informer::queue::{AddOptions, Work, WorkQueue};
+use informer::queue::{AddOptions, WorkItem, WorkQueue};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tokio::time::{Instant, advance};
@@ -23,6 +23,8 @@ enum Op {
     Get,
     /// The n-th of the keys under work.
     Done(usize),
+    /// The same, and the next key.
+    Next(usize),
     Pass(u64),
 }
 
@@ -32,13 +34,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => (key.clone(), -1..3_i32).prop_map(|(key, priority)| Op::Add { key, priority }),
         3 => (key, -1..3_i32, 1..50_u64).prop_map(|(key, priority, after)| Op::AddAfter { key, priority, after }),
         5 => Just(Op::Get),
-        4 => (0..4_usize).prop_map(Op::Done),
+        3 => (0..4_usize).prop_map(Op::Done),
+        2 => (0..4_usize).prop_map(Op::Next),
         2 => (1..40_u64).prop_map(Op::Pass),
     ];
     prop::collection::vec(op, 1..120)
 }
 
-/// client-go's queue, word for word: three sets and a list of who waits.
+/// client-go's queue, translated literally: three sets and a list of waiting keys.
 #[derive(Default)]
 struct Fifo {
     queue: Vec<u8>,
@@ -89,7 +92,7 @@ impl Fifo {
     }
 }
 
-/// controller-runtime's queue: one item a key, which has a priority, a counter, and perhaps an instant.
+/// controller-runtime's queue: one item per key, with a priority, a counter, and optionally an instant.
 #[derive(Default)]
 struct ByPriority {
     items: BTreeMap<u8, Item>,
@@ -176,7 +179,7 @@ proptest! {
     fn first_come_first_served_is_client_gos_queue(ops in ops()) {
         run(async move {
             let (queue, mut model) = (WorkQueue::new(), Fifo::default());
-            let mut works: Vec<Work<u8>> = Vec::new();
+            let mut works: Vec<WorkItem<u8>> = Vec::new();
             for op in ops {
                 match op {
                     Op::Add { key, .. } => {
@@ -194,7 +197,14 @@ proptest! {
                         works.extend(work);
                     }
                     Op::Done(at) if at < works.len() => model.done(*works.remove(at)),
-                    Op::Done(_) => {}
+                    Op::Next(at) if at < works.len() => {
+                        let work = works.remove(at);
+                        model.done(*work);
+                        let next = work.try_next();
+                        prop_assert_eq!(next.as_deref().copied(), model.get());
+                        works.extend(next);
+                    }
+                    Op::Done(_) | Op::Next(_) => {}
                     Op::Pass(time) => {
                         advance(Duration::from_millis(time)).await;
                         model.promote(Instant::now());
@@ -212,7 +222,7 @@ proptest! {
     fn by_priority_is_controller_runtimes_queue(ops in ops()) {
         run(async move {
             let (queue, mut model) = (WorkQueue::builder().by_priority().build(), ByPriority::default());
-            let mut works: Vec<Work<u8>> = Vec::new();
+            let mut works: Vec<WorkItem<u8>> = Vec::new();
             for op in ops {
                 match op {
                     Op::Add { key, priority } => {
@@ -231,7 +241,15 @@ proptest! {
                         works.extend(work);
                     }
                     Op::Done(at) if at < works.len() => { model.locked.remove(&*works.remove(at)); }
-                    Op::Done(_) => {}
+                    Op::Next(at) if at < works.len() => {
+                        let work = works.remove(at);
+                        model.locked.remove(&*work);
+                        let next = work.try_next();
+                        let found = next.as_ref().map(|it| (*it.key(), it.priority()));
+                        prop_assert_eq!(found, model.get());
+                        works.extend(next);
+                    }
+                    Op::Done(_) | Op::Next(_) => {}
                     Op::Pass(time) => {
                         advance(Duration::from_millis(time)).await;
                         model.promote(Instant::now());
@@ -245,24 +263,27 @@ proptest! {
         })?;
     }
 
-    /// Any number of workers, each of which may be slow, fail and give up: no key is lost, none is with two at once.
+    /// Any number of workers, each of which may be slow, fail and give up: keys are neither lost nor given to two
+    /// workers.
     #[test]
-    fn no_key_is_lost_and_none_is_with_two_workers(
+    fn keys_are_neither_lost_nor_given_to_two_workers(
         adds in prop::collection::vec((0..8_u8, 0..30_u64, any::<bool>()), 1..60),
         workers in 1..5_usize,
         is_by_priority in any::<bool>(),
+        exchanges in any::<bool>(),
     ) {
         run(async move {
             let queue = match is_by_priority {
                 true => WorkQueue::builder().by_priority().build(),
                 false => WorkQueue::new(),
             };
-            // For each key: versions that were announced, and those a worker saw at its start.
+            // For each key: the announced versions, and the versions that a worker read at its start.
             let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeMap::<u8, (u64, u64, bool)>::new()));
             for _ in 0..workers {
                 let (queue, seen) = (queue.clone(), seen.clone());
                 tokio::spawn(async move {
-                    while let Some(work) = queue.get().await {
+                    let mut next = queue.get().await;
+                    while let Some(work) = next {
                         let version = {
                             let mut seen = seen.lock().expect("no panic");
                             let state = seen.entry(*work).or_default();
@@ -270,12 +291,20 @@ proptest! {
                             state.0
                         };
                         tokio::time::sleep(Duration::from_millis(u64::from(*work) % 4)).await;
-                        let mut seen = seen.lock().expect("no panic");
-                        let state = seen.entry(*work).or_default();
-                        (state.1, state.2) = (version, false);
-                        if version % 3 == 1 && queue.num_requeues(&work) == 0 {
-                            queue.add_rate_limited(*work);
+                        {
+                            let mut seen = seen.lock().expect("no panic");
+                            let state = seen.entry(*work).or_default();
+                            (state.1, state.2) = (version, false);
+                            if version % 3 == 1 && queue.num_requeues(&work) == 0 {
+                                queue.add_rate_limited(*work);
+                            }
                         }
+                        next = if exchanges {
+                            work.next().await
+                        } else {
+                            drop(work);
+                            queue.get().await
+                        };
                     }
                 });
             }

@@ -1,5 +1,5 @@
-//! A controller of kube-runtime as it is built with versions of kube that are not the testkit's: each Document becomes
-//! a ConfigMap, and its status says so. The crates beside this folder build the same text with one version each.
+//! A controller of kube-runtime, built with versions of kube other than the testkit's: each Document becomes a
+//! ConfigMap, and its status is updated. The crates next to this folder build the same text with one version each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,7 @@ pub struct DocumentStatus {
 pub enum Makes {
     /// By server-side apply.
     ByApply,
-    /// By a create under a generated name whenever the status does not say that there is one: an answer that is lost
-    /// makes a second one.
+    /// By a create with a generated name, if the status does not name the object: a lost answer leads to a duplicate.
     Anew,
 }
 

@@ -44,14 +44,14 @@ async fn scenario(cluster: &TestCluster, makes: Makes) {
 }
 
 #[test]
-fn nothing_breaks_it() {
+fn no_fault_breaks_the_publisher() {
     explore(async |cluster: &TestCluster| scenario(cluster, Makes::ByApply).await)
         .cluster(builder())
         .run();
 }
 
 #[test]
-fn a_lost_answer_breaks_its_twin_and_comes_again() {
+fn lost_answer_breaks_the_buggy_twin_repeatably() {
     let exploration = || explore(async |cluster: &TestCluster| scenario(cluster, Makes::Anew).await).cluster(builder());
     let found = exploration().report();
     let failure = found.failure().expect("a second ConfigMap of one Document");

@@ -1,4 +1,4 @@
-//! echo-operator: a Deployment for each Echo, on kube 0.95. Its conditions tell the way that an object has come.
+//! echo-operator: a Deployment for each Echo, on kube 0.95. Its conditions depend on the history of an object.
 #![cfg(test)]
 
 use echo_operator::controller::State;

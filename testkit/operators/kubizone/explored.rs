@@ -46,7 +46,7 @@ async fn a_record_comes_changes_and_goes(cluster: &TestCluster) {
 
 #[test]
 fn only_the_serial_depends_on_the_schedule() {
-    // It grows with each change that the operator sees, which need not be the same number.
+    // It grows with each change that the operator observes, and this number may differ.
     explore(a_record_comes_changes_and_goes)
         .cluster(builder())
         .ignore("status.entries.*.rdata")

@@ -1,5 +1,5 @@
-//! restate-operator 2.8: a StatefulSet and its surroundings for each cluster, on kube 2. A cluster whose claims cannot
-//! grow is reported as ready from a stale cache.
+//! restate-operator 2.8: a StatefulSet and related objects for each cluster, on kube 2. With claims that cannot grow, a
+//! cluster is reported as ready from a stale cache.
 #![cfg(test)]
 
 use kube::Client;
@@ -63,6 +63,6 @@ async fn a_cluster_comes_changes_and_goes(cluster: &TestCluster) {
 }
 
 #[test]
-fn claims_that_grow_raise_no_alarm() {
+fn growing_claims_are_not_reported() {
     explore(a_cluster_comes_changes_and_goes).cluster(builder(true)).run();
 }

@@ -6,30 +6,25 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::baseline::reference;
-use super::flight::Flight;
-use super::in_order::Runs;
-use super::kinds::Faults;
-use super::plan::{Action, Plan};
-use super::progress::{Activity, Progress, WallClock, is_stuck, time_of_day};
-use super::replays::replays;
-use super::report::{Coverage, Failure, Report};
-use super::run::{Config, Outcome, Reference};
-use super::search::{Asides, Limits, Search, Stop};
-use super::shards::{MERGE, Merged, Shard, merged};
-use super::spec::Spec;
-use super::{Check, Oracle, Violation};
+use super::machine::{Activity, WallClock, is_stuck, time_of_day};
+use super::oracles::{Oracle, Oracles};
+use super::outcomes::{CRASHABLE, EXPLORABLE, Finding, Outcome, Reference, Violation};
+use super::plans::{Faults, Kind, Plan};
+use super::reports::{MERGE, Merged, Progress, Report, merged};
+use super::runs::{Check, Config, Flight, Scenario, Timing, World, reference, show};
+use super::search::{Asides, Coverage, Failures, Kinds, Limits, Runs, Search, Shard, Stop, replays};
+use super::specs::Spec;
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 use crate::work::Work;
 
-/// The environment variable that has a replay string.
+/// Environment variable that contains a replay string.
 const REPLAY: &str = "EXPLORE_REPLAY";
 
-/// Interval at which the test thread looks after its runs.
+/// Interval at which the test's thread checks its runs.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// An exploration to be configured, from [`explore`].
+/// Builder of an exploration, from [`explore`].
 #[derive(Debug)]
 #[must_use = "nothing is explored until `run` is called"]
 pub struct Explore {
@@ -37,7 +32,7 @@ pub struct Explore {
     world: TestClusterBuilder,
     faults: Faults,
     limits: Limits,
-    /// Replay strings of the runs that are made instead of a search.
+    /// Replay strings of the runs to make instead of a search.
     replays: Vec<String>,
     /// Number of times each run is made.
     times: u64,
@@ -53,18 +48,28 @@ where
     S: AsyncFn(&TestCluster) + Send + Sync + 'static,
 {
     let scenario = Arc::new(scenario);
+    explore_planned(Box::new(move |cluster, _| {
+        let scenario = Arc::clone(&scenario);
+        Box::pin(async move { scenario(cluster).await })
+    }))
+}
+
+/// Explores a scenario that reads its input from the plan.
+pub(crate) fn explore_planned(scenario: Scenario) -> Explore {
     Explore {
         config: Config {
-            scenario: Box::new(move |cluster| {
-                let scenario = Arc::clone(&scenario);
-                Box::pin(async move { scenario(cluster).await })
-            }),
+            scenario,
+            has_machine_clock: false,
             checks: Arc::new([]),
             at_last: Vec::new(),
+            inquiries: Arc::new([]),
+            timing: Timing::VIRTUAL,
+            stop: Arc::default(),
+            linger: None,
             within: Duration::from_secs(900),
             ignored: Vec::new(),
             work: Work::default(),
-            skipped: BTreeSet::new(),
+            oracles: Oracles::default(),
             has_digests: false,
             began: time_of_day(),
             flight: Flight::new(),
@@ -75,6 +80,7 @@ where
         faults: Faults::all(),
         limits: Limits {
             time: Duration::from_secs(10),
+            clock: None,
             schedules: 2_000,
         },
         replays: Vec::new(),
@@ -87,36 +93,39 @@ where
 }
 
 impl Explore {
-    /// Explores changes of an object's spec.
+    /// Explores changes to an object's spec.
     pub(crate) fn of_spec(mut self, spec: Arc<Spec>) -> Self {
         self.config.spec = Some(spec);
         self
     }
 
-    /// The cluster every run begins with. It is made once; beginning a run with it costs the same for ten objects and
-    /// for ten thousand. Default: [`TestCluster::start`].
+    /// Sets the cluster with which every run begins. It is built once; starting a run from it takes the same time for
+    /// ten objects as for ten thousand. Default: [`TestCluster::start`].
     pub fn cluster(mut self, cluster: TestClusterBuilder) -> Self {
         self.world = cluster;
         self
     }
 
-    /// The kinds of faults, joined by `|`: [`crashes`](super::crashes), [`errors`](super::errors),
+    /// Selects the kinds of faults, joined by `|`: [`crashes`](super::crashes), [`errors`](super::errors),
     /// [`stale_watches`](super::stale_watches), [`delays`](super::delays), [`pauses`](super::pauses),
-    /// [`clock_skew`](super::clock_skew) and [`variants`](super::variants). Default: all of them.
+    /// [`clock_skew`](super::clock_skew), [`variants`](super::variants) and [`overlaps`](super::overlaps). Default: all
+    /// of them.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// Adds a check that must hold after every write and as time passes, in every run. It is evaluated when a write
-    /// request is done, whether a client, the test or a worker of the server sent it; a write made through
-    /// [`TestCluster::server`] without a request is seen with the next request. As time passes it is evaluated each
-    /// second at first, then each time a hundredth of the time so far has passed. It may assert; see [`Condition`].
+    /// Adds a check that must hold after every write, and at intervals of virtual time, in every run. It is evaluated
+    /// when a write request from a client, the test or a worker of the server has completed. A write through
+    /// [`TestCluster::server`] does not send a request; it is checked after the next request. While time passes, the
+    /// check is evaluated every second at first, then each time a hundredth of the elapsed time has passed. It may
+    /// assert; see [`Condition`].
     pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }
 
-    /// Must hold after some write of some run: that what is tested happens at all.
+    /// Adds a check that must hold after at least one write of at least one run. Use it to verify that the tested
+    /// behaviour occurs at all.
     pub fn sometimes<C: Condition>(
         self,
         name: &str,
@@ -125,7 +134,7 @@ impl Explore {
         self.check(name, false, check)
     }
 
-    /// Must hold in the end of every run, when no fault is left.
+    /// Adds a check that must hold at the end of every run, after the last fault.
     pub fn eventually<C: Condition>(
         mut self,
         name: &str,
@@ -147,97 +156,110 @@ impl Explore {
         self
     }
 
-    /// Sets the virtual time from the last fault, and from the end of the scenario, within which the end state must be
-    /// right. What is right up to an hour later is slow: a note of the report says so, and it is no failure. Default 15
-    /// minutes, which three reconciles of a controller fit into that requeues after 300 s.
+    /// Sets the virtual time within which the end state must be right, counted from the last fault and from the end of
+    /// the scenario. An end state that becomes right later, but within an hour, is slow: it does not fail the run, but
+    /// adds a note to the report. Default: 15 minutes, which is enough for three reconciles of a controller that
+    /// requeues after 300 s.
     pub fn within(mut self, time: Duration) -> Self {
         self.config.within = time;
         self
     }
 
-    /// Ignores a field in the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. A
-    /// controller that goes on changing it does not settle, unless the [cluster](Self::cluster)
-    /// [ignores](TestClusterBuilder::ignore) it.
+    /// Ignores a field of the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. A
+    /// controller that keeps changing the field still prevents the cluster from settling, unless the
+    /// [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self
     }
 
-    /// Takes out an oracle. The others are [always](Oracle) held.
+    /// Disables an oracle. All oracles are enabled [by default](Oracle).
     pub fn without(mut self, oracle: Oracle) -> Self {
-        self.config.skipped.insert(oracle);
+        self.config.oracles.leave_out(oracle);
         self
     }
 
-    /// Processor time to explore for, of all threads together, so that a busy machine does not change how far the
-    /// search comes. Default ten seconds. See [`schedules`](Self::schedules).
+    /// Sets the processor time of the exploration, as the sum over all threads, so that other load on the machine does
+    /// not change the extent of the search. Default: ten seconds. See [`schedules`](Self::schedules).
     pub fn budget(mut self, time: Duration) -> Self {
         self.limits.time = time;
         self
     }
 
-    /// Fails where not every single fault was tried within [`budget`](Self::budget) and
-    /// [`schedules`](Self::schedules). Without it the report warns.
+    /// Fails if a single fault remains untried at the end of [`budget`](Self::budget) or
+    /// [`schedules`](Self::schedules); for [`explore_spec`](super::explore_spec) also if a change or a sequence of
+    /// changes remains untried. Without this option the report contains a warning.
     pub fn require_all_singles(mut self) -> Self {
         self.requires_all_singles = true;
         self
     }
 
-    /// Runs to make at the most. Two explorations that make the same number of runs make the same runs. Default 2,000.
+    /// Sets the maximum number of runs. Two explorations that make the same number of runs make the same runs. Default:
+    /// 2,000.
     pub fn schedules(mut self, runs: u64) -> Self {
         self.limits.schedules = runs;
         self
     }
 
-    /// Makes this run first: a failure that was found once and is to stay fixed. Several may be given.
+    /// Makes this run first. Use it to keep a fixed failure as a regression test. May be called several times.
     pub fn replay(mut self, replay: &str) -> Self {
         self.replays.push(replay.to_owned());
         self
     }
 
-    /// Makes each replay so many times and compares the runs to the byte: requests, events, times, what each client
-    /// saw, answers, and the state they leave. [`Report::nondeterminism`] says which differ from the first. Default 1.
+    /// Makes each replay `times` times and compares the runs byte by byte: requests, events, times, answers, the
+    /// observations of each client, and the final state. [`Report::nondeterminism`] returns the differences from the
+    /// first run. Default: 1.
     pub fn times(mut self, times: u64) -> Self {
         self.times = times.max(1);
         self.config.has_digests = times > 1;
         self
     }
 
-    /// Sets how many runs are made at once. Results do not depend on it: they are evaluated in the order of plans.
-    /// Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that share state through the
-    /// process, such as a `static`, need 1.
+    /// Lets controllers read the machine's clocks. By default, `Instant::now()` and `SystemTime::now()` of the standard
+    /// library, and everything based on them, return virtual time in a run. This works on Linux, on the thread of the
+    /// run, in code that is linked into the test. On other systems, and with this option, [`Report::notes`] lists
+    /// controllers that read the machine's clock and write its time.
+    pub fn machine_clock(mut self) -> Self {
+        self.config.has_machine_clock = true;
+        self
+    }
+
+    /// Sets the number of runs made at the same time. Results do not depend on it, because runs are evaluated in the
+    /// order of their plans. Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that
+    /// share state through the process, such as a `static`, require 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
     }
 
-    /// Makes one part of the search: the `number`-th of so many, counted from 1. The environment variable
-    /// `EXPLORE_SHARD=2/8` says the same without a change of the test.
+    /// Runs one part of the search: part `number` of `of`, counted from 1. The environment variable `EXPLORE_SHARD=2/8`
+    /// has the same effect without a change to the test.
     ///
     /// # Panics
     ///
-    /// If the part does not exist.
+    /// If `number` is 0 or greater than `of`.
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         let shard = Shard::parse(&format!("{number}/{of}"));
         self.shard = shard.unwrap_or_else(|| panic!("there is no part {number} of {of}"));
         self
     }
 
-    /// Searches with uniformly random faults from this seed rather than in order. It finds less: it is there to be
-    /// compared with.
+    /// Searches with uniformly random faults from this seed instead of the default order. It finds less, and is meant
+    /// for comparisons.
     pub fn at_random(mut self, seed: u64) -> Self {
         self.at_random = Some(seed);
         self
     }
 
-    /// Explores.
+    /// Runs the exploration.
     ///
     /// # Panics
     ///
-    /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails
-    /// without any fault; if a `sometimes` never held; if single faults are left over that
-    /// [must be tried](Self::require_all_singles); and if a run is stuck: after half a minute of real time in which the
-    /// process does nothing, or after five minutes.
+    /// If a run violates an oracle or a check; the message describes the smallest plan that does. If the scenario fails
+    /// without any fault. If a `sometimes` check never held. If single faults remain untried although they [are
+    /// required](Self::require_all_singles). If a run is stuck: after half a minute of real time in which the process
+    /// is idle, or after five minutes.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();
@@ -246,11 +268,11 @@ impl Explore {
         report
     }
 
-    /// Like [`run`](Self::run), but returns a failure instead of panicking.
+    /// Same as [`run`](Self::run), but returns a failure instead of panicking.
     ///
     /// # Panics
     ///
-    /// If the environment variable `EXPLORE_REPLAY` cannot be read, or if a run is stuck.
+    /// If the environment variable `EXPLORE_REPLAY` cannot be parsed, or if a run is stuck.
     #[track_caller]
     pub fn report(mut self) -> Report {
         self.config.work = self.world.work.clone();
@@ -281,7 +303,7 @@ impl Explore {
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
                     let idle = activity.idle();
-                    let current = crate::test_cluster::lock(&current).clone();
+                    let current = crate::lock::lock(&current).clone();
                     let stuck = current.into_values().find(|(since, _)| is_stuck(since.elapsed(), idle));
                     if let Some((since, plan)) = stuck {
                         panic!(
@@ -295,48 +317,45 @@ impl Explore {
         }
     }
 
-    /// The `sometimes` that are not among those that held.
-    fn never(&self, held: &BTreeSet<usize>) -> Vec<String> {
-        let never = |(index, check): &(usize, &Check)| !check.must_always && !held.contains(index);
-        let checks = self.config.checks.iter().enumerate().filter(never);
-        checks.map(|(_, it)| it.name.clone()).collect()
-    }
-
-    /// Takes over what the reports of all shards say; returns the failure to be run again.
-    fn of_shards(&self, merged: Merged, report: &mut Report) -> Option<String> {
+    /// Copies the merged results of all shards into the report. Returns the failures to reproduce.
+    fn of_shards(&self, merged: Merged, report: &mut Report) -> Vec<String> {
         (report.coverage, report.never, report.notes) = (merged.coverage, merged.never, merged.notes);
         report.requires_all_singles = self.requires_all_singles;
-        merged.failure
+        merged.failures
     }
 
     fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
         let world = self.world.clone().world(None);
-        super::seed_hashes();
+        crate::seeded_hash::install();
         let mut report = Report::new(name);
         report.shard = self.shard;
         let (mut wanted, mut is_replay) = (self.replays.clone(), is_replay);
+        let mut merged_coverage = None;
         if let Some(directory) = std::env::var_os(MERGE).filter(|_| !is_replay) {
-            match self.of_shards(merged(directory.as_ref(), name), &mut report) {
-                Some(failure) => (wanted, is_replay) = (vec![failure], true),
-                None => return report,
+            wanted = self.of_shards(merged(directory.as_ref(), name), &mut report);
+            if wanted.is_empty() {
+                return report;
             }
+            is_replay = true;
+            merged_coverage = Some(report.coverage.clone());
         }
         report.notes = self.config.flight.interrupted();
         let (reference, nondeterminism) = match reference(&self.config, &world) {
             Ok(found) => found,
-            Err(failure) => return report.failed(*failure, &world).written(),
+            Err(finding) => return self.reported(report, vec![*finding], &world),
         };
         report.notes.extend(reference.outcome.notes.iter().cloned());
+        let reference = Arc::new(reference);
         if let Some(violation) = is_in_vain(self.faults, &reference) {
-            let outcome = Outcome::default();
-            return report.failed(Failure::new(&reference, outcome, Plan::default(), violation), &world);
+            let finding = Finding::new(&reference, Outcome::default(), Plan::default(), violation);
+            return report.failed(*finding, world.start_to_replay());
         }
         let mut tell = |coverage: &Coverage| progress.tell(coverage);
         let runs = Runs {
             config: &self.config,
             world: &world,
-            reference: Arc::new(reference),
+            reference,
             threads: self.threads,
         };
         let mut search = Search {
@@ -353,48 +372,63 @@ impl Explore {
             is_cut: false,
             known: Default::default(),
             asides: Asides::default(),
+            kinds: Kinds::default(),
+            failures: Failures::default(),
+            coverage_at_failure: None,
         };
-        let stop = match replays(&mut search, &wanted, self.times, &mut report.notes) {
-            Ok(()) if is_replay => Ok(()),
-            Ok(()) if self.at_random.is_some() => search.at_random(),
-            Ok(()) => match &self.config.spec {
-                Some(spec) => search.search_spec(spec),
-                None => search.search(),
-            },
-            Err(stop) => Err(stop),
-        };
-        let failure = match stop {
-            Ok(()) | Err(Stop::Spent) => None,
-            Err(Stop::Failed(failure)) => Some(failure),
-        };
-        report.coverage = search.coverage;
+        let replayed = replays(&mut search, &wanted, self.times, &mut report.notes);
+        let stop = replayed.and_then(|()| if is_replay { Ok(()) } else { self.search(&mut search) });
+        let mut findings = std::mem::take(&mut search.failures).into_sorted();
+        findings.extend(stop.err().and_then(Stop::failure).map(|it| *it));
+        report.untried_kinds = search.untried_kinds();
+        // The failures of shards are run again; this is not a search.
+        report.coverage = merged_coverage
+            .or(search.coverage_at_failure)
+            .unwrap_or(search.coverage);
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
         report.notes.extend(search.asides.notes(&self.config));
         report.requires_all_singles = self.requires_all_singles && !is_replay;
-        if !is_replay && failure.is_none() {
-            report.never = self.never(&search.held);
+        if !is_replay && findings.is_empty() {
+            report.never = self.config.never(&search.held);
         }
-        match failure {
-            Some(failure) => report.failed(*failure, &world).written(),
-            // The reports of all shards are looked at together.
-            None if !self.shard.is_whole() => report.written(),
-            None => report,
+        self.reported(report, findings, &world)
+    }
+
+    /// Adds findings to the report, and writes it if it has any. The reports of all shards are written.
+    fn reported(&self, mut report: Report, findings: Vec<Finding>, world: &World) -> Report {
+        let is_written = !findings.is_empty() || !self.shard.is_whole();
+        for mut finding in findings {
+            show(&self.config, world, &mut finding);
+            report = report.failed(finding, world.start_to_replay());
+        }
+        match is_written {
+            true => report.written(),
+            false => report,
+        }
+    }
+
+    /// Searches at random, through the changes of a spec, or through the faults of the reference.
+    fn search(&self, search: &mut Search<'_>) -> Result<(), Stop> {
+        match &self.config.spec {
+            _ if self.at_random.is_some() => search.at_random(),
+            Some(spec) => search.search_spec(spec),
+            None => search.search(),
         }
     }
 }
 
-/// Returns the reason why an exploration cannot try anything of what it is asked for.
+/// Returns the reason why the exploration has nothing to try.
 fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
     let outcome = &reference.outcome;
     if outcome.messages == 0 {
-        let what = "no client sent a request, so that nothing can go wrong: does the scenario start its controllers, \
-                    with the client it is given?";
-        return Some(Violation::new("something to explore", what.to_owned()));
+        let what = "no client sent a request, so there is nothing to inject faults into: does the scenario start its \
+                    controllers with the client that they receive?";
+        return Some(Violation::new(EXPLORABLE, what.to_owned()));
     }
-    if faults.has(Action::RestartAtEnd) && outcome.controllers.is_empty() && !outcome.fixed.is_empty() {
-        let what = format!("{}; or leave crashes out by `faults`", outcome.notes.join("\n"));
-        return Some(Violation::new("something to crash", what));
+    if faults.has(Kind::Crash) && outcome.controllers.is_empty() && !outcome.fixed.is_empty() {
+        let what = format!("{}; or exclude crashes with `faults`", outcome.notes.join("\n"));
+        return Some(Violation::new(CRASHABLE, what));
     }
     None
 }
@@ -406,6 +440,7 @@ fn condition<C: Condition>(
 ) -> Check {
     Check {
         name: name.to_owned(),
+        oracle: None,
         must_always,
         look: Arc::new(move |cluster| check(cluster).outcome()),
     }

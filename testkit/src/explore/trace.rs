@@ -1,4 +1,4 @@
-//! The steps of a run, as the gate saw them.
+//! The steps of a run as recorded by the gate.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use fake_apiserver::Verb;
 pub(crate) struct Step {
     /// Virtual time since the run began.
     pub(crate) at: Duration,
-    /// The client, as points have it; `testkit` for the test itself.
+    /// The client's name as it appears in points; `testkit` for the test itself.
     pub(crate) client: Arc<str>,
-    /// The how-manieth life of the controller, counted from 1.
+    /// Ordinal of the controller's run, from 1. Each restart increments it.
     pub(crate) life: u32,
     pub(crate) what: What,
-    /// The newest revision of the resource that this client has observed, and the server's own.
+    /// The newest revision of the resource that this client has observed, and the server's newest revision.
     pub(crate) view: u64,
     pub(crate) truth: u64,
-    /// Its text as a choice point.
+    /// The text of its point.
     pub(crate) point: String,
 }
 
@@ -35,15 +35,15 @@ pub(crate) enum What {
         /// Time of delivery, if it was delayed.
         told: Delivery,
     },
-    /// A call of something outside of the API, named by the scenario.
+    /// A call outside of the API, as the scenario named it.
     Call {
         name: String,
         /// Name of the object; may be empty.
         object: String,
-        /// [`Unseen`](Outcome::Unseen) when it was done.
+        /// [`Unseen`](Outcome::Unseen) after its completion.
         outcome: Outcome,
     },
-    /// A fault, a crash or a start, in words.
+    /// Description of a fault, a crash or a start.
     Note(String),
 }
 
@@ -51,15 +51,15 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     AtOnce,
-    /// At this time of the run.
+    /// Time since the beginning of the run.
     At(Duration),
     Never,
 }
 
-/// The kind of event that tells a revision and nothing else.
+/// Kind of the bookmark, which only contains a revision.
 pub(crate) const BOOKMARK: &str = "BOOKMARK";
 
-/// The same at the end of the initial state of a streaming list.
+/// Kind of the bookmark at the end of the initial state of a streaming list.
 pub(crate) const INITIAL_END: &str = "BOOKMARK (initial events end)";
 
 /// A request and its outcome.
@@ -68,43 +68,52 @@ pub(crate) struct Request {
     pub(crate) verb: Verb,
     /// The plural, with its subresource.
     pub(crate) resource: String,
-    /// `namespace/name`, as the path has it: without the name of what is created.
+    /// `namespace/name` from the path. It does not contain the name of a created object.
     pub(crate) object: String,
-    /// The name of what is created: that of the answer, else that of the body.
+    /// Name of a created object: from the answer, or else from the body.
     pub(crate) creates: Option<String>,
-    /// `metadata.generateName` of what is created.
+    /// `metadata.generateName` of a created object.
     pub(crate) made_from: Option<String>,
-    /// The time at which it reached the server, if that was later than it was sent.
+    /// Time at which the request reached the server, if it was delayed.
     pub(crate) reached: Option<Duration>,
-    /// The uid that the client had seen under the name when it sent it.
+    /// Uid of the named object in the client's view when the request was sent.
     pub(crate) saw: Option<String>,
-    /// The object has another uid than the one that the client had seen under this name.
+    /// Set if the object's uid differs from the uid in the client's view.
     pub(crate) is_of_another: bool,
-    /// The request names the version it expects, so that 409 is a possible answer at any time.
+    /// Set if the request names the expected version, so that the answer 409 is always possible.
     pub(crate) may_conflict: bool,
-    /// A replica that lags may answer it.
+    /// Set if a lagging replica may answer.
     pub(crate) may_be_stale: bool,
-    /// A list that goes on from a page, or is of an exact revision: history may have been forgotten.
+    /// Set for a continued list, or a list of an exact revision, for which the history may be compacted.
     pub(crate) may_expire: bool,
-    /// A watch that begins with the state.
+    /// Set for a watch that begins with the initial state.
     pub(crate) streams_list: bool,
+    /// The `resourceVersion` in the answer of a successful write, whether its client received the answer or not.
+    pub(crate) wrote: Option<u64>,
     pub(crate) outcome: Outcome,
 }
 
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// No answer yet, or none at all.
+    /// Not answered yet.
     Open,
     Answered(u16),
-    /// Done or not; the client does not know.
+    /// The request may have been completed; the client cannot determine it.
     Broken,
-    /// A request of one of the server's own workers, whose answers are not recorded.
+    /// A request of one of the server's own workers; their answers are not recorded.
     Unseen,
 }
 
-/// Returns the name of an object in points. Those of Events end in the machine's time when they were made, as kube's
-/// and client-go's recorders name them, so that they are others in each run: `web-0.18ea917da6092dad` → `web-0.*`.
+/// Beginning of the note about a named step of the scenario.
+pub(crate) const STEP: &str = "step: ";
+
+/// Resource with writers that depend on the clock.
+pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
+
+/// Returns the name of an object as it appears in points. The names of Events end with the machine's time of their
+/// creation, as generated by the recorders of kube and client-go, so they differ between runs: `web-0.18ea917da6092dad`
+/// → `web-0.*`.
 pub(crate) fn timeless<'a>(resource: &str, name: &'a str) -> Cow<'a, str> {
     let is_time = |it: &str| it.len() > 11 && it.bytes().all(|it| it.is_ascii_hexdigit());
     match name.rsplit_once('.') {
@@ -115,13 +124,46 @@ pub(crate) fn timeless<'a>(resource: &str, name: &'a str) -> Cow<'a, str> {
     }
 }
 
+/// Resource of requests for discovery and the version: `/apis/apps/v1`, `/version`.
+pub(crate) const DISCOVERY: &str = "discovery";
+
 impl Request {
-    /// The resource without its subresource.
+    /// Returns a request with these two fields.
+    pub(crate) fn new(verb: Verb, resource: &str) -> Self {
+        Self {
+            verb,
+            resource: resource.to_owned(),
+            object: String::new(),
+            creates: None,
+            made_from: None,
+            reached: None,
+            saw: None,
+            is_of_another: false,
+            may_conflict: false,
+            may_be_stale: false,
+            may_expire: false,
+            streams_list: false,
+            wrote: None,
+            outcome: Outcome::Open,
+        }
+    }
+
+    /// Returns `true` for discovery and version requests.
+    pub(crate) fn is_discovery(&self) -> bool {
+        self.resource == DISCOVERY
+    }
+
+    /// Returns `true` if the request creates an object that a quota of its namespace may count.
+    pub(crate) fn counts_for_quotas(&self) -> bool {
+        self.verb == Verb::Create && !self.object.starts_with('/') && self.resource == self.base()
+    }
+
+    /// Returns the resource without its subresource.
     pub(crate) fn base(&self) -> &str {
         self.resource.split('/').next().unwrap_or_default()
     }
 
-    /// `namespace/name`, with the name of what is created.
+    /// Returns `namespace/name`, with the name of a created object.
     pub(crate) fn named(&self) -> String {
         let name = self.creates.as_deref().filter(|_| self.object.ends_with('/'));
         format!("{}{}", self.object, name.unwrap_or_default())
@@ -136,7 +178,25 @@ impl Request {
 }
 
 impl Step {
-    /// The step without what differs between runs that are otherwise the same, for comparing two runs.
+    /// Returns the request, if the step is a client's request.
+    pub(crate) fn request(&self) -> Option<&Request> {
+        match &self.what {
+            What::Request(request) if request.outcome != Outcome::Unseen => Some(request),
+            What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => None,
+        }
+    }
+
+    /// Returns `true` if the step is a request that writes.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(&self.what, What::Request(request) if request.is_write())
+    }
+
+    /// Returns `true` if the step is a request with this verb, regardless of its sender.
+    pub(crate) fn is_request_of(&self, verb: Verb) -> bool {
+        matches!(&self.what, What::Request(request) if request.verb == verb)
+    }
+
+    /// Returns a text of the step for comparisons, without parts that differ between otherwise equal runs.
     pub(crate) fn signature(&self) -> String {
         let what = match &self.what {
             What::Request(request) => match request.outcome {
@@ -162,7 +222,7 @@ impl Step {
         }
     }
 
-    /// `PATCH configmaps default/volume`, or the event, or the note.
+    /// Returns the step's subject: `PATCH configmaps default/volume`, or the event, or the note.
     pub(crate) fn subject(&self) -> String {
         match &self.what {
             What::Request(request) => {
@@ -186,7 +246,7 @@ impl Step {
         }
     }
 
-    /// Describes the outcome for people.
+    /// Returns a description of the outcome.
     pub(crate) fn outcome(&self) -> String {
         match &self.what {
             What::Request(request) => {
@@ -197,7 +257,7 @@ impl Step {
                     Outcome::Unseen => String::new(),
                 };
                 match request.is_of_another {
-                    true => format!("{outcome}, another object than it had seen"),
+                    true => format!("{outcome}, another object than in its view"),
                     false => outcome,
                 }
             }
@@ -211,7 +271,7 @@ impl Step {
                 outcome: Outcome::Unseen,
                 ..
             } => "done".to_owned(),
-            What::Call { .. } => "not done".to_owned(),
+            What::Call { .. } => "not executed".to_owned(),
             What::Event {
                 told: Delivery::AtOnce, ..
             }
@@ -219,7 +279,7 @@ impl Step {
         }
     }
 
-    /// Returns the time at which the client learned of the step, or took it.
+    /// Returns the time at which the client received or made the step.
     pub(crate) fn told(&self) -> Duration {
         match &self.what {
             What::Event {
@@ -229,4 +289,18 @@ impl Step {
             What::Event { .. } | What::Call { .. } | What::Note(_) => self.at,
         }
     }
+}
+
+/// Returns a text without the ids of tokio's tasks, which are numbered across all runs of a process: `Id(12)` →
+/// `Id(…)`.
+pub(crate) fn without_task_ids(text: &str) -> String {
+    let mut parts = text.split("Id(");
+    let mut left: String = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|it: char| it.is_ascii_digit());
+        let is_id = rest.len() < part.len() && rest.starts_with(')');
+        left.push_str(if is_id { "Id(…" } else { "Id(" });
+        left.push_str(if is_id { rest } else { part });
+    }
+    left
 }

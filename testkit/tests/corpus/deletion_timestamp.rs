@@ -1,5 +1,5 @@
-//! Percona's operator for MongoDB (Sieve, OSDI'22, "unobserved states"): it deletes the volumes when it sees the
-//! `deletionTimestamp` of its resource. It has no finalizer, so it may never see it.
+//! Percona's operator for MongoDB (Sieve, OSDI'22, "unobserved states"): it deletes the volumes when it observes the
+//! `deletionTimestamp` of its resource. Without a finalizer, it may never observe it.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) async fn scenario(cluster: &TestCluster, is_fixed: bool) {
     cluster.settle().await;
     cluster.delete(custom("mongo")).await;
     cluster.settle().await;
-    // The backup is made: its controller gives the object free.
+    // The backup is complete, and its controller releases the object.
     let Some(object) = cluster.try_get::<Object>(custom("mongo")) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! rabbitmq/cluster-operator#782: to enlarge volumes the operator writes two objects, and the first one is what tells it
-//! that there is something to do. A crash between the two leaves the second as it was for ever.
+//! rabbitmq/cluster-operator#782: to enlarge volumes the operator writes two objects, and a difference in the first one
+//! triggers the work. After a crash between the writes, the second object is never updated.
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::api::{Patch, PatchParams};
@@ -20,7 +20,7 @@ where
         .map(drop)
 }
 
-/// A Secret stands for the StatefulSet.
+/// Uses a Secret instead of the StatefulSet.
 async fn reconcile(parent: std::sync::Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let (sets, claims) = (api::<Secret>(&client), api::<PersistentVolumeClaim>(&client));
     let (name, size) = (parent.name_any(), spec(&parent, "size"));

@@ -1,5 +1,5 @@
-//! pingcap/tidb-operator#6532: the finalizer is taken off when the cache has no object that is left to delete. One that
-//! was created a moment ago is not in there yet, and stays for ever.
+//! pingcap/tidb-operator#6532: the finalizer is removed when the cache contains no objects to delete. A recently
+//! created object is not in the cache yet, and is never deleted.
 
 use std::sync::Arc;
 use std::time::Duration;

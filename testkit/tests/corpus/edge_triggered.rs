@@ -1,5 +1,5 @@
-//! instaclustr/cassandra-operator#398: the volume of a Pod is deleted when the Pod's deletion is seen. One that is not
-//! seen leaves its volume behind.
+//! instaclustr/cassandra-operator#398: the volume of a Pod is deleted when the Pod's deletion is observed. A missed
+//! deletion leaves the volume behind.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use testkit::objects::pod;
 
 use crate::support::{api, ensure, events, names, remove, volume};
 
-/// Each Pod has a volume of its name; when the Pod goes, so does the volume.
+/// Each Pod has a volume with its name; the volume is deleted with the Pod.
 async fn volumes(client: Client, is_fixed: bool) {
     let volumes = api::<Secret>(&client);
     let pods = api::<Pod>(&client);
@@ -33,7 +33,7 @@ async fn volumes(client: Client, is_fixed: bool) {
     }
 }
 
-/// Level-triggered: makes the objects that are missing and deletes those that are too many.
+/// Level-triggered: creates missing objects and deletes superfluous ones.
 async fn level(pods: &kube::Api<Pod>, volumes: &kube::Api<Secret>) -> Result<(), kube::Error> {
     let wanted: BTreeSet<String> = names(pods).await?.into_iter().collect();
     let found: BTreeSet<String> = names(volumes).await?.into_iter().collect();

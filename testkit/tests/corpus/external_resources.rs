@@ -1,6 +1,6 @@
-//! Resources outside of the cluster that are made twice. aws-controllers-k8s/community#2062: the controller ends
-//! between the creation and the write that says what was created. openshift/machine-api-operator#1011: the write is
-//! done, and the cache from which the controller reads does not have it yet.
+//! Duplicate resources outside of the cluster. aws-controllers-k8s/community#2062: the controller ends between the
+//! creation and the write that records it. openshift/machine-api-operator#1011: the write is done, but the controller's
+//! cache does not contain it yet.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn failed(err: ExternalError) -> kube::Error {
     kube::Error::Service(Box::new(err))
 }
 
-/// Makes a network; with the fix it is tagged with the uid of its object, and found by it.
+/// Creates a network. With the fix it is tagged with the uid of its object, and found by this tag.
 async fn network(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     if annotation(&parent, ID).is_some() {
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
     cluster.settle().await;
 }
 
-/// Makes a Pod and an instance for a machine. With the fix the instance has the machine's name, so there is one only.
+/// Creates a Pod and an instance for a machine. With the fix the instance has the machine's name, so there is only one.
 async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     let name = parent.name_any();
     ensure(&api::<Pod>(&client), &pod_of(&parent, json!({"name": name.as_str()}))).await?;
@@ -60,7 +60,7 @@ async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fix
             Ok(()) | Err(ExternalError::AlreadyExists(_)) => name,
             Err(err) => return Err(failed(err)),
         },
-        // An instance that no machine refers to was made before a crash, and is taken.
+        // An instance without a machine was created before a crash, and is used.
         false => match orphan(&client, &cloud).await? {
             Some(id) => id,
             None => cloud.add(json!({})).await.map_err(failed)?,

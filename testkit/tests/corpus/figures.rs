@@ -1,6 +1,6 @@
-//! Costs of exploration. The figures are for reading, with `cargo test --release -p drydock-testkit --test corpus --
-//! figures --nocapture --test-threads 1`; without optimisation few runs are made, to see that it works, unless
-//! `DRYDOCK_FIGURES` is set.
+//! Measurements of exploration, printed by `cargo test --release -p drydock-testkit --test corpus -- figures
+//! --nocapture --test-threads 1`. Without optimisation only a few runs are made, to check that the measurements work,
+//! unless `DRYDOCK_FIGURES` is set.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use testkit::explore::explore;
 use crate::support::{Reconciled, api, custom, operator, volume};
 use crate::{BUGS, exploration, is_measured, measured};
 
-/// Makes a Secret for each custom resource.
+/// Creates a Secret for each custom resource.
 async fn reconcile(parent: std::sync::Arc<ConfigMap>, client: Client) -> Reconciled {
     let secrets = api::<Secret>(&client);
     let name = parent.name_any();
@@ -44,7 +44,7 @@ fn figures_of_runs_per_second() {
     }
 }
 
-/// Random schedules are given up after so many.
+/// Maximum number of random schedules.
 const AT_RANDOM_MOST: u64 = 2_000;
 
 #[test]
@@ -65,7 +65,7 @@ fn figures_of_the_order_of_search() {
         let all: Vec<String> = at_random.iter().copied().map(shown).collect();
         at_random.sort_by_key(|(schedules, is_open)| (*is_open, *schedules));
         println!("{}: {in_order}; {}; {}", bug.name, all.join(" "), shown(at_random[2]));
-        // Those that find nothing have tried as long as they may.
+        // Searches without a finding have used their whole budget.
         assert!(
             at_random
                 .iter()
@@ -76,8 +76,8 @@ fn figures_of_the_order_of_search() {
     }
 }
 
-/// The failures of the corpus, many times over: `DRYDOCK_REPLAYS` says how many in all. Every request, event, answer
-/// and time, and the state in the end, are the same to the byte.
+/// Repeats the failures of the corpus; `DRYDOCK_REPLAYS` sets the total number of runs. All requests, events, answers,
+/// times and the final state must be equal byte for byte.
 #[test]
 fn figures_of_replays() {
     let few = if is_measured() { 500 } else { 40 };

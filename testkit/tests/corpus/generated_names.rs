@@ -77,7 +77,7 @@ async fn apply(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconc
     refer(ConfigMap::clone(&parent), &client, read.name_any()).await
 }
 
-/// As the SDK: what was created is read again, from a cache.
+/// Like the SDK, reads the created object again, from a cache.
 pub(crate) async fn read_back(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("applicator", move |client| {
         operator(client, move |parent, client| apply(parent, client, is_fixed))

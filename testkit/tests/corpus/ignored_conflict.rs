@@ -1,5 +1,5 @@
-//! Azure/azure-service-operator#2719: a conflict is ignored, since the newer object is expected to trigger a reconcile.
-//! No event comes if the other write changed only fields that the controller's predicate filters out.
+//! Azure/azure-service-operator#2719: a conflict is ignored, because the newer object is expected to trigger a
+//! reconcile. There is no event if the other write changed only fields that the controller's predicate filters out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
     }
 }
 
-/// Reconciles where `data` changed, which stands for the specification: the operator filters out other changes.
+/// Reconciles changes of `data`, which represents the specification: the operator filters out other changes.
 async fn service_operator(client: Client, is_fixed: bool) {
     let (cache, writer) = reflector::store();
     let mut seen = HashMap::new();

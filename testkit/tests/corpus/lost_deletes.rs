@@ -1,5 +1,5 @@
-//! kube-rs/kube#1590 and #1768: a cache made of a watcher's events must forget, after a list, what the list does not
-//! have. One that only adds keeps objects that are gone for ever.
+//! kube-rs/kube#1590 and #1768: after a list, a cache built from a watcher's events must remove objects that the list
+//! lacks. A cache that only adds keeps deleted objects forever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

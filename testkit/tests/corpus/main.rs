@@ -1,5 +1,5 @@
-//! Published bugs of controllers, each as a small controller with the bug and without it. Exploration with all defaults
-//! finds each of them, and has nothing to say of their fixed twins.
+//! Published bugs of controllers, each as a small controller with and without the bug. Exploration with the default
+//! options finds each of them, and the fixed variants pass.
 
 #![expect(clippy::print_stdout, reason = "reports, tables and figures are for reading")]
 
@@ -30,14 +30,14 @@ use rstest::rstest;
 use testkit::TestCluster;
 use testkit::explore::{Explore, explore};
 
-/// Runs that a twin has to stand: all likely faults, and where figures are asked for many more than all single ones.
+/// Number of runs that a fixed twin must pass: all likely faults, and with figures many more than all single ones.
 fn twin_schedules() -> u64 {
     if is_measured() { 3_000 } else { 120 }
 }
 
 type Scenario = for<'a> fn(&'a TestCluster, bool) -> LocalBoxFuture<'a, ()>;
 
-/// A bug: its name, where it was published, and how it is met.
+/// A bug: its name, its source, and its scenario.
 #[derive(Clone, Copy)]
 struct Bug {
     name: &'static str,
@@ -142,12 +142,12 @@ const BUGS: [Bug; 20] = [
     bug!("events before the lead", "hadron-project/hadron#71", standby::scenario),
 ];
 
-/// Returns `true` if figures are asked for: by default only with optimisation.
+/// Returns `true` if figures are requested: by default only with optimisation.
 fn is_measured() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("DRYDOCK_FIGURES").is_some()
 }
 
-/// The bugs that are measured: all, or a few to see that it works.
+/// The measured bugs: all, or a few to check that the measurement works.
 fn measured() -> impl Iterator<Item = Bug> {
     BUGS.into_iter().take(if is_measured() { BUGS.len() } else { 2 })
 }
@@ -174,9 +174,7 @@ fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
 }
 
 #[rstest]
-fn no_alarm_is_raised_on_a_twin(
-    #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize,
-) {
+fn fixed_twins_pass(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize) {
     let report = exploration(BUGS[index], true).schedules(twin_schedules()).run();
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
 }
@@ -184,7 +182,7 @@ fn no_alarm_is_raised_on_a_twin(
 /// The documentation of exploration, which has a table of the bugs.
 const GUIDE: &str = include_str!("../../src/explore/guide.md");
 
-/// The schedules until each bug is found, as the documentation has them.
+/// The number of schedules until each bug is found, as in the documentation.
 fn documented_schedules() -> Vec<u64> {
     let rows = GUIDE.lines().skip_while(|it| !it.starts_with("| bug |")).skip(2);
     let schedules = rows
@@ -193,10 +191,10 @@ fn documented_schedules() -> Vec<u64> {
     schedules.collect::<Option<_>>().expect("each row has a number")
 }
 
-/// The table of the documentation; `cargo test --release --test corpus -- table --nocapture` prints it. The schedules
-/// are the same on each machine where hashes are seeded.
+/// Prints the table of the documentation: `cargo test --release --test corpus -- table --nocapture`. The schedules are
+/// the same on each machine with seeded hashes.
 #[test]
-fn the_table() {
+fn table_of_the_corpus_is_printed() {
     let mut table = String::from("| bug | source | schedules | found by |\n|---|---|---|---|\n");
     let mut needed = Vec::new();
     for bug in measured() {

@@ -1,5 +1,5 @@
-//! kubernetes#69376: an object is deleted by its name. Between the decision and the delete another one of the same name
-//! took its place.
+//! kubernetes#69376: an object is deleted by its name. Between the decision and the delete, another object with the
+//! same name has replaced it.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ async fn collect(pods: &Api<Pod>, pod: &Pod, is_fixed: bool) -> Reconciled {
         });
     }
     match pods.delete(&pod.name_any(), &params).await {
-        // It is gone, or it is another one.
+        // The object no longer exists, or is another one.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         deleted => deleted.map(drop),
     }
 }
 
-/// Deletes Pods that have failed, so that they are made anew.
+/// Deletes failed Pods, so that they are recreated.
 async fn pod_collector(client: Client, is_fixed: bool) {
     let pods = api::<Pod>(&client);
     let mut events = Box::pin(events::<Pod>(&client));
@@ -51,7 +51,7 @@ pub(crate) async fn scenario(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("collector", move |client| pod_collector(client, is_fixed));
     cluster.create(pod("db-0").status(json!({"phase": "Failed"}))).await;
     cluster.settle().await;
-    // Its owner makes it anew; if the old one is still there, in its place.
+    // Its owner recreates it, replacing the old one if that still exists.
     if cluster.exists(pod("db-0")) {
         cluster.delete(pod("db-0")).await;
     }

@@ -1,6 +1,6 @@
 //! kubernetes#129795: the ReplicaSet controller counts Pods in a cache that lags behind its own writes, and creates
-//! more than it should. ray-project/kuberay#715: the same, and then one of them is deleted to correct the number, even
-//! if it does work.
+//! more than it should. ray-project/kuberay#715: the same, and then one Pod is deleted to correct the number, even if
+//! the Pod is in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Context {
 async fn reconcile(parent: &ConfigMap, context: &Context) -> Reconciled {
     let pods = api::<Pod>(&context.client);
     let mut found: Vec<String> = match context.is_fixed {
-        // An object that it created a moment ago may be missing there.
+        // An object that the controller has just created may be missing in the cache.
         false => context.cache.state().iter().map(|it| it.name_any()).collect(),
         true => names(&pods).await?,
     };
@@ -56,7 +56,7 @@ async fn replica_sets(client: Client, is_fixed: bool, readjusts: bool) {
         readjusts,
     });
     let run = async {
-        // As an informer does, it begins when the cache has its first list.
+        // Like an informer, it starts when the cache contains the first list.
         if context.cache.wait_until_ready().await.is_err() {
             return;
         }

@@ -1,6 +1,6 @@
-//! pravega/zookeeper-operator#312 and #314: after a restart the operator talks to an API server that lags. It sees that
-//! its resource is being deleted, which was another one of the same name, or that it wants fewer replicas than it does;
-//! and deletes volumes that are in use.
+//! pravega/zookeeper-operator#312 and #314: after a restart the operator reads from a lagging API server. It observes
+//! the deletion of an earlier resource with the same name, or an earlier, lower number of replicas, and deletes volumes
+//! that are in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const FINALIZER: &str = "example.com/volumes";
 async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let (parents, volumes) = (api::<ConfigMap>(&client), api::<Secret>(&client));
     let name = parent.name_any();
-    // The decision is made by the object as it is now.
+    // The decision depends on the current object.
     let parent = match is_fixed {
         false => ConfigMap::clone(&parent),
         true => match parents.get_opt(&name).await? {
@@ -79,7 +79,7 @@ async fn zookeeper(client: Client, is_fixed: bool) {
         .await;
 }
 
-/// #312: deleted, and made anew with the same name.
+/// #312: deleted, and created again with the same name.
 pub(crate) async fn recreated(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| zookeeper(client, is_fixed));
     cluster.create(custom("zk").data("replicas", "1")).await;

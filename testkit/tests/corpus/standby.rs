@@ -1,5 +1,5 @@
-//! hadron-project/hadron#71: a replica that does not lead drops the events that it receives, and does not list again
-//! when it begins to lead. Work that came up while nobody led is never done.
+//! hadron-project/hadron#71: a replica that does not lead drops its events, and does not list again when it becomes the
+//! leader. Work that arose without a leader is never done.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::support::{Reconciled, api, custom, ensure, events, volume};
 
-/// Takes the Lease, for which there is no other candidate.
+/// Acquires the Lease, which has no other candidate.
 async fn lead(client: Client, leads: watch::Sender<bool>) {
     let leases = api::<Lease>(&client);
     loop {

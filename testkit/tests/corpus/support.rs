@@ -17,7 +17,7 @@ use testkit::objects::{ObjectBuilder, config_map};
 /// A reconcile function's result.
 pub(crate) type Reconciled = Result<(), kube::Error>;
 
-/// A controller of ConfigMaps, which stand for custom resources, and of the Pods they own: kube-runtime's, with a retry
+/// A controller of ConfigMaps, which represent custom resources, and of the Pods they own: kube-runtime's, with a retry
 /// after five seconds.
 pub(crate) async fn operator<F>(client: Client, reconcile: impl Fn(Arc<ConfigMap>, Client) -> F + Send + Sync + 'static)
 where
@@ -61,7 +61,7 @@ pub(crate) fn spec<'a>(parent: &'a ConfigMap, field: &str) -> &'a str {
         .map_or("", String::as_str)
 }
 
-/// Returns the number of replicas that the parent asks for.
+/// Returns the number of replicas that the parent requests.
 pub(crate) fn replicas(parent: &ConfigMap) -> usize {
     spec(parent, "replicas").parse().unwrap_or_default()
 }
@@ -102,12 +102,12 @@ pub(crate) fn claim(name: &str, size: &str) -> PersistentVolumeClaim {
     }))
 }
 
-/// A Secret, which stands for a volume: a real claim has a finalizer that only its own controller takes off.
+/// A Secret, which represents a volume: a real claim has a finalizer that only its own controller removes.
 pub(crate) fn volume(name: &str) -> Secret {
     typed(json!({"metadata": {"name": name}}))
 }
 
-/// Creates an object, if there is none of its name.
+/// Creates an object, unless an object with its name exists.
 pub(crate) async fn ensure<K>(api: &Api<K>, object: &K) -> Reconciled
 where
     K: Resource + Clone + std::fmt::Debug + serde::Serialize + DeserializeOwned,
@@ -118,7 +118,7 @@ where
     }
 }
 
-/// Deletes an object, if there is one.
+/// Deletes an object, if it exists.
 pub(crate) async fn remove<K>(api: &Api<K>, name: &str) -> Reconciled
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
@@ -129,7 +129,7 @@ where
     }
 }
 
-/// The names of all objects, as the server has them.
+/// The names of all objects on the server.
 pub(crate) async fn names<K>(api: &Api<K>) -> Result<Vec<String>, kube::Error>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned,

@@ -1,5 +1,5 @@
-//! End states are compared with uids, generated names and addresses replaced by the objects they name, and fields that
-//! workers derived are reported after those that controllers wrote.
+//! End states are compared with uids, generated names and addresses replaced by their objects; fields that workers
+//! derived are reported after fields that controllers wrote.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use testkit::explore::{Oracle, crashes, delays, errors, explore, stale_watches};
 use testkit::objects::{config_map, deployment, node, pod};
 use testkit::{TestCluster, Worker};
 
-/// Runs in debug builds, where each takes some ten times as long.
+/// Number of runs; fewer in debug builds, in which each takes about ten times as long.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 150 } else { 2_000 };
 
 fn apply() -> PatchParams {
@@ -25,7 +25,7 @@ fn record(name: &str, data: serde_json::Value) -> Patch<serde_json::Value> {
     Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}))
 }
 
-/// Records the uid of each Pod in a ConfigMap of its name. If `is_wrong`, it believes a record that is there.
+/// Records the uid of each Pod in a ConfigMap of its name. If `is_wrong`, it trusts an existing record.
 async fn record_uids(client: Client, is_wrong: bool) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let pods = Api::<Pod>::default_namespaced(client);
@@ -75,7 +75,7 @@ async fn a_pod_is_replaced(cluster: &TestCluster) {
 }
 
 #[test]
-fn a_uid_of_an_earlier_object_of_the_name_is_a_difference() {
+fn uid_of_an_earlier_object_is_a_difference() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("recorder", |client| record_uids(client, true));
         a_pod_is_replaced(cluster).await;
@@ -89,7 +89,7 @@ fn a_uid_of_an_earlier_object_of_the_name_is_a_difference() {
 }
 
 #[test]
-fn the_uid_of_the_right_object_is_no_difference() {
+fn uid_of_the_same_object_is_not_a_difference() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("recorder", |client| record_uids(client, false));
         cluster.create(pod("a")).await;
@@ -100,7 +100,7 @@ fn the_uid_of_the_right_object_is_no_difference() {
     .run();
 }
 
-/// Makes a Pod of a generated name for a ConfigMap and records its name and address there.
+/// Creates a Pod with a generated name for a ConfigMap, and records its name and address in the ConfigMap.
 async fn run_pod(client: Client, map: &'static str) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let pods = Api::<Pod>::default_namespaced(client);
@@ -129,7 +129,7 @@ async fn run_pod(client: Client, map: &'static str) {
 }
 
 #[test]
-fn addresses_generated_names_and_nodes_may_come_in_any_order() {
+fn order_of_addresses_names_and_nodes_is_ignored() {
     let world = TestCluster::builder()
         .workers([Worker::Kubelet])
         .object(node("node-1"))
@@ -155,7 +155,7 @@ fn addresses_generated_names_and_nodes_may_come_in_any_order() {
     .run();
 }
 
-/// Scales a Deployment as a ConfigMap says, once for each event.
+/// Scales a Deployment according to a ConfigMap, once for each event.
 async fn scale(client: Client) {
     let deployments = Api::<Deployment>::default_namespaced(client.clone());
     let maps = Api::<ConfigMap>::default_namespaced(client);

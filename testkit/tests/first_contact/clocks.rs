@@ -1,4 +1,4 @@
-//! The time of day: the server's is the machine's at the start, and the same in a replay.
+//! The time of day: initially the server's equals the machine's, and a replay starts at the same time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ async fn a_cluster_begins_at_the_time_of_day() {
     assert!(apart < SignedDuration::from_secs(120), "{apart}");
 }
 
-/// Writes the time into a ConfigMap, once, by the clock it is given.
+/// Writes the time of the given clock into a ConfigMap, once.
 async fn stamp(client: Client, clock: impl Fn() -> Timestamp) {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stamp"}, "data": {"at": clock().to_string()},
@@ -54,8 +54,12 @@ fn stamped(is_foreign: bool, faults: Faults) -> testkit::explore::Explore {
 }
 
 #[test]
-fn a_controller_that_reads_the_machines_clock_is_named() {
-    let report = stamped(true, delays()).report();
+fn controller_with_the_machines_clock_is_reported() {
+    let report = stamped(true, delays()).machine_clock().report();
+    assert!(
+        report.to_string().starts_with("note: stamper wrote "),
+        "it is not said first: {report}"
+    );
     let notes = report.notes().join("\n");
     assert!(
         notes.contains("stamper wrote ") && notes.contains("into configmaps default/stamp at data.at"),
@@ -63,9 +67,35 @@ fn a_controller_that_reads_the_machines_clock_is_named() {
     );
 }
 
-/// A clock of whole seconds tells the same time to the first runs, and another one to those that come later.
+/// The clocks of the standard library follow virtual time in a run.
 #[test]
-fn the_machines_time_is_no_end_state() {
+fn machine_clock_follows_the_server_in_a_run() {
+    let report = explore(async |cluster: &TestCluster| {
+        let server = cluster.server().clone();
+        cluster.controller("stamper", move |client| {
+            let server = server.clone();
+            stamp(client, move || {
+                let apart = server.now().duration_since(machine()).abs();
+                assert!(apart < SignedDuration::from_secs(1), "{apart}");
+                machine()
+            })
+        });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a lifetime that is measured by the machine's clock"
+        )]
+        let began = std::time::Instant::now();
+        cluster.advance(Duration::from_secs(7_200)).await;
+        assert_eq!(began.elapsed().as_secs(), 7_200);
+    })
+    .faults(delays())
+    .run();
+    assert_eq!(report.notes(), [""; 0]);
+}
+
+/// A clock with whole seconds returns the same time in the first runs, and another in later ones.
+#[test]
+fn times_of_the_machine_are_ignored_in_the_end_state() {
     static FIRST: OnceLock<Timestamp> = OnceLock::new();
     let readings = Arc::new(AtomicUsize::new(0));
     let report = explore(async move |cluster: &TestCluster| {
@@ -84,18 +114,19 @@ fn the_machines_time_is_no_end_state() {
         cluster.settle().await;
     })
     .faults(delays())
+    .machine_clock()
     .report();
     assert!(report.is_success(), "{report}");
 }
 
 #[test]
-fn a_controller_that_reads_the_servers_clock_is_not_named() {
+fn controller_with_the_servers_clock_is_not_reported() {
     let report = stamped(false, delays()).run();
     assert_eq!(report.notes(), [""; 0]);
 }
 
 #[test]
-fn a_replay_begins_at_the_time_of_day_of_the_failure() {
+fn replay_starts_at_the_time_of_day_of_the_failure() {
     let report = stamped(false, errors()).report();
     let failure = report.failure().expect("it does not try again");
     let replay = failure.replay();

@@ -1,4 +1,4 @@
-//! Controllers that end in order to be started again, and processes that end in the middle of a run.
+//! Controllers that end in order to be restarted, and processes that end in the middle of a run.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn copy_or_panic(client: Client) {
 #[case::returns(false)]
 #[case::panics(true)]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_ends_is_started_again_after_a_back_off(#[case] panics: bool) {
+async fn ended_controller_is_restarted_after_a_back_off(#[case] panics: bool) {
     let cluster = TestCluster::start();
     let operator = match panics {
         true => cluster.controller("operator", copy_or_panic).restarts(),
@@ -45,7 +45,7 @@ async fn a_controller_that_ends_is_started_again_after_a_back_off(#[case] panics
 }
 
 #[test]
-fn restarts_are_no_failure_where_the_test_says_so() {
+fn restarts_are_permitted_after_restarts_call() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("settings").data("mode", "fast")).await;
         cluster.controller("operator", copy_or_panic).restarts();
@@ -59,7 +59,7 @@ fn restarts_are_no_failure_where_the_test_says_so() {
 }
 
 #[test]
-fn a_report_shows_the_end_of_a_controller_that_is_not_started_again() {
+fn report_shows_the_end_of_an_unrestarted_controller() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("settings").data("mode", "fast")).await;
         cluster.controller("operator", copy);
@@ -70,7 +70,7 @@ fn a_report_shows_the_end_of_a_controller_that_is_not_started_again() {
     assert!(report.failure().is_some(), "{report}");
     let text = report.to_string();
     assert!(
-        text.contains("operator returned; it is not restarted (`.restarts()`"),
+        text.contains("operator returned; it is not restarted (call `.restarts()`"),
         "{text}"
     );
 }
@@ -78,7 +78,7 @@ fn a_report_shows_the_end_of_a_controller_that_is_not_started_again() {
 /// Runs in its own process, which it ends.
 #[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
-fn a_run_that_ends_the_process() {
+fn run_that_ends_the_process() {
     if std::env::var_os("ENDS_THE_PROCESS").is_none() {
         return;
     }
@@ -99,11 +99,11 @@ fn a_run_that_ends_the_process() {
 }
 
 #[test]
-fn a_run_that_ended_the_process_is_named_by_the_next() {
+fn run_that_ended_the_process_is_reported_next_time() {
     let test = std::env::current_exe().expect("a test");
     let run = |times: &str| {
         let mut command = std::process::Command::new(&test);
-        command.args(["--exact", "ends::a_run_that_ends_the_process", "--nocapture"]);
+        command.args(["--exact", "ends::run_that_ends_the_process", "--nocapture"]);
         command.env("ENDS_THE_PROCESS", times).output().expect("a process")
     };
     assert_eq!(run("1").status.code(), Some(3));

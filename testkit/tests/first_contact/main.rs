@@ -1,7 +1,9 @@
-//! The first exploration of a controller that nobody wrote for it: what raises no alarm, and what a report says.
+//! The first exploration of an existing controller: correct behaviour that must pass, and the texts of reports.
 
 mod canonical;
 mod clocks;
+mod early;
+mod failures;
 mod ends;
 mod polling;
 mod runtimes;

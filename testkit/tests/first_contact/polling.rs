@@ -19,7 +19,7 @@ use testkit::objects::pod;
 use testkit::{TestCluster, TestClusterBuilder, cluster};
 use tokio::time::Instant;
 
-/// The field of a Pod that a probe renews.
+/// The field of a Pod that a probe updates.
 const PROBE_TIME: &str = "status.conditions.*.lastProbeTime";
 
 /// The work of one poll.
@@ -31,9 +31,9 @@ enum Poll {
     Publish,
     /// Creates an Event of the core group.
     CoreEvent,
-    /// Patches the status to what it is.
+    /// Patches the status without a change.
     SameStatus,
-    /// Publishes an Event and patches the status to what it is.
+    /// Publishes an Event and patches the status without a change.
     PublishAndSameStatus,
     /// Writes the time of the probe into the status.
     ProbeTime,
@@ -138,7 +138,7 @@ async fn settled(builder: TestClusterBuilder, poll: Poll) -> Result<Duration, St
 #[case::writing_the_same_status(Poll::SameStatus)]
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
 #[tokio::test(start_paused = true)]
-async fn a_poll_without_effect_on_state_rests(#[case] poll: Poll) {
+async fn poll_without_changes_settles(#[case] poll: Poll) {
     let took = settled(TestCluster::builder(), poll).await.expect("it settles");
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
@@ -149,7 +149,7 @@ async fn a_poll_without_effect_on_state_rests(#[case] poll: Poll) {
 #[case::creating_core_events(Poll::CoreEvent)]
 #[case::writing_the_same_status(Poll::SameStatus)]
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
-fn a_poll_without_effect_on_state_is_explored(#[case] poll: Poll) {
+fn poll_without_changes_is_explored(#[case] poll: Poll) {
     let report = explored(poll).run();
     assert_eq!(report.nondeterminism().len(), 0, "{report}");
     assert_eq!(report.notes(), [""; 0]);
@@ -159,7 +159,7 @@ fn a_poll_without_effect_on_state_is_explored(#[case] poll: Poll) {
 #[case::with_the_recorder(Poll::Publish)]
 #[case::of_the_core_group(Poll::CoreEvent)]
 #[tokio::test(start_paused = true)]
-async fn events_are_waited_for_on_request(#[case] poll: Poll) {
+async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
     let message = settled(TestCluster::builder().count_events(), poll)
         .await
         .expect_err("they keep coming");
@@ -170,7 +170,7 @@ async fn events_are_waited_for_on_request(#[case] poll: Poll) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_tells_the_time_is_named() {
+async fn changing_time_field_is_reported() {
     let message = settled(TestCluster::builder(), Poll::ProbeTime)
         .await
         .expect_err("it changes for ever");
@@ -184,7 +184,7 @@ async fn a_field_that_tells_the_time_is_named() {
 }
 
 #[test]
-fn a_field_that_tells_the_time_is_named_by_the_reference_and_may_be_left_out() {
+fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
     let report = explored(Poll::ProbeTime).report();
     let failure = report.failure().expect("it changes for ever");
     assert_eq!(failure.oracle(), "it settles");
@@ -197,7 +197,7 @@ fn a_field_that_tells_the_time_is_named_by_the_reference_and_may_be_left_out() {
         .run();
 }
 
-/// The names and times of its Events are the machine's, and differ in each run.
+/// The names and times of its Events come from the machine's clock, and differ in each run.
 #[test]
 fn a_replay_of_a_poll_with_events_is_the_same_each_time() {
     let report = explored(Poll::PublishAndSameStatus)
@@ -212,7 +212,7 @@ fn a_replay_of_a_poll_with_events_is_the_same_each_time() {
     assert!(report.is_success(), "{report}");
 }
 
-/// Sets a label to its name, whatever it is, a second after it has changed.
+/// Sets a label to its own name, a second after any change of it.
 async fn claim(client: Client, name: &'static str) {
     let pods = Api::<Pod>::default_namespaced(client);
     let mut seen = watcher(pods.clone(), watcher::Config::default())
@@ -229,7 +229,7 @@ async fn claim(client: Client, name: &'static str) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_field_that_two_writers_fight_about_is_named_and_not_to_be_left_out(cluster: TestCluster) {
+async fn field_with_two_writers_is_reported_without_ignore_hint(cluster: TestCluster) {
     cluster.controller("one", |client| claim(client, "one"));
     cluster.controller("two", |client| claim(client, "two"));
     cluster.create(pod("web-0")).await;
@@ -245,7 +245,7 @@ async fn a_field_that_two_writers_fight_about_is_named_and_not_to_be_left_out(cl
     assert!(!message.contains(".ignore("), "{message}");
 }
 
-/// Publishes an Event for each Pod the first time it sees it, and then marks it: a crash in between makes another one.
+/// Publishes an Event for each new Pod, and then marks the Pod: a crash in between publishes another one.
 async fn publish_once(client: Client, server: ApiServer) {
     let pods = Api::<Pod>::default_namespaced(client.clone());
     let mut seen = watcher(pods.clone(), watcher::Config::default())
@@ -271,7 +271,7 @@ async fn publish_once(client: Client, server: ApiServer) {
 #[rstest]
 #[case::by_products(false)]
 #[case::counted(true)]
-fn events_of_the_end_are_compared_on_request(#[case] is_counted: bool) {
+fn final_events_are_compared_on_request(#[case] is_counted: bool) {
     let builder = match is_counted {
         true => TestCluster::builder().count_events(),
         false => TestCluster::builder(),

@@ -29,7 +29,7 @@ async fn until_signal(client: Client) {
     terminate.recv().await;
 }
 
-/// Serves metrics that nobody asks for.
+/// Serves metrics without any clients.
 async fn with_socket(client: Client) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     write(client).await;
@@ -37,7 +37,7 @@ async fn with_socket(client: Client) {
 }
 
 #[test]
-fn a_controller_may_wait_for_signals() {
+fn controller_can_wait_for_signals() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("operator", until_signal);
         cluster.settle().await;
@@ -48,7 +48,7 @@ fn a_controller_may_wait_for_signals() {
 }
 
 #[test]
-fn a_controller_may_open_sockets() {
+fn controller_can_open_sockets() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("operator", with_socket);
         cluster.settle().await;

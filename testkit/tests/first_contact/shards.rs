@@ -40,7 +40,7 @@ fn search(has_bug: bool) -> Explore {
 }
 
 #[test]
-fn the_shards_try_together_what_one_search_tries() {
+fn shards_together_cover_the_whole_search() {
     let errors = || search(false).faults(errors()).schedules(2_000);
     let tried = |report: &Report| report.coverage().singles;
     let whole = tried(&errors().report());
@@ -50,18 +50,18 @@ fn the_shards_try_together_what_one_search_tries() {
     assert!(parts.iter().all(|it| it.0 < whole.0), "{parts:?}");
 }
 
-/// Runs in processes of its own, one a shard, and one for all.
+/// Runs in separate processes: one per shard, and one for the whole search.
 #[test]
-fn a_search_in_shards() {
+fn search_in_shards() {
     if let Ok(bug) = std::env::var("SEARCH_IN_SHARDS") {
         search(bug == "bug").run();
     }
 }
 
-/// Runs it with something in its environment.
+/// Runs the test with a variable in its environment.
 fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = std::process::Command::new(std::env::current_exe().expect("a test"));
-    command.args(["--exact", "shards::a_search_in_shards", "--nocapture"]);
+    command.args(["--exact", "shards::search_in_shards", "--nocapture"]);
     command.envs(environment.iter().copied());
     command.env("SEARCH_IN_SHARDS", bug).output().expect("a process")
 }
@@ -69,7 +69,7 @@ fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
 /// An empty directory for reports.
 fn reports(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // There is none the first time.
+    // The directory does not exist the first time.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).expect("a directory");
     directory
@@ -83,7 +83,7 @@ fn in_shards(bug: &str, directory: &Path) -> (Vec<Output>, Output) {
 }
 
 #[test]
-fn the_reports_of_shards_become_one() {
+fn reports_of_shards_are_merged() {
     let (shards, all) = in_shards("none", &reports("shards"));
     let text = String::from_utf8(all.stderr).expect("a text");
     assert!(
@@ -94,7 +94,7 @@ fn the_reports_of_shards_become_one() {
 }
 
 #[test]
-fn a_failure_of_a_shard_is_run_again() {
+fn failure_of_a_shard_is_reproduced() {
     let (shards, all) = in_shards("bug", &reports("shards-with-a-bug"));
     let text = String::from_utf8(all.stderr).expect("a text");
     assert!(shards.iter().any(|it| !it.status.success()), "{text}");
@@ -102,15 +102,27 @@ fn a_failure_of_a_shard_is_run_again() {
         !all.status.success() && text.contains("the scenario fails with:"),
         "{text}"
     );
+    let made: u64 = shards
+        .iter()
+        .map(|it| schedules(&String::from_utf8_lossy(&it.stderr)))
+        .sum();
+    assert_eq!(schedules(&text), made, "{text}");
+}
+
+/// Number of schedules in a report.
+fn schedules(report: &str) -> u64 {
+    let before = report.split(" schedules;").next().unwrap_or_default();
+    let number = before.rsplit('(').next().unwrap_or_default().replace(',', "");
+    number.parse().unwrap_or_else(|_| panic!("no schedules in {report}"))
 }
 
 #[test]
-fn a_missing_shard_is_no_success() {
+fn missing_shard_fails() {
     let directory = reports("shards-of-which-one-is-missing");
     let path = directory.to_str().expect("a path");
     run("none", &[("EXPLORE_SHARD", "1/2"), ("EXPLORE_REPORTS", path)]);
     let all = run("none", &[("EXPLORE_MERGE", path)]);
     let text = String::from_utf8(all.stderr).expect("a text");
     assert!(!all.status.success(), "{text}");
-    assert!(text.contains(r#"there are those of ["1/2"]"#), "{text}");
+    assert!(text.contains(r#"found ["1/2"]"#), "{text}");
 }

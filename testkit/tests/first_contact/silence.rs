@@ -1,4 +1,4 @@
-//! Controllers that publish Events with kube's recorder, and then have nothing to do for longer than Events live.
+//! Controllers that publish Events with kube's recorder, and are then idle for longer than the lifetime of Events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Context {
     recorder: Recorder,
 }
 
-/// Tells of each look at a Pod, and then copies a label.
+/// Publishes an Event for each reconcile of a Pod, and then copies a label.
 async fn reconcile(pod: Arc<Pod>, context: Arc<Context>) -> Result<Action, kube::Error> {
     let event = Event {
         type_: EventType::Normal,
@@ -66,12 +66,12 @@ async fn edited_after_two_hours(cluster: &TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn kubes_recorder_goes_on_after_two_hours_of_silence(cluster: TestCluster) {
+async fn kube_recorder_continues_after_two_hours_of_silence(cluster: TestCluster) {
     edited_after_two_hours(&cluster).await;
 }
 
 #[test]
-fn kubes_recorder_is_explored_over_two_hours_of_silence() {
+fn kube_recorder_is_explored_over_two_hours_of_silence() {
     let report = explore(async |cluster: &TestCluster| edited_after_two_hours(cluster).await)
         .schedules(150)
         .run();

@@ -27,10 +27,11 @@ fn name(number: u32) -> String {
     format!("map-{number}")
 }
 
-/// Keys of maps are drawn one after the other, so that a map made in the first run alone changes the order of others.
+/// Keys of maps are drawn one after the other, so a map that is only created in the first run changes the order of
+/// others.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_static_made_in_the_first_run_is_no_nondeterminism() {
+fn lazily_initialised_static_is_not_nondeterminism() {
     let report = explore(async |cluster: &TestCluster| {
         for number in 0..9 {
             cluster.create(config_map(&name(number))).await;

@@ -13,7 +13,7 @@ use testkit::TestCluster;
 use testkit::explore::{Oracle, errors, explore};
 use testkit::objects::config_map;
 
-/// Marks each ConfigMap with its size; tries again after so many seconds.
+/// Marks each ConfigMap with its size; retries after this number of seconds.
 async fn mark(client: Client, again: u64) {
     let maps = Api::<ConfigMap>::default_namespaced(client);
     let mut events = watcher(maps.clone(), watcher::Config::default())
@@ -47,7 +47,7 @@ async fn mark(client: Client, again: u64) {
 #[rstest]
 #[case::within_fifteen_minutes(300, false)]
 #[case::later(1_800, true)]
-fn a_late_right_end_state_is_slow_and_not_wrong(#[case] again: u64, #[case] is_noted: bool) {
+fn late_end_state_is_slow_but_passes(#[case] again: u64, #[case] is_noted: bool) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", move |client| mark(client, again));
@@ -60,7 +60,7 @@ fn a_late_right_end_state_is_slow_and_not_wrong(#[case] again: u64, #[case] is_n
 }
 
 #[test]
-fn an_end_state_that_is_never_right_is_wrong() {
+fn end_state_that_never_becomes_right_fails() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", |client| mark(client, 100_000));
@@ -93,7 +93,7 @@ async fn fight(client: Client, value: &'static str) {
 }
 
 #[test]
-fn a_fight_at_one_instant_is_a_hot_loop_in_the_reference_too() {
+fn hot_loop_at_one_instant_fails_the_reference() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("one", |client| fight(client, "one"));
         cluster.controller("two", |client| fight(client, "two"));
@@ -113,7 +113,7 @@ fn a_fight_at_one_instant_is_a_hot_loop_in_the_reference_too() {
 }
 
 #[test]
-fn an_assertion_with_the_words_of_the_testkit_is_an_assertion() {
+fn assertion_with_a_testkit_message_is_an_assertion() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("marker", |client| mark(client, 2));
         panic!("the cluster does not settle: the controller started at my assertion");

@@ -1,4 +1,4 @@
-//! Versions of objects that stand in others are compared by the objects they name.
+//! Versions of objects that occur in other objects are compared by their objects.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ where
     api.patch(name, &params, &Patch::Apply(object)).await.map(drop)
 }
 
-/// Makes a claim, and tells each failure until it has succeeded.
+/// Creates a claim, and reports each failure until it succeeds.
 async fn claim(client: Client) {
     let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let phase = |phase: &str| json!({"data": {"phase": phase}});
@@ -45,7 +45,7 @@ async fn claim(client: Client) {
 }
 
 #[test]
-fn the_version_of_a_claim_in_its_volume_is_no_difference() {
+fn claim_version_in_its_volume_is_not_a_difference() {
     let class = object("storage.k8s.io/v1", "StorageClass", "standard")
         .annotation("storageclass.kubernetes.io/is-default-class", "true")
         .set("provisioner", "example.com/disk");
@@ -59,7 +59,7 @@ fn the_version_of_a_claim_in_its_volume_is_no_difference() {
     .run();
 }
 
-/// Copies the version of a Secret into a ConfigMap, as controllers do that restart Pods by it.
+/// Copies the version of a Secret into a ConfigMap, like controllers that restart Pods when a Secret changes.
 async fn copy_version(client: Client, field: &'static str, gives_up: bool) {
     let secrets = Api::<Secret>::default_namespaced(client.clone());
     let events = watcher(secrets, watcher::Config::default()).default_backoff();
@@ -92,14 +92,14 @@ fn copied(field: &'static str, gives_up: bool) -> Explore {
 }
 
 #[rstest]
-fn the_version_of_the_same_object_is_no_difference(
+fn version_of_the_same_object_is_not_a_difference(
     #[values("secretVersion", "example.com.secret-resource-version")] field: &'static str,
 ) {
     copied(field, false).faults(errors()).schedules(SCHEDULES).run();
 }
 
 #[test]
-fn an_earlier_version_is_a_difference() {
+fn earlier_version_is_a_difference() {
     let second = "fail=500@copier:patch:configmaps:default/a#2";
     let report = copied("secretVersion", true).replay(second).report();
     let failure = report.failure().expect("the error is not tried again");

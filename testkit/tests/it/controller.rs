@@ -1,4 +1,4 @@
-//! kube-runtime's `Controller`, as it is.
+//! kube-runtime's `Controller`, unmodified.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn an_object_is_reconciled(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_tried_again(cluster: TestCluster) {
+async fn conflict_is_retried(cluster: TestCluster) {
     let conflict = cluster.inject(faults::conflict().on(Verb::Update, "pods").once());
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0")).await;
@@ -33,7 +33,7 @@ async fn a_conflict_is_tried_again(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_owned_object_is_made_anew_when_it_is_deleted(cluster: TestCluster) {
+async fn deleted_owned_object_is_recreated(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client()));
     let web = cluster.create(pod("web-0")).await;
     cluster.settle().await;
@@ -46,7 +46,7 @@ async fn an_owned_object_is_made_anew_when_it_is_deleted(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_changed_by_another_is_set_right(cluster: TestCluster) {
+async fn drift_is_corrected(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client()));
     cluster.create(pod("web-0")).await;
     cluster.settle().await;
@@ -59,7 +59,7 @@ async fn an_object_changed_by_another_is_set_right(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_crashed_controller_does_nothing_and_the_next_one_catches_up(cluster: TestCluster) {
+async fn restarted_controller_catches_up_after_a_crash(cluster: TestCluster) {
     let controller = cluster.run(label_pods(cluster.client()));
     cluster.settle().await;
     controller.crash();
@@ -76,7 +76,7 @@ async fn a_crashed_controller_does_nothing_and_the_next_one_catches_up(cluster: 
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_idle_day_is_requeues_and_watches_and_no_writes(cluster: TestCluster) {
+async fn idle_day_has_no_writes(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0")).await;
     cluster.advance(Duration::from_secs(24 * 3600)).await;
@@ -89,10 +89,10 @@ async fn an_idle_day_is_requeues_and_watches_and_no_writes(cluster: TestCluster)
     );
 }
 
-/// As the README has it.
+/// The example of the README.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_costs_one_list(cluster: TestCluster) {
+async fn expired_watch_causes_one_list(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0").namespace("shop")).await;
     cluster.settle().await;

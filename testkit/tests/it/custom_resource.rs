@@ -84,7 +84,7 @@ fn document(name: &str, title: &str) -> Document {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_document_is_published_and_says_so(cluster: TestCluster) {
+async fn document_is_published_and_its_status_is_set(cluster: TestCluster) {
     cluster.crd::<Document>();
     cluster.run(publish_documents(cluster.client()));
     cluster.create(document("readme", "Read me")).await;
@@ -105,7 +105,7 @@ async fn a_document_is_published_and_says_so(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_document_stays_until_its_finalizer_is_done(cluster: TestCluster) {
+async fn document_is_kept_until_its_finalizer_is_removed(cluster: TestCluster) {
     cluster.crd::<Document>();
     cluster.run(publish_documents(cluster.client()));
     cluster.create(document("readme", "Read me")).await;
@@ -125,7 +125,7 @@ async fn a_document_stays_until_its_finalizer_is_done(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn the_schema_of_a_definition_is_kept(cluster: TestCluster) {
+async fn schema_of_a_definition_is_preserved(cluster: TestCluster) {
     cluster.crd::<Document>();
     let documents = Api::<Document>::default_namespaced(cluster.client());
     let err = documents
@@ -134,4 +134,22 @@ async fn the_schema_of_a_definition_is_kept(cluster: TestCluster) {
         .expect_err("no title");
     assert!(err.to_string().contains("spec.title"), "{err}");
     assert!(cluster.gone(object("example.com/v1", "Document", "readme")));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn objects_are_taken_by_value_and_by_reference(cluster: TestCluster) {
+    cluster.crd::<Document>();
+    let mut readme = document("readme", "Read me");
+    let created = cluster.create(&readme).await;
+    assert!(created.metadata.uid.is_some());
+    cluster.assert_has(&readme);
+
+    readme.spec.title = "Read me first".into();
+    let patched = cluster.patch(&created, &readme).await;
+    assert_eq!(patched.spec.title, "Read me first");
+    let status = DocumentStatus { published: true };
+    cluster.patch_status::<Document>("readme", &status).await;
+    cluster.update(cluster.get::<Document>("readme")).await;
+    cluster.assert_has(&cluster.get::<Document>("readme"));
 }

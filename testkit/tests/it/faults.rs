@@ -1,4 +1,4 @@
-//! Faults strike the requests they are for, and no others.
+//! Faults only strike the requests that they select.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn code<T>(result: Result<T, kube::Error>) -> u16 {
 #[case(faults::timeout(), 504, "Timeout")]
 #[case(faults::status(403, "Forbidden"), 403, "Forbidden")]
 #[tokio::test(start_paused = true)]
-async fn a_fault_is_a_status(
+async fn fault_returns_its_status(
     cluster: TestCluster,
     #[case] fault: FaultBuilder,
     #[case] code: u16,
@@ -64,7 +64,7 @@ async fn a_fault_ends_with_its_guard(cluster: TestCluster) {
 #[case::times(faults::conflict().times(2), [409, 409, 200, 200])]
 #[case::nth(faults::conflict().nth(3), [200, 200, 409, 200])]
 #[tokio::test(start_paused = true)]
-async fn a_fault_counts(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: [u16; 4]) {
+async fn fault_counts_its_hits(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: [u16; 4]) {
     let fault = cluster.inject(fault.on(Verb::List, "pods"));
     let pods = Api::<Pod>::all(cluster.client());
     let mut codes = Vec::new();
@@ -89,7 +89,7 @@ async fn a_fault_counts(cluster: TestCluster, #[case] fault: FaultBuilder, #[cas
 #[case::this_client(faults::conflict().client("operator"), 409)]
 #[case::no_write(faults::conflict().on_writes("configmaps"), 200)]
 #[tokio::test(start_paused = true)]
-async fn a_fault_is_for_some_requests(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: u16) {
+async fn fault_filters_requests(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: u16) {
     cluster.create(config_map("a").namespace("shop")).await;
     cluster.inject(fault).forget();
     assert_eq!(code(maps(cluster.client_named("operator")).get("a").await), expected);
@@ -97,7 +97,7 @@ async fn a_fault_is_for_some_requests(cluster: TestCluster, #[case] fault: Fault
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn the_test_itself_is_spared(cluster: TestCluster) {
+async fn faults_do_not_affect_the_test_itself(cluster: TestCluster) {
     let fault = cluster.inject(faults::server_error());
     cluster.create(config_map("a").namespace("shop").data("k", "v")).await;
     cluster.delete(config_map("a").namespace("shop")).await;
@@ -106,7 +106,7 @@ async fn the_test_itself_is_spared(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn failed_requests_were_not_done(cluster: TestCluster) {
+async fn failed_requests_are_not_executed(cluster: TestCluster) {
     let namespace = cluster.create(testkit::objects::namespace("shop")).await;
     cluster.inject(faults::timeout().on_writes("configmaps")).forget();
     let mut map = ConfigMap::default();
@@ -120,7 +120,7 @@ async fn failed_requests_were_not_done(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn applied_requests_stay_though_the_answer_is_lost(cluster: TestCluster) {
+async fn but_applied_executes_the_request(cluster: TestCluster) {
     cluster.create(testkit::objects::namespace("shop")).await;
     cluster
         .inject(faults::timeout().but_applied().on_writes("configmaps").once())
@@ -135,7 +135,7 @@ async fn applied_requests_stay_though_the_answer_is_lost(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_delay_is_virtual_time(cluster: TestCluster) {
+async fn delay_uses_virtual_time(cluster: TestCluster) {
     cluster
         .inject(faults::delay(Duration::from_secs(30)).on(Verb::List, "pods"))
         .forget();
@@ -149,7 +149,7 @@ async fn a_delay_is_virtual_time(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn watches_are_chosen_by_resource_namespace_and_client(cluster: TestCluster) {
+async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestCluster) {
     let watch = WatchParams::default();
     let pods = Api::<Pod>::all(cluster.client_named("a"));
     let _pods = pods.watch(&watch, "0").await.expect("a watch");
@@ -163,24 +163,32 @@ async fn watches_are_chosen_by_resource_namespace_and_client(cluster: TestCluste
 }
 
 #[rstest]
-#[case::singular("pod", Verb::Get, "no resource pod is served; did you mean pods?")]
-#[case::a_kind("ConfigMap", Verb::Get, "no resource ConfigMap is served; did you mean configmaps?")]
-#[case::short("svc", Verb::Get, "no resource svc is served; did you mean services?")]
+#[case::singular("pod", Verb::Get, "the resource pod is not served; did you mean pods?")]
+#[case::a_kind(
+    "ConfigMap",
+    Verb::Get,
+    "the resource ConfigMap is not served; did you mean configmaps?"
+)]
+#[case::short("svc", Verb::Get, "the resource svc is not served; did you mean services?")]
 #[case::a_typo(
     "deploymnets",
     Verb::Get,
-    "no resource deploymnets is served; did you mean deployments.apps?"
+    "the resource deploymnets is not served; did you mean deployments.apps?"
 )]
 #[case::another_group(
     "deployments.extensions",
     Verb::Get,
-    "no resource deployments.extensions is served; did you mean deployments.apps?"
+    "the resource deployments.extensions is not served; did you mean deployments.apps?"
 )]
-#[case::a_subresource("configmaps/status", Verb::Get, "configmaps has no subresource status, but none")]
+#[case::a_subresource(
+    "configmaps/status",
+    Verb::Get,
+    "configmaps does not have the subresource status; it has none"
+)]
 #[case::a_verb(
     "pods/status",
     Verb::Create,
-    "pods/status has no verb create, but get, patch, update"
+    "pods/status does not support create; it supports get, patch, update"
 )]
 #[tokio::test(start_paused = true)]
 async fn faults_on_unserved_resources_are_refused_by_name(
@@ -200,12 +208,12 @@ async fn faults_on_unserved_resources_are_refused_by_name(
 async fn faults_on_unwatchable_resources_are_refused_by_name(cluster: TestCluster) {
     let message = failure_of(|| cluster.watches().on("pod").count());
     assert!(
-        message.ends_with("no resource pod is served; did you mean pods?"),
+        message.ends_with("the resource pod is not served; did you mean pods?"),
         "{message}"
     );
 }
 
-/// The definition may be the controller's to bring; if it never comes, the test fails in the end.
+/// The controller may install the definition; if it never does, the test fails at its end.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_fault_for_a_future_resource_fails_if_it_is_never_served() {

@@ -1,4 +1,4 @@
-//! Rules that hold for the whole workspace, and `testkit` as its users see it: with the controllers of kube-rs.
+//! Rules for the whole workspace, and `testkit` as its users use it: with controllers of kube-rs.
 
 mod tidy;
 mod support;
@@ -16,4 +16,5 @@ mod migration;
 mod faults;
 mod workers;
 mod messages;
+mod trace;
 mod rbac;

@@ -1,6 +1,7 @@
 //! Messages of failing tests.
 
 use std::process::Command;
+use std::time::Duration;
 
 use rstest::rstest;
 use testkit::objects::{config_map, object, pod};
@@ -10,7 +11,7 @@ use crate::support::{failure, failure_of};
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_missing_object_is_named(cluster: TestCluster) {
+async fn missing_object_is_reported(cluster: TestCluster) {
     let message = failure_of(|| cluster.get(pod("web-0")));
     assert!(
         message.ends_with("there is no Pod default/web-0, nor any other Pod"),
@@ -21,7 +22,7 @@ async fn a_missing_object_is_named(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_is_named(cluster: TestCluster) {
+async fn unserved_kind_is_reported(cluster: TestCluster) {
     let message = failure_of(|| cluster.get(object("example.com/v1", "Document", "readme")));
     assert!(
         message.contains("no kind Document is served in example.com/v1"),
@@ -32,7 +33,7 @@ async fn a_kind_that_is_not_served_is_named(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_refusal_quotes_the_server(cluster: TestCluster) {
+async fn refusal_contains_the_servers_message(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let message = failure(async { drop(cluster.create(config_map("a")).await) }).await;
     assert!(
@@ -61,7 +62,7 @@ async fn a_difference_is_shown_by_fields(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_should_be_there_is_missed_among_the_others(cluster: TestCluster) {
+async fn missing_object_is_reported_with_existing_ones(cluster: TestCluster) {
     cluster.create(config_map("a").namespace("shop")).await;
     let message = failure_of(|| cluster.assert_has(config_map("a")));
     assert!(
@@ -72,11 +73,11 @@ async fn an_object_that_should_be_there_is_missed_among_the_others(cluster: Test
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn finalizers_that_keep_an_object_are_named(cluster: TestCluster) {
+async fn finalizers_of_a_terminating_object_are_listed(cluster: TestCluster) {
     cluster.create(config_map("a").finalizer("example.com/keep")).await;
     let message = failure_of(|| cluster.assert_gone(config_map("a")));
     assert!(
-        message.ends_with("ConfigMap default/a is still there; no client deleted it"),
+        message.ends_with("ConfigMap default/a still exists; no client deleted it"),
         "{message}"
     );
     cluster.delete(config_map("a")).await;
@@ -107,12 +108,12 @@ async fn a_failed_condition_shows_its_reads(cluster: TestCluster) {
 
     let message = failure(cluster.eventually(|c| c.exists(config_map("b")))).await;
     assert!(
-        message.contains("it is false\nConfigMap default/b is not there"),
+        message.contains("it is false\nConfigMap default/b does not exist"),
         "{message}"
     );
 }
 
-/// A test that fails, for the next one to look at.
+/// A failing test, which the next test runs.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn fails_on_purpose(cluster: TestCluster) {
@@ -141,11 +142,78 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     for part in [
-        "the seed was 7; SEED=7 makes the same run",
+        "the seed was 7; SEED=7 repeats the run",
         "has returned; an error that it returned is lost",
         "injected 409 Conflict on update configmaps, once: struck 0 requests",
         "POST   /api/v1/namespaces/default/configmaps  201",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
+}
+
+/// A test that fails in the way selected by an environment variable; the next test runs it.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn failure_has_the_line_of_the_call(cluster: TestCluster) {
+    let Ok(how) = std::env::var("FAIL_AT") else { return };
+    cluster.create(config_map("a")).await;
+    match how.as_str() {
+        "get" => drop(cluster.get(pod("web-0"))),
+        "assert_has" => cluster.assert_has(config_map("a").data("n", "1")),
+        "assert_gone" => cluster.assert_gone(config_map("a")),
+        "assert_condition" => cluster.assert_condition(config_map("a"), "Ready", "True"),
+        "assert_count" => cluster.requests().assert_count(1),
+        "inject" => cluster.inject(faults::conflict().on(Verb::Update, "pod")).forget(),
+        "create" => drop(cluster.create(config_map("a")).await),
+        "delete" => cluster.delete(pod("web-0")).await,
+        "patch" => drop(cluster.patch(pod("web-0"), serde_json::json!({})).await),
+        "eventually" => cluster.eventually(|c| c.exists(pod("web-0"))).await,
+        "consistently" => cluster.consistently(Duration::ZERO, |c| c.exists(pod("web-0"))).await,
+        "settle" | "advance" | "assert_idle" => {
+            cluster.run(async { panic!("out of ink") });
+            match how.as_str() {
+                "settle" => cluster.settle().await,
+                "advance" => cluster.advance(Duration::from_secs(1)).await,
+                _ => cluster.assert_idle(Duration::from_secs(1)).await,
+            }
+        }
+        other => panic!("no failure is called {other}"),
+    }
+}
+
+#[rstest]
+fn panic_has_the_line_of_the_test(
+    #[values(
+        "get",
+        "assert_has",
+        "assert_gone",
+        "assert_condition",
+        "assert_count",
+        "inject",
+        "create",
+        "delete",
+        "patch",
+        "eventually",
+        "consistently",
+        "settle",
+        "advance",
+        "assert_idle"
+    )]
+    how: &str,
+) {
+    let this = std::env::current_exe().expect("the test binary");
+    let mut command = Command::new(this);
+    command.args(["--exact", "messages::failure_has_the_line_of_the_call", "--nocapture"]);
+    let output = command.env("FAIL_AT", how).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let mut places = text
+        .lines()
+        .filter_map(|it| it.split_once("panicked at ")?.1.strip_suffix(':'));
+    // A controller that panics is printed first.
+    let place = places.next_back().unwrap_or_else(|| panic!("no panic in {text}"));
+    let (file, line) = place.split_once(':').expect("a line");
+    assert!(file.ends_with("tests/it/messages.rs"), "{place}");
+    let line: usize = line.split(':').next().and_then(|it| it.parse().ok()).expect("a number");
+    let source = include_str!("messages.rs").lines().nth(line - 1).expect("the line");
+    assert!(source.contains(&format!(".{how}(")), "{place}: {source}");
 }

@@ -1,5 +1,5 @@
-//! The tests of kube-rs's example controller, written anew: what `testkit/docs/migration.md` counts. The controller is
-//! ours, and does what that one does: a finalizer, a status, an Event when a document is hidden, an error for one name.
+//! The tests of kube-rs's example controller, rewritten, with the counts in `testkit/docs/migration.md`. The controller
+//! is our own and does the same: a finalizer, a status, an Event when a document is hidden, an error for one name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ async fn run(client: Client) {
         .await;
 }
 
-// From here on it is what a user writes: the lines that the migration page counts.
+// The following code is a user's; the migration page counts its lines.
 use rstest::{fixture, rstest};
 use testkit::{TestCluster, Verb};
 
@@ -133,7 +133,7 @@ async fn the_event_about_hiding_is_written_once(#[from(documents)] cluster: Test
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_deleted_document_is_gone_with_an_event(#[from(documents)] cluster: TestCluster) {
+async fn deleted_document_is_removed_with_an_event(#[from(documents)] cluster: TestCluster) {
     let doc = cluster.create(document("doc", false)).await;
     cluster.settle().await;
     cluster.delete(&doc).await;
@@ -144,7 +144,7 @@ async fn a_deleted_document_is_gone_with_an_event(#[from(documents)] cluster: Te
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_illegal_document_gets_no_status(#[from(documents)] cluster: TestCluster) {
+async fn invalid_document_gets_no_status(#[from(documents)] cluster: TestCluster) {
     cluster.create(document("illegal", false)).await;
     cluster.advance(Duration::from_secs(3600)).await;
     assert!(cluster.get::<Document>("illegal").status.is_none());

@@ -1,4 +1,4 @@
-//! Controllers under the role they are shipped with, and the role that their requests ask for.
+//! Controllers with the role of their deployment, and the role that their requests require.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Client;
@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::{ObservedRbac, TestCluster, UserInfo, Worker, objects::pod};
 
-/// Applies a ConfigMap for each Pod; fails with what the server said.
+/// Applies a ConfigMap for each Pod; fails with the server's message.
 async fn copy_pods(client: Client) -> Result<(), kube::Error> {
     let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?;
     for pod in pods {
@@ -48,7 +48,7 @@ async fn run(manifest: &str) -> (Result<(), kube::Error>, ObservedRbac) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shipped_role_that_is_exact_passes() {
+async fn exact_shipped_role_passes() {
     let (ended, observed) = run(EXACT).await;
     ended.expect("the role suffices");
     observed.assert_is_exactly(EXACT);
@@ -88,7 +88,7 @@ rules:
 ])]
 #[case::a_star("verbs: [create, patch]", "verbs: ['*']", &[
     "too wide:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"*\"]}",
-    "of which used: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
+    "used by the controller: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
 #[case::the_wrong_namespace("kind: ClusterRole\nmetadata: {name: copier}", "kind: Role\nmetadata: {name: copier, namespace: ops}", &[
     "missing:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
@@ -103,7 +103,7 @@ async fn missing_and_unused_rights_are_reported(#[case] from: &str, #[case] to: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_workers_need_no_role() {
+async fn requests_of_workers_are_excluded_from_roles() {
     let cluster = TestCluster::builder()
         .rbac()
         .workers([Worker::GarbageCollector])

@@ -1,4 +1,4 @@
-//! The same test on its own server and on one behind sockets, which plays the real one.
+//! The same test on its own server, and on a server behind sockets in the role of the real one.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn the_same_test_runs_on_a_real_server() {
 }
 
 #[tokio::test]
-async fn powers_that_a_real_server_lacks_are_skipped_by_name() {
+async fn unsupported_operations_of_real_servers_are_skipped_by_name() {
     behind_a_socket(async |client| {
         let cluster = TestCluster::connect(client).await;
         cluster.run(label_pods(cluster.client()));
@@ -101,7 +101,7 @@ async fn powers_that_a_real_server_lacks_are_skipped_by_name() {
         let twin = cluster.fork();
         assert_eq!(twin.get(pod("a")).uid(), cluster.get(pod("a")).uid());
         let message = failure_of(|| cluster.assert_gone(pod("a")));
-        assert!(message.contains("Pod default/a is still there"), "{message}");
+        assert!(message.contains("Pod default/a still exists"), "{message}");
         cluster.clean_up().await;
         cluster.assert_gone(pod("a"));
     })

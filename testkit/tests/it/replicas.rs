@@ -1,4 +1,4 @@
-//! A client whose API server lies behind etcd reads what Kubernetes lets it read, and no more.
+//! Reads of a client with a lagging API server have the permitted staleness.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rstest::rstest;
 use testkit::objects::config_map;
 use testkit::{TestCluster, cluster};
 
-/// Three ConfigMaps, of which the operator's replica has seen the first.
+/// Creates three ConfigMaps; the operator's replica only contains the first.
 async fn behind(cluster: &TestCluster) -> (Api<ConfigMap>, u64) {
     cluster.create(config_map("a")).await;
     cluster.server().replica("operator").freeze();
@@ -42,7 +42,11 @@ fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
 #[case::exactly(|_, newest: u64| ListParams::default().at(&newest.to_string()).matching(VersionMatch::Exact), "a b c")]
 #[case::pages(|_, _| ListParams::default().limit(2), "a b")]
 #[tokio::test(start_paused = true)]
-async fn a_list(cluster: TestCluster, #[case] params: fn(u64, u64) -> ListParams, #[case] expected: &str) {
+async fn list_is_read_at_the_replicas_state(
+    cluster: TestCluster,
+    #[case] params: fn(u64, u64) -> ListParams,
+    #[case] expected: &str,
+) {
     let (maps, seen) = behind(&cluster).await;
     let params = params(seen, cluster.server().resource_version());
     assert_eq!(learned(maps.list(&params).await), expected);
@@ -58,7 +62,11 @@ fn not_older_than(revision: u64) -> ListParams {
 #[case::newest(GetParams::default(), true)]
 #[case::any(GetParams::any(), false)]
 #[tokio::test(start_paused = true)]
-async fn a_get(cluster: TestCluster, #[case] params: GetParams, #[case] is_found: bool) {
+async fn get_is_answered_from_the_replicas_state(
+    cluster: TestCluster,
+    #[case] params: GetParams,
+    #[case] is_found: bool,
+) {
     let (maps, _) = behind(&cluster).await;
     assert_eq!(maps.get_with("b", &params).await.is_ok(), is_found);
 }
@@ -118,7 +126,7 @@ async fn a_streaming_list_without_a_version_waits_for_etcds_state(cluster: TestC
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_meet_the_newest_state(cluster: TestCluster) {
+async fn writes_apply_to_the_newest_state(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let stale = maps.get_with("a", &GetParams::any()).await.expect("it is seen");
     cluster
@@ -132,7 +140,7 @@ async fn writes_meet_the_newest_state(cluster: TestCluster) {
 #[case::ahead(5_000, "2026-01-01T00:00:05.000000Z")]
 #[case::behind(-5_000, "2025-12-31T23:59:55.000000Z")]
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_wrong_moves_the_times_of_leases(
+async fn skewed_clock_moves_the_times_of_leases(
     cluster: TestCluster,
     #[case] ahead_ms: i64,
     #[case] seen_by_others: &str,
@@ -166,7 +174,7 @@ async fn a_clock_that_is_wrong_moves_the_times_of_leases(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn another_client_sees_everything(cluster: TestCluster) {
+async fn other_clients_read_the_newest_state(cluster: TestCluster) {
     behind(&cluster).await;
     let others: Api<ConfigMap> = Api::default_namespaced(cluster.client_named("dashboard"));
     assert_eq!(learned(others.list(&ListParams::default().match_any()).await), "a b c");

@@ -1,4 +1,4 @@
-//! Operations of a test on an open watch, as a client of kube sees them.
+//! Operations of a test on an open watch, and their effects on a kube client.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn watch(cluster: &TestCluster, client: &str) -> Events {
         .boxed()
 }
 
-/// Collects the events of one second, a word an event; `end` where the stream ends.
+/// Collects the events of one second, one word per event; `end` at the end of the stream.
 async fn told(events: &mut Events) -> Vec<String> {
     let mut words = Vec::new();
     loop {
@@ -118,7 +118,7 @@ async fn held_events_are_listed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn events_of_two_resources_come_in_the_order_of_the_test(cluster: TestCluster) {
+async fn held_events_of_two_resources_arrive_in_resumed_order(cluster: TestCluster) {
     let mut maps = watch(&cluster, "operator").await;
     let pods: Api<Pod> = Api::all(cluster.client());
     let version = cluster.server().resource_version().to_string();
@@ -176,7 +176,7 @@ async fn a_streaming_list_ends_with_its_bookmark(
 #[case::sent(false, true)]
 #[case::withheld(true, false)]
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_every_minute_unless_withheld(
+async fn bookmarks_are_sent_every_minute_unless_withheld(
     cluster: TestCluster,
     #[case] is_withheld: bool,
     #[case] expected: bool,

@@ -11,8 +11,8 @@ use kube::runtime::controller::{Action, Controller};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
-/// Gives each Pod the label `seen`, by a read, a change and a PUT, so that it can meet conflicts. Looks again after five
-/// minutes, and after five seconds where something failed.
+/// Gives each Pod the label `seen`, by a read, a change and a PUT, so that conflicts are possible. Requeues after five
+/// minutes, and after five seconds on a failure.
 pub(crate) async fn label_pods(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let pods = Api::<Pod>::namespaced(Client::clone(&client), &pod.namespace().expect("pods have one"));
@@ -30,7 +30,7 @@ pub(crate) async fn label_pods(client: Client) {
         .await;
 }
 
-/// Makes a ConfigMap of the same name for each Pod, owned by it, and makes it anew where it is changed or deleted.
+/// Creates a ConfigMap with the same name for each Pod, owned by it, and recreates it after changes and deletions.
 pub(crate) async fn own_config_maps(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let maps = Api::<ConfigMap>::namespaced(Client::clone(&client), &pod.namespace().expect("pods have one"));
@@ -55,12 +55,12 @@ pub(crate) async fn own_config_maps(client: Client) {
         .await;
 }
 
-/// The events of a kube-runtime watcher, a line an event; shared with the task that runs it.
+/// The events of a kube-runtime watcher, one line per event; shared with the task that runs it.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Told {
-    /// The lines since this was last asked.
+    /// Returns the lines since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().expect("nobody panics while holding it"))
     }
@@ -70,7 +70,7 @@ impl Told {
     }
 }
 
-/// Runs kube-runtime's watcher over all Pods and writes down what it tells.
+/// Runs kube-runtime's watcher over all Pods and records its events.
 pub(crate) async fn watch_pods(client: Client, config: watcher::Config, told: Told) {
     use kube::runtime::watcher::Event;
 

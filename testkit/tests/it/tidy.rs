@@ -1,8 +1,11 @@
-//! The rules of style that a machine can hold: which layer may name which, sizes, and words that do not belong.
+//! The rules of style that a test can check: dependencies between layers, sizes, and unwanted words.
 //!
-//! A failure names the file, the line and the rule. CONTRIBUTING.md says why the rules are as they are.
+//! A failure names the file, the line and the rule. CONTRIBUTING.md gives the reasons for the rules.
 
+mod bounds;
 mod circles;
+mod english;
+mod open_types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,6 +30,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("entropy", &[]),
     ("tasks", &[]),
     // around it
+    ("trace", &["api", "endpoints", "server", "world"]),
     ("connect", &["api", "control", "endpoints", "serve", "server"]),
     (
         "builder",
@@ -74,7 +78,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("serve", &["api", "endpoints", "tasks", "tls", "kubeconfig"]),
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
-    ("load", &["endpoints"]),
+    ("load", &["api", "endpoints"]),
     (
         "world",
         &[
@@ -90,13 +94,23 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "control",
-        &["endpoints", "faults", "load", "server", "snapshot", "workers", "world"],
+        &[
+            "endpoints",
+            "faults",
+            "load",
+            "server",
+            "snapshot",
+            "trace",
+            "workers",
+            "world",
+        ],
     ),
+    ("expressions", &["api", "endpoints", "registry"]),
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
-/// The rooms that each room of `fake-apiserver/src/registry` may name, from the bottom up. The files beside the rooms
-/// are the verbs, which may name all of them; `request` is one that rooms name.
+/// The rooms that each room of `fake-apiserver/src/registry` may name, from the bottom up. The files next to the rooms
+/// are the verbs, which may name all rooms; rooms may name `request`.
 const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("cel", &["types"]),
@@ -133,12 +147,12 @@ const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
 
 /// Words that only some layers of `fake-apiserver/src` may use.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
+    ("axum::", &["connect", "control"]),
     (
-        "axum::",
+        "axum_core::",
         &[
             "builder",
             "connect",
-            "control",
             "endpoints",
             "server",
             "client",
@@ -160,7 +174,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("thread::spawn", &[]),
     ("thread::sleep", &[]),
     ("SystemTime::now", &["entropy", "main"]),
-    // tokio's is meant: the standard library's does not stop with a paused runtime
+    // use tokio's clock: the standard library's does not stop with a paused runtime
     ("std::time::Instant", &[]),
     (
         "tokio::",
@@ -190,19 +204,19 @@ const CRATE_WORDS: &[(&str, &[&str])] = &[
     ("testkit", &["informer::"]),
 ];
 
-/// Calls that stop the program, which no library makes.
+/// Calls that stop the program, which a library must not contain.
 const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
 
 /// Words that turn a description into a question; no block of documentation or comments begins with one.
 const QUESTIONS: &[&str] = &["What", "Who", "Whose", "Whom", "Whether", "How"];
 
-/// The longest file, in lines of code without its tests; generated ones may be longer.
+/// Maximum length of a file, in lines of code without tests; generated files may be longer.
 const FILE_LINES: usize = 500;
 
-/// The longest `mod.rs`: it shows the way, and holds the words its files share at the most.
+/// Maximum length of a `mod.rs`, which only gives an overview and contains shared definitions.
 const MOD_LINES: usize = 150;
 
-/// The longest line; one with a string in it may be longer, because a message is not to be cut.
+/// Maximum length of a line. A line with a string may be longer, because messages are not split.
 const LINE_CHARS: usize = 120;
 
 /// The mark of a generated file, within its first lines.
@@ -275,10 +289,10 @@ fn crates_point_one_way() {
 }
 
 #[test]
-fn the_informer_reads_no_clock_but_the_runtimes() {
+fn informer_only_reads_the_runtimes_clock() {
     let mut faults = Faults::default();
     for source in sources("informer/src") {
-        // The time of day that is written for others is read there, and decides nothing.
+        // This file reads the time of day that is only written into objects.
         if source.layer() == "clock" {
             continue;
         }
@@ -371,7 +385,7 @@ fn first_words(text: &str) -> Vec<(usize, &str)> {
 }
 
 #[test]
-fn cited_rules_stand_in_the_list_of_rules() {
+fn cited_rules_are_in_the_list_of_rules() {
     let text = fs::read_to_string(root().join("fake-apiserver/docs/rules.md")).expect("the list of rules is there");
     let known: BTreeSet<&str> = text
         .lines()
@@ -424,7 +438,7 @@ fn is_rule(word: &str) -> bool {
 }
 
 #[test]
-fn nothing_names_a_machine() {
+fn files_do_not_contain_names_of_machines() {
     // Written in two halves, so that this file does not name them itself.
     let words = [
         ["/ho", "me/"],
@@ -484,7 +498,7 @@ fn contains_word(line: &str, word: &str) -> bool {
 
 /// One file.
 struct Source {
-    /// Within the workspace, with `/` between the folders.
+    /// The path within the workspace, with `/` between the folders.
     path: String,
     text: String,
     /// The lines with comments, strings and test modules blanked.
@@ -523,7 +537,7 @@ impl Source {
         self.named_below(&[])
     }
 
-    /// The same for what lies in a folder that this file is in.
+    /// Same as `named_layers`, for items in the folders that contain this file.
     fn named_below(&self, folder: &[&str]) -> Vec<(usize, String)> {
         let parts = self.parts();
         let depth = parts.len() - folder.len() - usize::from(self.path.ends_with("/mod.rs"));
@@ -674,7 +688,7 @@ fn library_sources() -> Vec<Source> {
     all
 }
 
-/// The Rust files below a folder of the workspace, in order, without those that are tests as a whole.
+/// The Rust files below a folder of the workspace, in order, without files that only contain tests.
 fn sources(folder: &str) -> Vec<Source> {
     let mut files = Vec::new();
     find_files(&root().join(folder), &["rs"], &mut files);
@@ -690,7 +704,7 @@ fn sources(folder: &str) -> Vec<Source> {
     files.into_iter().map(Source::read).collect()
 }
 
-/// Files with one of these extensions below a folder, in order; what is built or hidden is left out.
+/// Files with one of these extensions below a folder, in order, without build output and hidden files.
 fn find_files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).unwrap_or_else(|err| panic!("{}: {err}", folder.display()));
     let mut paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
@@ -722,7 +736,7 @@ mod reader {
     use super::*;
 
     #[test]
-    fn comments_strings_and_characters_are_blank() {
+    fn comments_strings_and_characters_are_blanked() {
         let code = without_comments_and_strings("a(\"x // \\\" y\"); // c\nb('\"', 'c, r#\"\"\"#) /* d\n */ e");
         let words: Vec<_> = code.split_whitespace().collect();
         assert_eq!(words.join(" "), "a( ); b( , 'c, ) e");
@@ -730,19 +744,19 @@ mod reader {
     }
 
     #[test]
-    fn tests_are_blank() {
+    fn test_modules_are_blanked() {
         let code = without_tests("a\n#[cfg(test)]\nmod tests {\n b {}\n}\nc\n#[cfg(test)]\nuse d;\ne");
         assert_eq!(code.join("|"), "a|||||c|||e");
     }
 
     #[test]
-    fn names_of_a_group_are_its_first_ones() {
+    fn first_names_of_a_use_group_are_found() {
         assert_eq!(first_names("a::b;"), ["a"]);
         assert_eq!(first_names("{a, b::{c, d}, e::f};"), ["a", "b", "e"]);
     }
 
     #[test]
-    fn rules_are_cited_alone_in_lists_and_by_test_names() {
+    fn rules_are_cited_singly_in_lists_and_by_test_names() {
         assert_eq!(
             cited_rules("// goes at once (rules B13, B16 and J1), as rule R4."),
             ["B13", "B16", "J1", "R4"]
@@ -752,13 +766,13 @@ mod reader {
     }
 
     #[test]
-    fn a_block_of_documentation_has_one_first_word() {
+    fn first_word_of_each_comment_block_is_found() {
         let words = first_words("//! Whole\n//! How\n\n/// What\n/// Who\nfn a() {}\n    // Whether\n    // How\n");
         assert_eq!(words, [(1, "Whole"), (4, "What"), (7, "Whether")]);
     }
 
     #[test]
-    fn a_word_is_no_end_of_another() {
+    fn suffix_of_a_word_does_not_match_the_word() {
         assert!(contains_word("use kube::Client", "kube::"));
         assert!(!contains_word("use fake_kube::Client", "kube::"));
         assert!(contains_word("a.unwrap()", ".unwrap()"));

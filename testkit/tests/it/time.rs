@@ -1,4 +1,4 @@
-//! Activity that `settle` waits for, activity that it ignores, and its failure when nothing ever rests.
+//! Activity that `settle` waits for, activity that it ignores, and its failure if the cluster never settles.
 
 use std::time::Duration;
 
@@ -23,19 +23,19 @@ async fn patch_map(client: &Client, key: &str, value: u64) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn settling_takes_the_quiet_time_and_no_more(cluster: TestCluster) {
+async fn settle_takes_exactly_the_quiet_time(cluster: TestCluster) {
     let began = Instant::now();
     cluster.settle().await;
     assert_eq!(began.elapsed(), Duration::from_millis(5_100));
 }
 
-/// Where Events go an hour after their last write, as in a cluster, nobody wants that to be waited for, whether there
-/// is a watch or not.
+/// If Events expire an hour after their last write, as in a cluster, `settle` does not wait for this, with or without a
+/// watch.
 #[rstest]
 #[case::unseen(false)]
 #[case::watched(true)]
 #[tokio::test(start_paused = true)]
-async fn events_that_go_keep_nothing_from_settling(#[case] is_watched: bool) {
+async fn expiring_events_do_not_prevent_settling(#[case] is_watched: bool) {
     const LIFETIME: Duration = Duration::from_secs(3600);
     let cluster = TestCluster::builder().server(|it| it.event_ttl(LIFETIME)).start();
     let about = json!({"kind": "Node", "name": "n"});
@@ -65,7 +65,7 @@ async fn events_that_go_keep_nothing_from_settling(#[case] is_watched: bool) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_retry_after_five_seconds_is_waited_for(cluster: TestCluster) {
+async fn settle_waits_for_a_retry_after_five_seconds(cluster: TestCluster) {
     let conflicts = cluster.inject(faults::conflict().on(Verb::Update, "pods").times(3));
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0")).await;
@@ -76,7 +76,7 @@ async fn a_retry_after_five_seconds_is_waited_for(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_requeue_after_minutes_is_not(cluster: TestCluster) {
+async fn settle_does_not_wait_for_a_requeue_after_minutes(cluster: TestCluster) {
     let began = Instant::now();
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0")).await;
@@ -86,7 +86,7 @@ async fn a_requeue_after_minutes_is_not(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_controller_may_poll(cluster: TestCluster) {
+async fn polling_does_not_prevent_settling(cluster: TestCluster) {
     let client = cluster.client();
     cluster.create(config_map("a").data("n", "1")).await;
     cluster.run(async move {
@@ -106,7 +106,7 @@ async fn a_controller_may_poll(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_lease_may_be_renewed(cluster: TestCluster) {
+async fn lease_renewal_does_not_prevent_settling(cluster: TestCluster) {
     let client = cluster.client();
     cluster
         .create(object("coordination.k8s.io/v1", "Lease", "leader"))
@@ -129,7 +129,7 @@ async fn a_lease_may_be_renewed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_that_changes_objects_is_named(cluster: TestCluster) {
+async fn heartbeat_that_changes_objects_is_reported(cluster: TestCluster) {
     let client = cluster.client_named("heart");
     cluster.create(config_map("a")).await;
     cluster.run(async move {
@@ -151,7 +151,7 @@ async fn a_heartbeat_that_changes_objects_is_named(cluster: TestCluster) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_without_a_wait_is_named() {
+async fn loop_without_a_wait_is_reported() {
     let cluster = TestCluster::builder().max_requests(100).start();
     let client = cluster.client();
     cluster.run(async move {
@@ -163,6 +163,43 @@ async fn a_loop_without_a_wait_is_named() {
     let message = failure(cluster.settle()).await;
     assert!(message.contains("100 requests at one instant"), "{message}");
     assert!(message.contains("/pods/web-0 by \"kube-rs\": 404"), "{message}");
+}
+
+/// The controller reads its own write at once and writes again, forever.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_hot_loop_ends_settle_after_2000_messages(cluster: TestCluster) {
+    let client = cluster.client_named("operator");
+    cluster.create(config_map("a")).await;
+    cluster.run(async move {
+        for n in 0.. {
+            patch_map(&client, "n", n).await;
+        }
+    });
+    let message = failure(cluster.settle()).await;
+    let expected = "the cluster does not settle: more than 2000 requests at one instant of virtual time (20";
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("including events, about 1 object)"), "{message}");
+    assert!(
+        message.contains(" × PATCH /api/v1/namespaces/default/configmaps/a by \"operator\": 200"),
+        "{message}"
+    );
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn work_on_many_objects_is_not_a_hot_loop(cluster: TestCluster) {
+    let client = cluster.client();
+    cluster.run(async move {
+        let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
+        for n in 0..1_500 {
+            let map = serde_json::from_value(json!({"metadata": {"name": format!("map-{n}")}})).expect("a ConfigMap");
+            maps.create(&Default::default(), &map).await.expect("it is new");
+            maps.get(&format!("map-{n}")).await.expect("it was created");
+        }
+    });
+    cluster.settle().await;
+    assert_eq!(cluster.requests().count(), 3_000);
 }
 
 #[rstest]
@@ -195,7 +232,7 @@ async fn a_condition_may_assert_and_may_read_missing_objects(cluster: TestCluste
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_ceases_to_hold_is_seen(cluster: TestCluster) {
+async fn consistently_fails_if_the_condition_stops_holding(cluster: TestCluster) {
     let client = cluster.client();
     cluster.create(config_map("a").data("n", "0")).await;
     cluster.run(async move {
@@ -217,17 +254,17 @@ async fn the_clock_is_paused_by_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_threads_are_refused() {
+async fn multi_threaded_runtime_is_refused() {
     assert!(failure_of(TestCluster::start).contains("current_thread"));
 }
 
 #[test]
-fn no_runtime_is_refused() {
+fn missing_runtime_is_refused() {
     assert!(failure_of(TestCluster::start).contains("#[tokio::test]"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_world_of_yaml_is_created_or_stored_as_it_was() {
+async fn yaml_objects_are_created_or_loaded_unchanged() {
     const WORLD: &str = "
 {apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}, spec: {containers: [{name: a, image: b}]}}
 ---

@@ -1,4 +1,4 @@
-//! Effects of each fault on a request, as a `kube::Client` sees them.
+//! Effects of each fault on a request of a `kube::Client`.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -53,7 +53,7 @@ fn internal() -> Box<Status> {
 #[case::hang(|| Verdict::Hang(When::Before), "nothing", false)]
 #[case::hang_after(|| Verdict::Hang(When::After), "nothing", true)]
 #[tokio::test(start_paused = true)]
-async fn a_verdict_decides_effect_and_answer(
+async fn verdict_determines_effect_and_answer(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: &str,
@@ -72,7 +72,7 @@ async fn a_verdict_decides_effect_and_answer(
 #[case::before(|| Verdict::Delay(Duration::from_secs(5)), 1)]
 #[case::after(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
 #[tokio::test(start_paused = true)]
-async fn a_delayed_list_is_as_old_as_it_was_read(
+async fn delayed_list_has_the_state_of_its_read(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: usize,
@@ -96,7 +96,7 @@ async fn a_delayed_list_is_as_old_as_it_was_read(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_truncated_answer_is_no_answer(cluster: TestCluster) {
+async fn truncated_answer_fails_the_request(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     cluster.server().inject(|_: &Seen<'_>| Verdict::Truncate(20)).forget();
     let result = maps(cluster.client()).get("a").await;
@@ -107,7 +107,7 @@ async fn a_truncated_answer_is_no_answer(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn the_journal_tells_the_client_and_the_fault(cluster: TestCluster) {
+async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
     cluster
         .server()
         .inject(|_: &Seen<'_>| Verdict::Reset(When::After))
@@ -118,12 +118,12 @@ async fn the_journal_tells_the_client_and_the_fault(cluster: TestCluster) {
     assert!(
         request
             .to_string()
-            .ends_with("no answer [connection reset, though done]"),
+            .ends_with("no answer [connection reset, but executed]"),
         "{request}"
     );
 }
 
-/// Holds every request and every watch, and hands out the decisions.
+/// Holds every request and every watch, and returns the decisions.
 #[derive(Clone, Default)]
 struct Chooser(Arc<Mutex<Chosen>>);
 
@@ -183,7 +183,7 @@ async fn a_held_request_waits_for_its_decision(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_is_not_done(cluster: TestCluster) {
+async fn abandoned_request_is_not_executed(cluster: TestCluster) {
     let chooser = Chooser::default();
     cluster.server().inject(chooser.clone()).forget();
     let maps = maps(cluster.client());

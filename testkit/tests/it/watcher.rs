@@ -12,7 +12,7 @@ use testkit::{TestCluster, Verb, cluster, faults};
 
 use crate::support::{Told, watch_pods};
 
-/// A cluster with a watcher that has seen the Pods `web-0` and `web-1`.
+/// A cluster with a watcher that has received the Pods `web-0` and `web-1`.
 async fn watching(config: watcher::Config) -> (TestCluster, Told) {
     let cluster = TestCluster::builder().object(pod("web-0")).object(pod("web-1")).start();
     let told = Told::default();
@@ -24,7 +24,7 @@ async fn watching(config: watcher::Config) -> (TestCluster, Told) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_list_comes_in_pages(cluster: TestCluster) {
+async fn list_is_read_in_pages(cluster: TestCluster) {
     for n in 0..5 {
         cluster.create(pod(&format!("web-{n}"))).await;
     }
@@ -43,7 +43,7 @@ async fn a_list_comes_in_pages(cluster: TestCluster) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_needs_no_list() {
+async fn streaming_list_replaces_the_list() {
     let (cluster, told) = watching(watcher::Config::default().streaming_lists()).await;
     cluster.create(pod("web-2")).await;
     cluster.settle().await;
@@ -53,7 +53,7 @@ async fn a_streaming_list_needs_no_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ended_goes_on_where_it_was() {
+async fn ended_watch_is_resumed() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     cluster.watches().on("pods").end();
     cluster.create(pod("web-2")).await;
@@ -70,24 +70,24 @@ async fn a_delete_during_a_gap_is_delivered_afterwards() {
     cluster.watches().on("pods").end();
     cluster.delete(pod("web-0")).await;
     cluster.settle().await;
-    // A Pod is marked as deleted before it is: two changes.
+    // A Pod is marked before it is removed, so there are two changes.
     assert_eq!(told.take(), ["error", "error", "apply web-0", "delete web-0"]);
     assert_eq!(gap.hits(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_costs_one_list() {
+async fn expired_watch_causes_one_list() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     cluster.delete(pod("web-0")).await;
     cluster.expire_watches();
     cluster.settle().await;
-    // The deletion was ready to be told, but a watch that expires tells nothing more.
+    // The deletion was ready for delivery, but an expired watch delivers nothing more.
     assert_eq!(told.take().join(", "), "error, init, init web-1, init done");
     assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_keep_a_watch_that_sees_nothing_from_expiring() {
+async fn bookmarks_keep_a_quiet_watch_from_expiring() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     for n in 0..20 {
         cluster.create(config_map(&format!("other-{n}"))).await;
@@ -102,7 +102,7 @@ async fn bookmarks_keep_a_watch_that_sees_nothing_from_expiring() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_day_costs_no_list() {
+async fn quiet_day_causes_no_list() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     cluster.advance(Duration::from_secs(24 * 3600)).await;
     assert_eq!(told.take().len(), 0);
@@ -129,7 +129,7 @@ async fn a_reflector_equals_the_cluster(cluster: TestCluster) {
     cluster.create(pod("web-1")).await;
     cluster.eventually(|_| assert_eq!(names(), ["web-0", "web-1"])).await;
 
-    // Deleted while nobody watches, and the history is lost: only the new list can tell.
+    // The Pod was deleted while there was no watch, and the history is lost: only the new list shows the deletion.
     let gap = cluster.inject(faults::server_error().on(Verb::Watch, "pods"));
     cluster.expire_watches();
     cluster.delete(pod("web-0")).await;

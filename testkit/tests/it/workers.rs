@@ -1,15 +1,17 @@
-//! The server's own controllers: `settle` waits for them, and they are not taken for what is tested.
+//! The server's own controllers: `settle` waits for them, and they do not count as controllers under test.
 
 use rstest::rstest;
 use testkit::objects::{config_map, namespace, pod, secret};
 use testkit::{PodScript, PodSelector, TestCluster, Verb, Worker, faults};
 
-/// The name by which the garbage collector is known.
+use crate::support::failure_of;
+
+/// The `User-Agent` of the garbage collector.
 const COLLECTOR: &str = "generic-garbage-collector";
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn settle_waits_until_everything_is_collected() {
+async fn settle_waits_for_the_garbage_collector() {
     let cluster = TestCluster::builder()
         .workers([Worker::GarbageCollector, Worker::Namespace])
         .start();
@@ -50,7 +52,7 @@ async fn requests_of_workers_are_attributed_to_them() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_fault_that_names_a_worker_strikes_it_and_settle_waits_for_the_retries() {
+async fn fault_can_strike_a_worker_and_settle_waits_for_retries() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]).start();
     let owner = cluster.create(config_map("owner").namespace("shop")).await;
     cluster.create(pod("web-0").namespace("shop").owned_by(&owner)).await;
@@ -69,10 +71,10 @@ async fn a_fault_that_names_a_worker_strikes_it_and_settle_waits_for_the_retries
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "scripts of Pods need `Worker::Kubelet`")]
 async fn pod_scripts_without_a_kubelet_are_refused() {
-    TestCluster::builder()
+    let builder = TestCluster::builder()
         .workers([Worker::GarbageCollector])
-        .pod_script(PodSelector::all(), PodScript::default())
-        .start();
+        .pod_script(PodSelector::all(), PodScript::default());
+    let message = failure_of(|| builder.start());
+    assert!(message.contains("scripts of Pods need `Worker::Kubelet`"), "{message}");
 }

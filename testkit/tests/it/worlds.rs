@@ -1,4 +1,4 @@
-//! Worlds: dumps, recordings, differences, restarts; and the checks on what controllers leave behind.
+//! Worlds: dumps, recordings, differences, restarts; and the assertions on the results of controllers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_must_gather_dump_is_loaded_as_far_as_it_is_known(cluster: TestCluster) {
+async fn must_gather_dump_loads_supported_kinds(cluster: TestCluster) {
     let folder = folder("dump");
     let write = |path: &str, text: &str| fs::write(folder.join(path), text).expect("the folder can be written");
     let pods = r#"{"kind": "PodList", "apiVersion": "v1", "items": [
@@ -57,7 +57,7 @@ async fn a_must_gather_dump_is_loaded_as_far_as_it_is_known(cluster: TestCluster
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_world_is_written_out_and_read_again(cluster: TestCluster) {
+async fn world_round_trips_through_yaml(cluster: TestCluster) {
     cluster.create(pod("web-0").namespace("shop").label("app", "web")).await;
     let twin = TestCluster::builder().yaml(&cluster.to_yaml()).start();
     let (ours, theirs) = (
@@ -172,7 +172,7 @@ async fn a_run_is_replayed_from_its_journal(cluster: TestCluster) {
 #[case::kept(RestartLog::Kept, 1)]
 #[case::lost(RestartLog::Lost, 2)]
 #[tokio::test(start_paused = true)]
-async fn a_restart_breaks_watches_and_costs_a_list_where_the_log_is_lost(
+async fn restart_breaks_watches_and_requires_a_list_if_the_log_is_lost(
     cluster: TestCluster,
     #[case] log: RestartLog,
     #[case] lists: usize,
@@ -180,13 +180,13 @@ async fn a_restart_breaks_watches_and_costs_a_list_where_the_log_is_lost(
     cluster.run(label_pods(cluster.client_named("operator")));
     cluster.create(pod("a")).await;
     cluster.settle().await;
-    // Others write, too: what the watch saw last is not the newest.
+    // Other clients write, too, so the last event of the watch is not the newest revision.
     cluster.create(config_map("a")).await;
     cluster.restart(log, Duration::from_secs(3));
     cluster.create(pod("b")).await;
     let refused = Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Service(_))), "{refused:?}");
-    // kube-runtime draws the time between tries anew in each run; it may be longer than `settle` waits.
+    // kube-runtime's time between attempts is random in each run, and may be longer than the quiet time of `settle`.
     cluster
         .eventually(|c| c.get(pod("b")).label("seen") == Some("true"))
         .await;
@@ -200,7 +200,7 @@ async fn a_restart_breaks_watches_and_costs_a_list_where_the_log_is_lost(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_client_goes_back_in_time_with_its_replica(cluster: TestCluster) {
+async fn frozen_replica_returns_an_earlier_state(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let then = cluster.server().resource_version();
     cluster.create(config_map("b")).await;
@@ -212,7 +212,7 @@ async fn a_client_goes_back_in_time_with_its_replica(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_owners_and_rest_are_checked(cluster: TestCluster) {
+async fn writes_owners_and_idleness_are_checked(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client_named("operator")));
     cluster.create(pod("web-0").namespace("shop")).await;
     cluster.assert_idle(Duration::from_secs(3600)).await;
@@ -231,7 +231,7 @@ async fn writes_owners_and_rest_are_checked(cluster: TestCluster) {
     cluster.apply_event(WatchEventKind::Deleted, pod("web-0").namespace("shop"));
     let message = failure_of(|| cluster.assert_no_orphans());
     assert!(
-        message.ends_with("objects whose owners are gone: ConfigMap shop/web-0"),
+        message.ends_with("all owners of these objects are missing: ConfigMap shop/web-0"),
         "{message}"
     );
 }
@@ -260,7 +260,7 @@ async fn a_failed_check_of_requests_shows_them_with_their_client(cluster: TestCl
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_does_not_rest_is_reported(cluster: TestCluster) {
+async fn controller_that_does_not_settle_is_reported(cluster: TestCluster) {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     cluster.create(config_map("a")).await;
     cluster.run(async move {
@@ -297,14 +297,16 @@ async fn conditions_and_events_are_checked(cluster: TestCluster) {
     );
     let message = failure_of(|| cluster.assert_event(pod("a"), "Pulled"));
     assert!(
-        message.contains("no Event tells Pulled of Pod default/a; there are\n  Warning BackOff: again"),
+        message.contains(
+            "there is no Event about Pod default/a with the reason Pulled; there are\n  Warning BackOff: again"
+        ),
         "{message}"
     );
 }
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn chance_is_a_function_of_the_seed(_cluster: TestCluster) {
+async fn random_numbers_follow_from_the_seed(_cluster: TestCluster) {
     async fn struck(seed: u64) -> Vec<bool> {
         let cluster = TestCluster::builder().seed(seed).start();
         cluster

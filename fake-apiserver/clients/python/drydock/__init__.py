@@ -10,6 +10,7 @@ The methods that talk to the server are those of its control API; each is named 
 
 import json
 import os
+import platform
 import secrets
 import shutil
 import subprocess
@@ -20,7 +21,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-__all__ = ["Refused", "Server", "program", "start"]
+from .exploration import FailureFound, explore, explorer
+
+__all__ = ["FailureFound", "Refused", "Server", "explore", "explorer", "program", "start"]
 
 _READY = "listening on "
 
@@ -42,7 +45,11 @@ def program():
     beside = os.path.join(sysconfig.get_path("scripts"), name)
     found = beside if os.path.exists(beside) else shutil.which(name)
     if not found:
-        raise FileNotFoundError(f"there is no {name}: install the wheel, or name it in FAKE_APISERVER")
+        system = f"{platform.system()} {platform.machine()}"
+        raise FileNotFoundError(
+            f"no program {name} for {system}: this package was installed without one, and none is on the path; "
+            "run `cargo install fake-apiserver`, or set FAKE_APISERVER"
+        )
     return found
 
 

@@ -1,8 +1,9 @@
+import os
 import re
 import time
 
 import pytest
-from drydock import Refused, Server, start
+from drydock import FailureFound, Refused, Server, explore, start
 
 kubernetes = pytest.importorskip("kubernetes")
 from kubernetes import client, stream, watch  # noqa: E402
@@ -102,3 +103,56 @@ def test_a_server_is_there_within_the_blink_of_an_eye():
         start().close()
     # A release build takes 20 ms; a debug build on a busy machine is given more.
     assert (time.monotonic() - begun) / 10 < 2
+
+
+SCENARIO = """
+controllers:
+  - {name: operator, command: ["${env.DRYDOCK_TEST}", controller.py]}
+cluster: {workers: []}
+steps:
+  - object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web, labels: {role: source}}}
+faults: [crashes]
+within: 3s
+budget: {failures: 1, time: 120s}
+"""
+
+# It makes NAME-first and NAME-second for each source; the second only right after the first.
+OPERATOR = """
+from kubernetes import client, config, watch
+
+config.load_kube_config()
+core = client.CoreV1Api()
+for event in watch.Watch().stream(core.list_namespaced_config_map, "default", label_selector="role=source"):
+    for part in ["first", "second"]:
+        name = event["object"].metadata.name
+        try:
+            core.create_namespaced_config_map("default", {"metadata": {"name": f"{name}-{part}"}})
+        except client.ApiException:
+            break
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    if "DRYDOCK" not in os.environ:
+        pytest.skip("DRYDOCK does not name the command drydock")
+    (tmp_path / "controller.py").write_text(OPERATOR)
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_a_crash_between_two_writes_is_found(scenario):
+    with pytest.raises(FailureFound, match="web-second") as found:
+        explore(scenario)
+    replay = found.value.report["failures"][0]["replay"]
+    assert replay == "crash-after=100@operator:create:configmaps:default/#1"
+
+
+def test_a_plan_that_passes_returns_its_report(scenario):
+    assert explore(scenario, "--replay", "restart@operator")["failures"] == []
+
+
+def test_an_unusable_scenario_is_an_error(scenario):
+    with pytest.raises(RuntimeError, match="missing.yaml"):
+        explore(scenario.with_name("missing.yaml"))

@@ -1,24 +1,24 @@
-//! `Encoded`: an object that stays JSON text until somebody looks into it.
+//! `Encoded`: an object that remains JSON text until it is accessed.
 
 use std::sync::OnceLock;
 
 use super::plain::plain_len;
 
-/// An object of nothing but objects, as text. `fieldsV1` of `managedFields` is one: half of the keys of an object
-/// are there, and nearly all writes only copy, compare and print them.
+/// The text of an object that contains only objects. `fieldsV1` of `managedFields` is one: it has half of the keys of
+/// an object, and most writes only copy, compare and print it.
 ///
-/// The text is as the server prints the object, so that equal objects have equal texts.
+/// The text has the server's format, so that equal objects have equal texts.
 #[derive(Debug)]
 pub(crate) struct Encoded<M> {
     text: Box<str>,
     levels: usize,
-    /// The object itself, once somebody has asked for it.
+    /// The decoded object, after the first access.
     map: OnceLock<M>,
     read: fn(&str) -> M,
 }
 
 impl<M> Encoded<M> {
-    /// The object that a text stands for, with its levels of objects, and the reader of such texts.
+    /// Returns the object with this text, its number of nested levels, and the function that decodes such texts.
     pub(crate) fn new(text: &str, levels: usize, read: fn(&str) -> M) -> Self {
         Self {
             text: text.into(),
@@ -38,7 +38,7 @@ impl<M> Encoded<M> {
         self.levels
     }
 
-    /// Returns `true` if the object has no fields.
+    /// Returns `true` if the object is empty.
     pub(crate) fn is_empty(&self) -> bool {
         &*self.text == "{}"
     }
@@ -49,8 +49,8 @@ impl<M> Encoded<M> {
     }
 }
 
-/// Returns the number of bytes and of levels of an object at the beginning of a text: `None` unless it holds nothing
-/// but objects and is written as the server writes it.
+/// Returns the length in bytes and the depth of an object at the start of a text; `None` unless it contains only
+/// objects and has the server's format.
 pub(crate) fn encoded_len(text: &str, levels_max: usize) -> Option<(usize, usize)> {
     let mut walk = Walk {
         text: text.as_bytes(),
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
                 b'"' => break,
                 b'\\' => {
                     has_escapes = true;
-                    // All else is written in another way, if it is escaped at all.
+                    // All other characters are escaped differently, or not at all.
                     if !matches!(self.next()?, b'"' | b'\\') {
                         return None;
                     }
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A key as it is written, without its quotes.
+/// A key in its escaped form, without its quotes.
 #[derive(Clone, Copy, Default)]
 struct Key<'a> {
     text: &'a [u8],
@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_printed_object_is_its_own_encoding(map in owned()) {
+        fn printed_object_equals_its_encoding(map in owned()) {
             let (text, levels) = printed(&map);
             prop_assert_eq!(encoded_len(&text, 127), Some((text.len(), levels)));
             let encoded = encoded(&text, levels);
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn an_encoding_is_printed_the_same(
+        fn encoding_is_printed_unchanged(
             text in r#"(\{|\}|"f:a":|"f:b":|"k:\\"":|"\\u0041":|,|:| |1|\{\}|"){0,12}"#,
         ) {
             if let Some((len, levels)) = encoded_len(&text, 127) {
@@ -221,12 +221,12 @@ mod tests {
     #[case::an_escaped_letter("{\"\\u0066:a\":{}}")]
     #[case::unfinished("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]
-    fn other_objects_are_no_encodings(#[case] text: &str) {
+    fn only_objects_of_objects_are_kept_encoded(#[case] text: &str) {
         assert_eq!(encoded_len(text, 3), None);
     }
 
     #[test]
-    fn an_encoding_is_read_and_changed_as_an_object() {
+    fn encoding_is_read_and_changed_like_an_object() {
         let object = json!({"f:a": {".": {}, "k:{\"b\":\"c\"}": {}}});
         let mut encoded = Value::Object(encoded(&object.to_string(), 3));
         assert_eq!(encoded, object);

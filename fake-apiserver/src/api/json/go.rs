@@ -1,8 +1,8 @@
-//! JSON as Go's `encoding/json` reads and writes it, and its errors, which clients see in messages.
+//! JSON, parsed and formatted like Go's `encoding/json`, with its errors, which are part of messages to clients.
 
 use super::Value;
 
-/// The error Go's `encoding/json` reports for `text`; `None` if it is one well-formed JSON value.
+/// The error that Go's `encoding/json` reports for `text`; `None` for a single well-formed JSON value.
 ///
 /// ```
 /// use fake_apiserver::api::json::syntax_error;
@@ -51,14 +51,16 @@ impl Scan<'_> {
             b'\r' => "'\\r'".to_owned(),
             b'\t' => "'\\t'".to_owned(),
             0x20..=0x7e => format!("'{}'", char::from(*byte)),
-            0x80..=0xff if char::from(*byte).is_alphanumeric() => format!("'{}'", char::from(*byte)),
+            // Go quotes the byte as the character of that number; these print.
+            0xa1..=0xac | 0xae..=0xff => format!("'{}'", char::from(*byte)),
+            0x80..=0xff => format!("'\\u{byte:04x}'"),
             other => format!("'\\x{other:02x}'"),
         };
         format!("invalid character {shown} {context}")
     }
 
-    /// Checks one value and that nothing follows it. A stack of open containers replaces recursion: the depth is the
-    /// client's.
+    /// Checks one value and the end of the text. A stack of open containers replaces recursion, because clients
+    /// determine the depth.
     fn document(&mut self) -> Result<(), String> {
         let mut open: Vec<Open> = Vec::new();
         loop {
@@ -92,7 +94,7 @@ impl Scan<'_> {
                 Some(b'n') => self.literal("null")?,
                 _ => return Err(self.unexpected("looking for beginning of value")),
             }
-            // A value has ended: close what it closes, then expect the next one.
+            // After a value: close the lists and objects that end here, and then expect the next value.
             loop {
                 match (open.last(), self.peek()) {
                     (None, None) => return Ok(()),
@@ -119,11 +121,14 @@ impl Scan<'_> {
     }
 
     fn bound(&self, open: &[Open]) -> Result<(), String> {
-        if open.len() > DEPTH_MAX {
-            Err("exceeded max depth".to_owned())
-        } else {
-            Ok(())
+        if open.len() <= DEPTH_MAX {
+            return Ok(());
         }
+        let opened = match open.last() {
+            Some(Open::Object) => '{',
+            Some(Open::Array) | None => '[',
+        };
+        Err(format!("invalid character '{opened}' exceeded max depth"))
     }
 
     /// A key and its colon.
@@ -214,7 +219,7 @@ impl Scan<'_> {
     }
 }
 
-/// JSON with what HTML would take for markup escaped, as Go's `encoding/json` writes it.
+/// Escapes characters that are special in HTML, like Go's `encoding/json`.
 pub(crate) fn escape_html(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -233,12 +238,12 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// JSON as Go's `json.Marshal` writes it.
+/// Formats JSON like Go's `json.Marshal`.
 pub(crate) fn marshal(value: &impl serde::Serialize) -> String {
     escape_html(&compact(&serde_json::to_string(value).unwrap_or_default()))
 }
 
-/// JSON without the space between its parts, which a raw value keeps.
+/// Returns JSON without the white space that a raw value keeps.
 fn compact(json: &str) -> String {
     let (mut is_text, mut is_escaped) = (false, false);
     let keep = |c: &char| {
@@ -274,16 +279,25 @@ mod tests {
     }
 
     proptest! {
-        /// It accepts what serde_json accepts and refuses the rest, but for numbers and UTF-8, which are later checks.
+        /// It accepts and refuses the same input as serde_json, except for numbers and UTF-8, which are checked later.
         #[test]
-        fn agrees_with_the_parser(text in "[\\[\\]{}:,\"a1 .e-]{0,12}") {
+        fn go_parser_agrees_with_serde_json(text in "[\\[\\]{}:,\"a1 .e-]{0,12}") {
             let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&text);
             prop_assert_eq!(syntax_error(text.as_bytes()).is_none(), parsed.is_ok(), "{}", text);
         }
 
         #[test]
-        fn never_panics(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_text_does_not_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = syntax_error(&text);
         }
+    }
+
+    #[rstest]
+    #[case(0x81, "\\u0081")]
+    #[case(0xad, "\\u00ad")]
+    #[case(0xc2, "\u{c2}")]
+    fn bytes_beyond_ascii_are_quoted_as_characters(#[case] byte: u8, #[case] quoted: &str) {
+        let expected = format!("invalid character '{quoted}' looking for beginning of value");
+        assert_eq!(syntax_error(&[byte]), Some(expected));
     }
 }

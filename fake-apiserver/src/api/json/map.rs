@@ -11,22 +11,22 @@ use super::encoded::Encoded;
 /// Maps with more entries are trees, so that many inserts in any order stay fast.
 const FEW_MAX: usize = 128;
 
-/// Maps with at most so many entries are searched from their first entry on: comparing lengths and bytes of short names
-/// is faster than bisecting by their order.
+/// Maps with at most this many entries are searched linearly: comparing lengths and bytes of short names is faster than
+/// a binary search.
 const SCANNED_MAX: usize = 16;
 
-/// The fields of a JSON object, always sorted by name, whatever the features of serde_json are.
+/// The fields of a JSON object, always sorted by name, regardless of serde_json's features.
 ///
-/// Most objects have a handful of fields: those are one sorted slice. Names of up to 23 bytes lie in it, too.
+/// Objects usually have few fields, so the map is one sorted slice. It contains names of up to 23 bytes in place.
 ///
-/// An object of nothing but objects may be text until somebody looks into it ([`Encoded`]).
+/// An object that contains only objects may remain text until it is accessed ([`Encoded`]).
 ///
-/// Copies that share what is not changed were tried: they do not pay, since defaulting walks through the whole of each
-/// object, to change it.
+/// Measurements showed no benefit from copies that share unchanged parts, because defaulting visits the whole object in
+/// order to change it.
 #[derive(Clone)]
 pub(crate) struct SortedMap<V> {
-    /// A bit for each key that there is or was. Rules ask for ten fields where an object has one: most of the absent
-    /// ones are told by their bit, without a search.
+    /// A bit for each key that is or was in the map. Rules look up ten times as many fields as an object has; the bit
+    /// reveals absent keys without a search.
     marks: u64,
     entries: Entries<V>,
 }
@@ -74,8 +74,8 @@ impl<V: PartialEq> PartialEq for SortedMap<V> {
     }
 }
 
-/// The bit of a key. It follows from the first four bytes up to a dot, so that the bit of a dotted way is that of its
-/// first step.
+/// The bit of a key. It depends on the first four bytes up to a dot, so that a dotted path has the bit of its first
+/// step.
 fn mark(way: &str) -> u64 {
     let bytes = way.as_bytes();
     let head = bytes.first_chunk().copied().unwrap_or_else(|| {
@@ -100,8 +100,8 @@ fn dots(word: u64) -> u64 {
     others.wrapping_sub(ONES) & !others & (ONES << 7)
 }
 
-/// The first step of a dotted way, and the rest. Most ways are one step of some twelve bytes: eight are looked at at
-/// once.
+/// Splits a dotted path into its first step and the rest. Usually a path is one step of about twelve bytes, so eight
+/// bytes are compared at once.
 pub(super) fn next_step(way: &str) -> (&str, &str) {
     let bytes = way.as_bytes();
     let first_in = |word: &[u8; 8]| match dots(u64::from_le_bytes(*word)) {
@@ -142,7 +142,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// The text that it is, as long as nobody has changed it.
+    /// The text, if the map has not been decoded.
     pub(crate) fn encoded(&self) -> Option<&Encoded<Self>> {
         match &self.entries {
             Entries::Text(encoded) => Some(encoded),
@@ -158,7 +158,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns `true` if there are no entries.
+    /// Returns `true` if the map is empty.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.entries {
             Entries::Few(few) => few.is_empty(),
@@ -167,7 +167,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns `true` if a way may lead to something here: `false` if its first step is no key.
+    /// Returns `false` if the first step of a path is certainly not a key.
     pub(super) fn may_lead(&self, way: &str) -> bool {
         self.marks & mark(way) != 0
     }
@@ -180,7 +180,7 @@ impl<V> SortedMap<V> {
         self.find(key)
     }
 
-    /// The same, without a look at the marks.
+    /// Returns the value of a key, without checking the marks first.
     pub(super) fn find(&self, key: &str) -> Option<&V> {
         match self.view() {
             View::Few(few) => place(few, key).map(|at| &few[at].1),
@@ -188,7 +188,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// A key as it lies in the map, with its value.
+    /// Returns the key as it is stored, with its value.
     pub(crate) fn get_key_value(&self, key: &str) -> Option<(&SmolStr, &V)> {
         match self.view() {
             View::Few(few) => place(few, key).map(|at| (&few[at].0, &few[at].1)),
@@ -226,7 +226,7 @@ impl<V> SortedMap<V> {
 }
 
 impl<V: Clone> SortedMap<V> {
-    /// The map of these entries, in any order. Of a key that stands twice the last value counts.
+    /// Builds a map from entries in any order. If a key occurs twice, the last value is kept.
     pub(crate) fn of_entries(entries: Vec<(SmolStr, V)>) -> Self {
         if entries.len() > FEW_MAX || !entries.is_sorted_by(|(one, _), (other, _)| one < other) {
             return entries.into_iter().collect();
@@ -237,7 +237,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// Reads what is text.
+    /// Decodes the text, if the map is not decoded yet.
     fn open(&mut self) {
         if let Entries::Text(encoded) = &self.entries {
             *self = encoded.map().clone();
@@ -264,7 +264,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// Sets the value of a key; answers the one it had.
+    /// Sets the value of a key; returns the previous value.
     pub(crate) fn insert(&mut self, key: SmolStr, value: V) -> Option<V> {
         self.open();
         self.marks |= mark(&key);
@@ -272,7 +272,7 @@ impl<V: Clone> SortedMap<V> {
             ViewMut::Few(few) => few,
             ViewMut::Many(many) => return many.insert(key, value),
         };
-        // Most maps are made in the order of their keys.
+        // Fast path: entries usually arrive in the order of their keys.
         let at = match few.last() {
             Some((last, _)) if *last >= key => few.binary_search_by(|(it, _)| it.cmp(&key)),
             _ => Err(few.len()),
@@ -289,7 +289,7 @@ impl<V: Clone> SortedMap<V> {
         None
     }
 
-    /// Removes a key; answers the value it had.
+    /// Removes a key; returns its value.
     pub(crate) fn remove(&mut self, key: &str) -> Option<V> {
         if !self.contains_key(key) {
             return None;
@@ -300,7 +300,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// Keeps the entries for which `keep` answers `true`.
+    /// Keeps the entries for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut V) -> bool) {
         match self.view_mut() {
             ViewMut::Few(few) => few.retain_mut(|(key, value)| keep(key, value)),
@@ -354,17 +354,17 @@ pub(crate) struct Entry<'a, V> {
 }
 
 impl<'a, V: Clone> Entry<'a, V> {
-    /// The value, which is this one if there is none.
+    /// Returns the value, after inserting this one if the key is absent.
     pub(crate) fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
     }
 
-    /// The value, which is made if there is none.
+    /// Returns the value, after inserting the result of `make` if the key is absent.
     pub(crate) fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
         if !self.map.contains_key(&self.key) {
             self.map.insert(self.key.clone(), make());
         }
-        self.map.get_mut(&self.key).expect("there is a value now")
+        self.map.get_mut(&self.key).expect("the value was inserted above")
     }
 }
 
@@ -374,7 +374,7 @@ impl<V: fmt::Debug> fmt::Debug for SortedMap<V> {
     }
 }
 
-/// Of a key that stands twice the last value counts.
+/// If a key occurs twice, the last value is kept.
 impl<K: Into<SmolStr>, V: Clone> FromIterator<(K, V)> for SortedMap<V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = Self::new();
@@ -454,7 +454,7 @@ impl<'a, V> Iterator for IterMut<'a, V> {
 
 impl<V> ExactSizeIterator for IterMut<'_, V> {}
 
-/// The entries of a map that is no longer needed.
+/// Iterator over the entries of a map that it consumes.
 #[derive(Debug)]
 pub(crate) enum IntoIter<V> {
     Few(std::vec::IntoIter<(SmolStr, V)>),
@@ -542,7 +542,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_map_is_as_a_tree(changes in prop::collection::vec(change(), 0..400), name in "[a-z]{1,2}") {
+        fn map_behaves_like_a_btree_map(changes in prop::collection::vec(change(), 0..400), name in "[a-z]{1,2}") {
             let (mut map, mut tree) = (SortedMap::new(), BTreeMap::new());
             for change in changes {
                 match change {
@@ -567,7 +567,7 @@ mod tests {
             prop_assert_eq!(map.get_key_value(&name).map(|it| it.1), tree.get(&name));
             prop_assert!(map.keys().eq(tree.keys()) && map.values().eq(tree.values()));
             prop_assert!(map.iter().rev().map(|(key, _)| key.as_str()).eq(tree.keys().rev()));
-            // A map that was large once is the same as one that never was.
+            // A map that was large before equals a map that never was.
             let again: SortedMap<u64> = tree.into_iter().collect();
             prop_assert_eq!(&map, &again);
             prop_assert!(map.into_iter().eq(again));

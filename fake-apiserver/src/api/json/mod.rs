@@ -1,4 +1,4 @@
-//! JSON: the form of values that the server works on, and what Go makes of texts.
+//! JSON: the representation of values in the server, and Go's rules for parsing and printing.
 
 mod plain;
 mod encoded;
@@ -13,7 +13,7 @@ pub(crate) use plain::plain_len;
 pub(crate) use smol_str::SmolStr;
 pub(crate) use value::{Iter, Map, Value};
 
-/// A [`Value`], written as `serde_json::json!` takes it.
+/// Creates a [`Value`] with the syntax of `serde_json::json!`.
 macro_rules! json {
     ($($json:tt)+) => { $crate::api::json::Value::from(serde_json::json!($($json)+)) };
 }

@@ -1,7 +1,6 @@
-//! `plain_len`: what stands for itself in a JSON string.
+//! `plain_len`: length of the part of a JSON string that needs no escapes.
 
-/// Returns the number of bytes up to the first that does not stand for itself in a string: a quote, a backslash or a
-/// control character.
+/// Returns the number of bytes before the first one that needs an escape: a quote, a backslash or a control character.
 pub(crate) fn plain_len(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -24,7 +23,7 @@ pub(crate) fn plain_len(text: &[u8]) -> usize {
             return at * 8 + place(found);
         }
     }
-    // The rest, and some of what was looked at already.
+    // The last word overlaps the words before it.
     match special(last) {
         0 => text.len(),
         found => text.len() - 8 + place(found),
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_bytes_end_at_the_first_special_one() {
+    fn plain_length_ends_at_the_first_special_byte() {
         for special in [b'"', b'\\', 0, 0x1f] {
             for len in 0..20 {
                 let mut text = [b'!', b' ', 0x7f, 0x80, 0xff, b'#', b'[', b']'].repeat(3);

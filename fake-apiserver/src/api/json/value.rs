@@ -10,9 +10,9 @@ use smol_str::SmolStr;
 
 use super::map::{self, SortedMap};
 
-/// A JSON value, as `serde_json::Value` is one, but for how it lies in memory: strings of up to 23 bytes and the names
-/// of fields need no memory of their own, and longer ones are shared by copies. An object of 5 KB has a thousand of
-/// them, and each write makes, copies and frees it several times.
+/// A JSON value with the interface of `serde_json::Value` and another memory layout: strings of up to 23 bytes and the
+/// names of fields are stored inline, and copies share longer strings. An object of 5 KB contains a thousand of them,
+/// and each write creates, copies and frees it several times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Value {
     /// `null`
@@ -36,7 +36,7 @@ pub(crate) type Map = SortedMap<Value>;
 /// The entries of a map in the order of their keys.
 pub(crate) type Iter<'a> = map::Iter<'a, Value>;
 
-/// The value that is read where there is none.
+/// The value of an absent field.
 static NULL: Value = Value::Null;
 
 impl Value {
@@ -80,7 +80,7 @@ impl Value {
         matches!(self, Self::Object(_))
     }
 
-    /// The boolean, if it is one.
+    /// Returns the boolean, if the value is one.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(it) => Some(*it),
@@ -88,7 +88,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// Returns the integer, if the value is one and fits the type.
     pub(crate) fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Number(number) => number.as_i64(),
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that is not negative.
+    /// Returns the integer, if the value is one and not negative.
     pub(crate) fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.as_u64(),
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if the value is one.
     pub(crate) fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Number(number) => number.as_f64(),
@@ -112,7 +112,7 @@ impl Value {
         }
     }
 
-    /// The string, if it is one.
+    /// Returns the string, if the value is one.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -120,7 +120,7 @@ impl Value {
         }
     }
 
-    /// The list, if it is one.
+    /// Returns the list, if the value is one.
     pub(crate) fn as_array(&self) -> Option<&Vec<Value>> {
         match self {
             Self::Array(items) => Some(items),
@@ -136,7 +136,7 @@ impl Value {
         }
     }
 
-    /// The object, if it is one.
+    /// Returns the object, if the value is one.
     pub(crate) fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -157,7 +157,7 @@ impl Value {
         place.of(self)
     }
 
-    /// The same, to be changed.
+    /// Like `get`, mutable.
     pub(crate) fn get_mut(&mut self, place: impl Place) -> Option<&mut Value> {
         place.of_mut(self)
     }
@@ -176,7 +176,7 @@ impl Value {
         })
     }
 
-    /// The same, to be changed.
+    /// Like `pointer`, mutable.
     pub(crate) fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Self::Object(map) => map.get_mut(&step),
@@ -187,11 +187,11 @@ impl Value {
 }
 
 impl Map {
-    /// The value at a dotted way, such as `spec.template`.
+    /// The value at a dotted path, such as `spec.template`.
     pub(crate) fn at(&self, way: &str) -> Option<&Value> {
         let (mut map, mut way) = (self, way);
         loop {
-            // Most fields that rules ask for are absent: this is known before the way is taken apart.
+            // Fast path: most fields that rules look up are absent.
             if !map.may_lead(way) {
                 return None;
             }
@@ -208,20 +208,20 @@ impl Map {
 impl Index<&str> for Map {
     type Output = Value;
 
-    /// The value of a key; a missing one reads as null.
+    /// Returns the value of a key; null if it is missing.
     fn index(&self, key: &str) -> &Value {
         self.get(key).unwrap_or(&NULL)
     }
 }
 
 impl IndexMut<&str> for Map {
-    /// The value of a key, which becomes null if it has none.
+    /// The value of a key, which is inserted as null if it is absent.
     fn index_mut(&mut self, key: &str) -> &mut Value {
         self.entry(key).or_insert(Value::Null)
     }
 }
 
-/// The steps of a JSON pointer; `None` if it is none.
+/// The steps of a JSON pointer; `None` if the text is not a pointer.
 fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| {
         let steps = pointer.split('/').skip(1);
@@ -229,7 +229,7 @@ fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     })
 }
 
-/// An index as JSON pointers write it.
+/// Parses an index of a JSON pointer.
 fn index(step: &str) -> Option<usize> {
     let is_padded = step.starts_with('+') || (step.starts_with('0') && step.len() > 1);
     if is_padded { None } else { step.parse().ok() }
@@ -239,9 +239,10 @@ fn index(step: &str) -> Option<usize> {
 pub(crate) trait Place {
     /// The value there.
     fn of(self, value: &Value) -> Option<&Value>;
-    /// The same, to be changed.
+    /// The same, mutable.
     fn of_mut(self, value: &mut Value) -> Option<&mut Value>;
-    /// The same; fields are made, as are objects of nulls. Panics where `serde_json` does.
+    /// Returns the value at a place for changes: creates missing fields, and replaces nulls by objects. Panics in the
+    /// same cases as `serde_json`.
     fn made(self, value: &mut Value) -> &mut Value;
 }
 
@@ -313,7 +314,7 @@ impl Place for usize {
 impl<P: Place> Index<P> for Value {
     type Output = Value;
 
-    /// The value at a place; a missing one reads as null.
+    /// Returns the value at a place; null if it is missing.
     fn index(&self, place: P) -> &Value {
         place.of(self).unwrap_or(&NULL)
     }
@@ -550,7 +551,7 @@ mod tests {
     #[case("/a/b/6/c~1d/~0")]
     #[case("/a/b/3/x")]
     #[case("/a//")]
-    fn a_pointer_leads_where_serde_json_finds_it(#[case] pointer: &str) {
+    fn pointer_finds_the_same_value_as_serde_json(#[case] pointer: &str) {
         let mut value = Value::from(document());
         let expected = document().pointer(pointer).cloned().map(Value::from);
         assert_eq!(value.pointer(pointer), expected.as_ref());
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_printed_and_read_as_serde_json_does() {
+    fn value_is_printed_and_parsed_as_by_serde_json() {
         let value = Value::from(document());
         let text = document().to_string();
         assert_eq!(serde_json::from_str::<Value>(&text).ok().as_ref(), Some(&value));
@@ -578,7 +579,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_way_leads_through_its_steps(
+        fn path_resolves_nested_fields(
             names in prop::collection::vec("[a-c]{0,2}[.x]{0,1}[a-cé]{0,20}", 1..5), way in "[a-cé.x]{1,30}",
         ) {
             let mut value = Value::from(1);
@@ -597,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_made_as_serde_json_makes_them() {
+    fn missing_places_are_created_as_by_serde_json() {
         let (mut value, mut expected) = (Value::Null, serde_json::Value::Null);
         value["a"]["b"] = 1.into();
         expected["a"]["b"] = 1.into();

@@ -46,7 +46,7 @@ impl FieldSelector {
     /// Reads a `fieldSelector` parameter. Empty terms are skipped; the error is the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
-        // Sorted, so that which of several errors or names is the first does not depend on how the client wrote it.
+        // Sorted, so that the first of several errors or names does not depend on the order in the request.
         parts.sort_unstable();
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -72,12 +72,12 @@ impl FieldSelector {
         &self.terms
     }
 
-    /// Returns `true` if an object is selected; `value_of` gives the value of a field, empty where it has none.
+    /// Returns `true` if the selector matches an object; `value_of` returns the value of a field, empty if absent.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
         self.terms.iter().all(|term| term.matches(value_of(&term.field)))
     }
 
-    /// The value that `field` must have, if a term says so.
+    /// The value that a term requires for `field`, if there is one.
     pub fn requires(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -95,7 +95,7 @@ impl FieldSelector {
         self.requires("metadata.namespace")
     }
 
-    /// The same selector with each field replaced by what `rename` makes of it, which may refuse it (rule F5).
+    /// Replaces the field of each term by the result of `rename`, which may refuse it (rule F5).
     pub fn rename_fields<E>(mut self, mut rename: impl FnMut(String) -> Result<String, E>) -> Result<Self, E> {
         for term in &mut self.terms {
             term.field = rename(std::mem::take(&mut term.field))?;
@@ -184,7 +184,7 @@ mod tests {
     #[case("metadata.name=a=b", "invalid field selector: unescaped character in value: 61")]
     #[case("metadata.name=a\\z", "invalid field selector: invalid escape sequence: \\z")]
     #[case("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\")]
-    fn f3_unreadable_selectors_are_named(#[case] text: &str, #[case] error: &str) {
+    fn f3_invalid_selector_is_named_in_the_error(#[case] text: &str, #[case] error: &str) {
         assert_eq!(FieldSelector::parse(text).unwrap_err(), error);
     }
 

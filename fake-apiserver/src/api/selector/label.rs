@@ -43,11 +43,11 @@ pub enum LabelOperator {
     Equals,
     /// `key==value`
     DoubleEquals,
-    /// `key!=value`; holds for an absent label too
+    /// `key!=value`; also matches if the label is absent
     NotEquals,
     /// `key in (a,b)`
     In,
-    /// `key notin (a,b)`; holds for an absent label too
+    /// `key notin (a,b)`; also matches if the label is absent
     NotIn,
     /// `key`
     Exists,
@@ -60,7 +60,7 @@ pub enum LabelOperator {
 }
 
 impl LabelSelector {
-    /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector` of a Deployment.
+    /// Parses a `LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector` of a Deployment.
     /// `None` selects nothing; the empty object selects everything.
     pub(crate) fn from_object(object: &Value) -> Result<Option<Self>, String> {
         if object.is_null() {
@@ -126,7 +126,7 @@ impl fmt::Display for LabelSelector {
 }
 
 impl LabelRequirement {
-    /// A requirement whose key, values and number of values are checked.
+    /// Returns a requirement, after checking its key, its values and their number.
     pub(super) fn new(key: String, operator: LabelOperator, mut values: Vec<String>) -> Result<Self, String> {
         use LabelOperator as Op;
         values.sort_unstable();
@@ -204,12 +204,12 @@ impl LabelRequirement {
         self.operator
     }
 
-    /// The values it is compared with, sorted; none for `Exists` and `DoesNotExist`.
+    /// The values it is compared with, sorted; empty for `Exists` and `DoesNotExist`.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Returns `true` if the requirement holds for a label with this value, `None` where the object has no such label.
+    /// Returns `true` if the requirement matches a label with this value; `None` if the object lacks the label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         use LabelOperator as Op;
         let listed = |value: &str| self.values.iter().any(|it| it == value);

@@ -1,4 +1,4 @@
-//! The grammar of a `labelSelector` parameter, with Go's words for what it does not understand (rule F2).
+//! The grammar of the parameter `labelSelector`, with Go's error texts (rule F2).
 
 use super::label::{LabelOperator, LabelRequirement, LabelSelector};
 use super::syntax::key_error;
@@ -22,7 +22,7 @@ enum Token {
     Identifier,
 }
 
-/// Reads the tokens one by one, always knowing the next. Past the end there are only [`Token::End`]s.
+/// Reads tokens with a lookahead of one. After the end, all tokens are [`Token::End`].
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -57,7 +57,7 @@ fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
 }
 
 impl<'a> Parser<'a> {
-    /// Takes the next token.
+    /// Consumes the next token.
     fn consume(&mut self) -> (Token, &'a str) {
         let following = self.scan();
         std::mem::replace(&mut self.next, following)
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// Parses the value after `=`; nothing is the empty value.
+    /// Parses the value after `=`; it may be empty.
     fn exact_value(&mut self) -> Result<String, String> {
         if matches!(self.next.0, Token::End | Token::Comma) {
             return Ok(String::new());

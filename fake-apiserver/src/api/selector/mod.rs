@@ -1,4 +1,4 @@
-//! Label and field selectors: which objects a list, watch or deletecollection is about (rules F1 to F3).
+//! Label and field selectors, which select the objects of a list, watch or deletecollection (rules F1 to F3).
 
 mod label;
 mod label_parser;

@@ -1,4 +1,4 @@
-//! The syntax of label keys and values, in the words of Go's validation (rule B25).
+//! The syntax of label keys and values, with the error texts of Go's validation (rule B25).
 
 const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -60,7 +60,7 @@ pub(super) fn value_error(value: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`, or nothing.
+/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`, or an empty string.
 fn is_name(name: &str) -> bool {
     let ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();

@@ -1,4 +1,4 @@
-//! `AuditEvent`: an event of `audit.k8s.io/v1`, its fields in the order of Go's struct.
+//! `AuditEvent`: an event of `audit.k8s.io/v1`, with its fields in the order of Go's struct.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

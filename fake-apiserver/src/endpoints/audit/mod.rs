@@ -1,5 +1,5 @@
-//! Audit: each request as events of `audit.k8s.io/v1`, as far as a policy asks for them. Lines go to a sink that the
-//! caller provides.
+//! Audit: records the requests that a policy selects as events of `audit.k8s.io/v1`, and passes the lines to the
+//! caller's sink.
 
 use std::fmt;
 use std::sync::Arc;

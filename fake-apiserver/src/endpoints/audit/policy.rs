@@ -7,9 +7,9 @@ use serde::Deserialize;
 use crate::api::json::Value;
 use crate::api::rbac::Attributes;
 use crate::api::user::UserInfo;
-use crate::endpoints::yaml;
+use crate::api::yaml;
 
-/// Rules of what is recorded about which requests: a `Policy` of `audit.k8s.io/v1`.
+/// Rules for the recording of requests: a `Policy` of `audit.k8s.io/v1`.
 ///
 /// ```
 /// use fake_apiserver::AuditPolicy;
@@ -81,7 +81,7 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// Extent of an event.
+/// Level of detail of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Metadata,
@@ -89,7 +89,7 @@ pub(super) enum Level {
     RequestResponse,
 }
 
-/// Moment in the life of a request.
+/// Stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     RequestReceived,
@@ -123,7 +123,7 @@ impl Stage {
     }
 }
 
-/// Decision of a policy about one request.
+/// A policy's decision for one request.
 #[derive(Clone, Debug)]
 pub(super) struct Extent {
     pub(super) level: Level,
@@ -168,7 +168,8 @@ impl AuditPolicy {
         }
     }
 
-    /// Returns what is recorded of a request; `None` for nothing. The first rule that matches decides.
+    /// Returns the level and stages with which a request is recorded; `None` if it is not recorded. The first matching
+    /// rule applies.
     pub(super) fn extent(&self, user: Option<&UserInfo>, request: &Attributes<'_>) -> Option<Extent> {
         let rule = self.rules.iter().find(|it| it.matches(user, request))?;
         let level = match rule.level.as_str() {

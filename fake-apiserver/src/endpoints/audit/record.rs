@@ -1,4 +1,4 @@
-//! `Record`: the event of a request as it grows from stage to stage, after `WithAudit` of k8s.io/apiserver.
+//! `Record`: the event of a request, extended at each stage, after `WithAudit` of k8s.io/apiserver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::request::{Annotations, Latencies};
 
-/// The time after which an event says how long its request took.
+/// Duration above which the event of a request gets an annotation with its latency.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// The event of a request.
@@ -36,12 +36,12 @@ impl std::fmt::Debug for Record {
 }
 
 impl Record {
-    /// The user the request goes on as.
+    /// Records the user after impersonation.
     pub(crate) fn impersonated(&mut self, user: &UserInfo) {
         self.event.impersonated_user = Some(user.into());
     }
 
-    /// The decision of authorization.
+    /// Records the decision of authorization.
     pub(crate) fn authorized(&mut self, is_allowed: bool, reason: &str) {
         let decision = if is_allowed { "allow" } else { "forbid" };
         let annotations = &mut self.event.annotations;
@@ -49,7 +49,7 @@ impl Record {
         annotations.insert("authorization.k8s.io/reason".into(), reason.to_owned());
     }
 
-    /// The annotations that were made while the request was handled, those of bodies if the event shows them.
+    /// Adds the annotations of the request, including annotations about bodies if the event contains bodies.
     pub(crate) fn annotated(&mut self, annotations: &Annotations) {
         for (key, annotation) in annotations.take() {
             if !annotation.is_of_body || self.extent.level >= Level::Request {
@@ -59,13 +59,13 @@ impl Record {
         self.latencies = annotations.take_latencies();
     }
 
-    /// The API that was asked is deprecated. After `MonitorRequest` of k8s.io/apiserver.
+    /// Records that the requested API is deprecated. After `MonitorRequest` of k8s.io/apiserver.
     pub(crate) fn deprecated(&mut self) {
         let annotations = &mut self.event.annotations;
         annotations.insert("k8s.io/deprecated".into(), "true".to_owned());
     }
 
-    /// The object of the body, which also completes the reference to the object.
+    /// Records the object of the body, and completes the reference to the object.
     pub(crate) fn sent(&mut self, mut object: Object) {
         if let Some(reference) = &mut self.event.object_ref {
             let text = |name: &str| {
@@ -94,19 +94,19 @@ impl Record {
         }
     }
 
-    /// The patch of the body, as it was sent.
+    /// Records the patch as it was sent.
     pub(crate) fn patched(&mut self, patch: Value) {
         if self.extent.level >= Level::Request {
             self.event.request_object = Some(patch);
         }
     }
 
-    /// Returns `true` if the event shows the answer.
+    /// Returns `true` if the event contains the answer.
     pub(crate) fn wants_answer(&self) -> bool {
         self.extent.level == Level::RequestResponse
     }
 
-    /// The failure that the request is answered with.
+    /// Records a failure as the answer.
     pub(crate) fn failed(&mut self, status: &Status) {
         self.event.response_status = Some(status.into());
         if self.wants_answer() && self.event.object_ref.is_some() {
@@ -114,7 +114,7 @@ impl Record {
         }
     }
 
-    /// The answer, which may be the Status of a success.
+    /// Records an answer, which may be the Status of a success.
     pub(crate) fn succeeded(&mut self, answer: &[u8]) {
         if !answer.starts_with(b"{\"kind\":\"Status\"") {
             return;
@@ -127,7 +127,7 @@ impl Record {
         });
     }
 
-    /// The answer's object.
+    /// Records the object of an answer.
     pub(crate) fn answered(&mut self, mut object: Value) {
         if self.extent.omit_managed_fields {
             let strip = |object: &mut Value| {
@@ -146,7 +146,7 @@ impl Record {
         self.event.response_object = Some(object);
     }
 
-    /// The code of the answer. `None`: the connection broke before there was one.
+    /// Records the code of the answer; `None` if the connection broke before an answer was sent.
     pub(crate) fn has_code(&mut self, code: Option<u16>) {
         let status = self.event.response_status.get_or_insert_default();
         match code {
@@ -158,18 +158,19 @@ impl Record {
         }
     }
 
-    /// The answer begins, of a request that lasts as long as its client wants.
+    /// Records the start of the answer to a request without a time limit.
     pub(crate) fn begins(&mut self, now: Timestamp) {
         self.emit(Stage::ResponseStarted, now);
     }
 
-    /// The answer is complete.
+    /// Records the end of the answer.
     pub(crate) fn ends(&mut self, now: Timestamp) {
         self.took(Duration::try_from(now.duration_since(self.received)).unwrap_or_default());
         self.emit(Stage::ResponseComplete, now);
     }
 
-    /// The time of a slow request, and of the layers that took some of it. After `writeLatencyToAnnotation`.
+    /// Annotates a slow request with its duration, and with the durations of slow layers. After
+    /// `writeLatencyToAnnotation`.
     fn took(&mut self, total: Duration) {
         if total <= SLOW {
             return;
@@ -181,13 +182,13 @@ impl Record {
         }
     }
 
-    /// The request made the server panic.
+    /// Records that the request caused a panic.
     pub(crate) fn panicked(&mut self, status: &Status, now: Timestamp) {
         self.event.response_status = Some(status.into());
         self.emit(Stage::Panic, now);
     }
 
-    /// Sends the event as it is at a stage, unless the policy omits the stage.
+    /// Sends the event of a stage, unless the policy omits the stage.
     pub(super) fn emit(&mut self, stage: Stage, now: Timestamp) {
         if self.extent.omits(stage) {
             return;
@@ -202,7 +203,7 @@ impl Record {
     }
 }
 
-/// A time with microseconds, as `metav1.MicroTime` writes it.
+/// Formats a time with microseconds, like `metav1.MicroTime`.
 pub(super) fn micro_time(time: Timestamp) -> String {
     const MICROSECOND: u32 = 1000;
     let below = Duration::from_nanos(u64::try_from(time.subsec_nanosecond()).unwrap_or_default());

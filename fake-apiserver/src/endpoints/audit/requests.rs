@@ -1,4 +1,4 @@
-//! Records of requests: begun when the user is known, and completed with the body once it is read.
+//! Audit records of requests: started when the user is authenticated, and completed when the body has been read.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::api::rbac::Attributes;
 use crate::api::request_info::ResourcePath;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
+use crate::api::yaml;
 use crate::endpoints::Endpoints;
 use crate::endpoints::call::Call;
-use crate::endpoints::{decode, yaml};
+use crate::endpoints::decode;
 use crate::registry::request::{Annotations, Latencies};
 use crate::registry::scheme::Row;
 
-/// The longest `User-Agent` of an event; more is cut off.
+/// Maximum length of the `User-Agent` in an event, in bytes; the rest is cut off.
 const USER_AGENT_BYTES: usize = 1024;
 
-/// Begins the record of a request of a known user, if the policy asks for one.
+/// Starts the record of an authenticated request, if the policy selects it.
 pub(crate) fn begin(server: &Endpoints, call: &mut Call, path: &str, request: &Attributes<'_>) {
     if let Some(audit) = &server.audit
         && let Some(mut record) = record(server, audit, call, path, request, Some(&call.user))
@@ -36,7 +37,7 @@ pub(crate) fn begin(server: &Endpoints, call: &mut Call, path: &str, request: &A
     }
 }
 
-/// Records a request whose user is unknown, which has one stage. After `WithFailedAuthenticationAudit`.
+/// Records an unauthenticated request, which has only one stage. After `WithFailedAuthenticationAudit`.
 pub(crate) fn unauthenticated(server: &Endpoints, call: &Call, path: &str, request: &Attributes<'_>, refused: &Status) {
     let Some(audit) = &server.audit else { return };
     let Some(mut record) = record(server, audit, call, path, request, None) else {
@@ -56,7 +57,7 @@ pub(crate) fn unauthenticated(server: &Endpoints, call: &Call, path: &str, reque
     record.emit(Stage::ResponseStarted, server.registry.reader.entropy.now());
 }
 
-/// Adds the body of a request to its record, if it has one that can be read.
+/// Adds the body of a request to its record, if the body can be decoded.
 pub(crate) fn sent(call: &mut Call, row: &Row) {
     let Some(mut record) = call.record.take() else { return };
     let is_patch = call.parts.method == Method::PATCH;
@@ -87,7 +88,7 @@ pub(crate) fn sent(call: &mut Call, row: &Row) {
     call.record = Some(record);
 }
 
-/// The body as an object; with defaults where the event shows it, as `LogRequestObject` does.
+/// The body as an object, with defaults if the event contains it, as in `LogRequestObject`.
 fn body_of(record: &Record, call: &Call, row: &Row) -> Result<Object, Status> {
     let is_of_row = matches!(call.parts.method, Method::POST | Method::PUT)
         && call.info.as_ref().is_some_and(|it| it.subresource.is_empty());
@@ -97,7 +98,7 @@ fn body_of(record: &Record, call: &Call, row: &Row) -> Result<Object, Status> {
     decode::sent(row, call).map(|it| it.object)
 }
 
-/// A new record, if the policy asks for one.
+/// Returns a new record, if the policy selects the request.
 fn record(
     server: &Endpoints,
     audit: &Audit,
@@ -143,7 +144,7 @@ fn record(
     })
 }
 
-/// The addresses that a request says it comes from, and the one it does come from.
+/// The addresses in the headers of a request, and the address of its connection.
 fn source_ips(call: &Call) -> Vec<String> {
     let header = |name: &str| header(&call.parts.headers, name);
     let is_address = |text: &&str| text.parse::<std::net::IpAddr>().is_ok();

@@ -1,4 +1,4 @@
-//! Discovery documents in Kubernetes' protobuf envelope, for clients that take nothing else (rule M1).
+//! Discovery documents in Kubernetes' protobuf envelope, for clients that accept only that (rule M1).
 
 use crate::api::json::Value;
 use crate::api::protobuf::{write_bytes, write_number, write_text};
@@ -9,11 +9,11 @@ enum Form {
     Flag,
     One(&'static [Field]),
     Many(&'static [Field]),
-    /// A message that holds a list of texts.
+    /// A message that contains a list of strings.
     TextList,
 }
 
-/// A field: its name in JSON, its number, its form.
+/// A field: its name in JSON, its number, its encoding.
 type Field = (&'static str, u64, Form);
 
 const ADDRESS: &[Field] = &[("clientCIDR", 1, Form::Text), ("serverAddress", 2, Form::Text)];
@@ -43,7 +43,7 @@ const VERSIONS: &[Field] = &[
 const GROUPS: &[Field] = &[("groups", 1, Form::Many(GROUP))];
 const RESOURCES: &[Field] = &[("groupVersion", 1, Form::Text), ("resources", 2, Form::Many(RESOURCE))];
 
-/// The document as a whole body; `None` for one that has no protobuf form.
+/// Encodes the document as a whole body; `None` if it does not have a protobuf form.
 pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let kind = document.get("kind")?.as_str()?;
     let fields = match kind {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m1_api_versions_as_go_writes_them() {
+    fn m1_api_versions_are_encoded_as_by_go() {
         let document = json!({
             "kind": "APIVersions", "apiVersion": "v1", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "a:1"}],

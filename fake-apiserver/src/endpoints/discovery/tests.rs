@@ -30,6 +30,7 @@ fn custom(group: &str, version: &str, plural: &str, subresources: &[&str]) -> Re
             "update",
             "watch",
         ]),
+        stored_version: Some(version.to_owned().into()),
         subresources: subresources
             .iter()
             .map(|name| SubresourceInfo {
@@ -77,7 +78,7 @@ fn n4_storage_version_hashes(#[case] group: &str, #[case] version: &str, #[case]
 }
 
 #[test]
-fn n1_resources_of_a_version() {
+fn n1_version_lists_its_resources() {
     let all = json!([
         "create",
         "delete",
@@ -108,14 +109,14 @@ fn n1_resources_of_a_version() {
 }
 
 #[test]
-fn n1_groups_and_their_preferred_versions() {
+fn n1_groups_have_a_preferred_version() {
     let expected = json!({"kind": "APIGroup", "apiVersion": "v1", "name": "autoscaling",
         "versions": [{"groupVersion": "autoscaling/v2", "version": "v2"},
                      {"groupVersion": "autoscaling/v1", "version": "v1"}],
         "preferredVersion": {"groupVersion": "autoscaling/v2", "version": "v2"}});
-    assert_eq!(group(&builtins(), "autoscaling"), Some(expected));
-    assert_eq!(group(&builtins(), ""), None);
-    let list = group_list(&builtins());
+    assert_eq!(group(&builtins(), &[], "autoscaling"), Some(expected));
+    assert_eq!(group(&builtins(), &[], ""), None);
+    let list = group_list(&builtins(), &[]);
     let names: Vec<&str> = list["groups"]
         .as_array()
         .into_iter()
@@ -154,12 +155,12 @@ fn n5_custom_resources_have_their_own_order() {
     ]);
     assert_eq!(list["resources"][0]["verbs"], verbs);
     assert_eq!(list["resources"][2]["group"], "autoscaling");
-    let last = group_list(&all)["groups"]
+    let last = group_list(&all, &[])["groups"]
         .as_array()
         .and_then(|list| list.last().cloned())
         .expect("groups");
     assert_eq!(last["name"], "a.example.com");
-    let items = aggregated(&all, false);
+    let items = aggregated(&all, &[], false);
     let item = items["items"].as_array().and_then(|list| list.last()).expect("groups");
     let kind = json!({"group": "a.example.com", "version": "v1", "kind": "Widget"});
     assert_eq!(item["versions"][0]["resources"][0]["responseKind"], kind);
@@ -176,8 +177,8 @@ fn o10_versions_are_ordered_by_stability() {
 }
 
 #[test]
-fn n3_aggregated_core() {
-    let list = aggregated(&builtins(), true);
+fn n3_core_group_has_an_aggregated_document() {
+    let list = aggregated(&builtins(), &[], true);
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(list["items"][0]["metadata"], json!({}));
     let resources = list["items"][0]["versions"][0]["resources"]
@@ -199,7 +200,12 @@ fn n3_aggregated_core() {
 #[case("/healthz", false, &[], Some("ok"))]
 #[case("/livez/ping", true, &[], Some("ok"))]
 #[case("/livez/nope", false, &[], None)]
-fn n10_health(#[case] path: &str, #[case] verbose: bool, #[case] exclude: &[&str], #[case] expected: Option<&str>) {
+fn n10_health_endpoints_answer_ok(
+    #[case] path: &str,
+    #[case] verbose: bool,
+    #[case] exclude: &[&str],
+    #[case] expected: Option<&str>,
+) {
     let exclude: Vec<String> = exclude.iter().map(|it| (*it).to_owned()).collect();
     assert_eq!(health(path, verbose, &exclude).as_deref(), expected);
 }

@@ -1,4 +1,4 @@
-//! `Ordered`: documents of discovery in JSON, whose keys have the order of the fields of Go's types.
+//! `Ordered`: discovery documents in JSON, with keys in the order of Go's struct fields.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -39,7 +39,7 @@ const ROOT: &[&str] = &[
     "id_token_signing_alg_values_supported",
 ];
 
-/// The fields of what lies within: `APIGroup`, `GroupVersionForDiscovery`, `APIResource`, `ServerAddressByClientCIDR`,
+/// The fields of nested values: `APIGroup`, `GroupVersionForDiscovery`, `APIResource`, `ServerAddressByClientCIDR`,
 /// `APIVersionDiscovery`, `APIResourceDiscovery`, `APISubresourceDiscovery`, `GroupVersionKind`, and keys.
 const INNER: &[&str] = &[
     "metadata",
@@ -86,7 +86,7 @@ impl<'a> Ordered<'a> {
     }
 
     fn map<S: Serializer>(&self, map: &'a Map, serializer: S) -> Result<S::Ok, S::Error> {
-        // Other keys follow, as they stand.
+        // Other keys follow in their original order.
         let rank = |key: &str| {
             self.fields
                 .iter()

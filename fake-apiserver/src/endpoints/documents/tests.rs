@@ -1,4 +1,4 @@
-//! Paths, methods and forms of documents.
+//! Tests of the paths, methods and encodings of documents.
 
 use rstest::rstest;
 
@@ -31,14 +31,14 @@ async fn send(method: &str, path: &str, accept: &str) -> (u16, String) {
 )]
 #[case::versions("/apis/apps", r#"{"groupVersion":"apps/v1","version":"v1"}"#)]
 #[tokio::test]
-async fn keys_have_the_order_of_the_fields_of_go(#[case] path: &str, #[case] part: &str) {
+async fn discovery_documents_have_the_key_order_of_go(#[case] path: &str, #[case] part: &str) {
     let (code, text) = send("GET", path, "application/json").await;
     assert_eq!(code, 200);
     assert!(text.contains(part), "{text}");
 }
 
 #[tokio::test]
-async fn aggregated_keys_have_the_order_of_the_fields_of_go() {
+async fn aggregated_discovery_has_the_key_order_of_go() {
     let (_, text) = send("GET", "/api", super::discovery::AGGREGATED).await;
     let start = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"#;
     assert!(text.starts_with(start), "{text}");
@@ -58,7 +58,7 @@ async fn aggregated_keys_have_the_order_of_the_fields_of_go() {
 #[case("/api/v1/namespaces//pods", 200)]
 #[case("/healthz/poststarthook/rbac/bootstrap-roles", 200)]
 #[tokio::test]
-async fn slashes_at_the_end_mean_nothing_to_discovery_alone(#[case] path: &str, #[case] code: u16) {
+async fn only_discovery_ignores_trailing_slashes(#[case] path: &str, #[case] code: u16) {
     assert_eq!(send("GET", path, "*/*").await.0, code);
 }
 
@@ -71,7 +71,7 @@ async fn slashes_at_the_end_mean_nothing_to_discovery_alone(#[case] path: &str, 
 #[case("/version", 405)]
 #[case("/openid/v1/jwks", 405)]
 #[tokio::test]
-async fn the_method_does_not_matter_to_documents_of_the_aggregator(#[case] path: &str, #[case] code: u16) {
+async fn aggregator_documents_ignore_the_method(#[case] path: &str, #[case] code: u16) {
     assert_eq!(send("POST", path, "*/*").await.0, code);
 }
 
@@ -82,7 +82,7 @@ async fn the_method_does_not_matter_to_documents_of_the_aggregator(#[case] path:
 #[case("/api/v1/namespaces/default/pods/x/status", 404)]
 #[case("/apis/apps/v1/namespaces/default/deployments/x/scale", 404)]
 #[tokio::test]
-async fn subresources_without_tables_refuse_them_before_they_look(#[case] path: &str, #[case] code: u16) {
+async fn subresources_without_tables_refuse_them_before_the_lookup(#[case] path: &str, #[case] code: u16) {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     assert_eq!(send("GET", path, table).await.0, code);
 }
@@ -96,7 +96,7 @@ async fn subresources_without_tables_refuse_them_before_they_look(#[case] path: 
 #[case::version_in_yaml("/version", "application/yaml", 406)]
 #[case::version_in_any_application("/version", "application/*", 406)]
 #[tokio::test]
-async fn paths_and_version_are_json_alone(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
+async fn paths_and_version_are_served_only_as_json(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
     let (found, text) = send("GET", path, accept).await;
     assert_eq!(found, code, "{text}");
     match code {

@@ -1,4 +1,4 @@
-//! `pages`: the journal as it grows, for a reader that may be slower than it.
+//! `pages`: follows the journal for a reader that may be slower than the server.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::{Journal, JournalPage};
 /// Entries in one page.
 const ENTRIES: usize = 1_000;
 
-/// Time from one page to the next: what comes meanwhile is gathered, so that a busy server has few large pages.
+/// Interval between pages. Entries are collected during the interval, so that a busy server sends few large pages.
 const GATHERING: Duration = Duration::from_millis(50);
 
-/// Silence after which an empty page is made, by which both ends learn that the other is there.
+/// Idle time after which an empty page is sent, so that both ends detect a broken connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// The entries from the number `since` on, then those that come. The stream is a cursor and has no buffer: where its
-/// reader is slow, entries that the journal drops are missing, and the number of the next page's first entry tells.
+/// The entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer: if its reader
+/// is slow, dropped entries are missing, and the number of the next page's first entry shows it.
 pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = JournalPage> + Send {
-    // A reader that knew an earlier server begins where this one is.
+    // A number from a previous server may exceed the total; then start at the end.
     let since = since.min(journal.total());
     let begin = (journal, since, false);
     unfold(begin, |(journal, next, has_begun)| async move {
         if has_begun {
             sleep(GATHERING).await;
         }
-        // After a silence of that time the page is empty.
+        // If the wait times out, the page is empty.
         let _ = timeout(SILENCE, journal.reached(next + 1)).await;
         let page = journal.page(next, ENTRIES);
         let next = page.next();
@@ -46,7 +46,7 @@ mod tests {
     use crate::ApiServer;
 
     #[tokio::test(start_paused = true)]
-    async fn pages_gather_and_name_the_entries_that_are_missing() {
+    async fn pages_collect_entries_and_reveal_dropped_ones() {
         let server = ApiServer::builder().journal_capacity(1_500).start();
         let ask = async |times: usize| {
             for _ in 0..times {

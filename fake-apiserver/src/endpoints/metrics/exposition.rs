@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A page of metrics that is being written. Families must come in the order of their names.
+/// Writer of a page of metrics. Families must be written in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {
     text: String,
@@ -17,7 +17,7 @@ pub(super) enum MetricKind {
 }
 
 impl Exposition {
-    /// Begins a family.
+    /// Starts a family.
     pub(super) fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
             MetricKind::Counter => "counter",
@@ -58,15 +58,15 @@ impl Exposition {
     }
 }
 
-/// A count as a sample has it: exact up to 2^53.
+/// Converts a count for a sample: exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "samples of Prometheus are floats")]
 pub(super) fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// A number as Go's `strconv.FormatFloat(…, 'g', -1, 64)` writes it.
+/// Formats a number like Go's `strconv.FormatFloat(…, 'g', -1, 64)`.
 pub(super) fn number(value: f64) -> String {
-    /// A number of so many digits before the point has an exponent.
+    /// Numbers with more digits before the point get an exponent.
     const DIGITS: i32 = 6;
     if value == 0.0 {
         return "0".to_owned();

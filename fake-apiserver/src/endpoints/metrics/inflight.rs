@@ -1,26 +1,26 @@
-//! `Inflight`: requests in progress, and the limit of them, after `WithMaxInFlightLimit` of k8s.io/apiserver.
+//! `Inflight`: requests in progress, and their limits, after `WithMaxInFlightLimit` of k8s.io/apiserver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most requests in progress at once, watches and connections not counted; 0 is no limit.
+/// Maximum number of concurrent requests, without watches and connections; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InflightLimits {
-    /// Of those that read.
+    /// For requests that read.
     pub(crate) read_only: usize,
-    /// Of those that write.
+    /// For requests that write.
     pub(crate) mutating: usize,
 }
 
-/// Requests under way.
+/// Requests in progress.
 #[derive(Debug, Default)]
 pub(super) struct Inflight {
     limits: InflightLimits,
-    /// Guards both counts: of reading and of writing requests.
+    /// Guards both counts: of read and write requests.
     levels: Mutex<[Level; 2]>,
 }
 
-/// A count and its maximum in the present and in the last second.
+/// A count, with its maximum in the current and in the last second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     now: usize,
@@ -29,7 +29,7 @@ struct Level {
     highest_before: usize,
 }
 
-/// A place among the requests in progress, free again when it is dropped.
+/// A place among the requests in progress. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Seat {
     inflight: Arc<Inflight>,
@@ -63,7 +63,8 @@ impl Inflight {
         })
     }
 
-    /// The most requests that were under way in the last second: those that read, and those that write.
+    /// Returns the maximum number of concurrent requests in the current and the previous second, for reads and for
+    /// writes.
     pub(super) fn highest(&self, now: Duration) -> [usize; 2] {
         let mut levels = self.lock();
         levels.each_mut().map(|level| {

@@ -1,4 +1,4 @@
-//! `Labels`: what a request is counted under, after `MonitorRequest` of k8s.io/apiserver.
+//! `Labels`: the metric labels of a request, after `MonitorRequest` of k8s.io/apiserver.
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -10,7 +10,7 @@ use crate::api::resource::Text;
 use crate::endpoints::call::{CONNECTIONS, selected_name};
 use crate::endpoints::discovery;
 
-/// The labels of a request, in the order of their names but for the code of the answer.
+/// The labels of a request in the order of their names, without the code of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(super) component: &'static str,
@@ -35,7 +35,7 @@ impl Labels {
         };
         let verb = match info.verb {
             _ if CONNECTIONS.contains(&subresource) => "CONNECT",
-            // A name goes before the parameter for what is done, but not for what is counted.
+            // The handler ignores `watch` if the path has a name, but metrics count the request as a watch.
             Verb::Get if query.flag("watch").unwrap_or(false) => "WATCH",
             Verb::Get => "GET",
             Verb::List => "LIST",
@@ -63,8 +63,8 @@ impl Labels {
         }
     }
 
-    /// Labels under which a watch or a connection is counted while it lasts, after `RecordLongRunning`. They differ
-    /// from those of its answer where the path says `/watch/`, and where the field selector names one object.
+    /// Labels of a watch or a connection while it is open, after `RecordLongRunning`. They differ from the labels of
+    /// its answer if the path contains `/watch/`, and if the field selector names one object.
     pub(crate) fn of_long_running(&self, parts: &Parts, query: &Query) -> Self {
         let is_of_one = self.verb == "WATCH" && !selected_name(query).is_empty();
         let scope = if is_of_one { "resource" } else { self.scope };
@@ -82,7 +82,7 @@ impl Labels {
         }
     }
 
-    /// Labels of a document that is counted: the health of the server, OpenAPI, and aggregated discovery.
+    /// Labels of a document; only health, OpenAPI and aggregated discovery are counted.
     pub(crate) fn of_document(path: &str, parts: &Parts, answer: &HeaderMap) -> Option<Self> {
         let is_aggregated = || answer.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
         let (component, subresource) = match path {
@@ -98,7 +98,7 @@ impl Labels {
         })
     }
 
-    /// Labels of any other request, which is counted only if it is refused for want of room.
+    /// Labels of any other request, which is only counted if it is refused because of the limit.
     pub(crate) fn bare(component: &'static str, method: &Method) -> Self {
         const KNOWN: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
         let verb = match method.as_str() {

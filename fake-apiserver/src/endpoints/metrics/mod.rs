@@ -1,5 +1,5 @@
-//! `Metrics`: requests, watches and objects counted under the names of kube-apiserver, for `/metrics`. It reads no
-//! clock: callers pass the times.
+//! `Metrics`: counts requests, watches and objects under the names of kube-apiserver, for `/metrics`. It does not read
+//! a clock; callers pass the times.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ const BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
-/// Counters of a server. They grow with the number of different requests, not with that of requests.
+/// Counters of a server. Their size grows with the number of different requests, not with the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// Guards all counters but those of events.
+    /// Guards all counters except the counters of events.
     counters: Mutex<Counters>,
-    /// Requests under way.
+    /// Requests in progress.
     inflight: Arc<Inflight>,
 }
 
@@ -42,7 +42,7 @@ struct Counters {
     events: BTreeMap<[String; 3], Arc<AtomicU64>>,
 }
 
-/// Answers to one kind of request.
+/// Answers with the same labels.
 #[derive(Debug, Default)]
 struct Answered {
     by_code: BTreeMap<u16, u64>,
@@ -69,7 +69,7 @@ impl Durations {
 }
 
 impl Metrics {
-    /// Metrics of a server that answers so many requests at once.
+    /// Creates metrics with these limits of concurrent requests.
     pub(crate) fn new(limits: InflightLimits) -> Self {
         Self {
             inflight: Arc::new(Inflight::new(limits)),
@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Takes a place among the requests in progress; `None` if there is none left.
+    /// Takes a seat among the concurrent requests; `None` if the limit is reached.
     pub(crate) fn take_seat(&self, is_mutating: bool, now: Duration) -> Option<Seat> {
         self.inflight.take(is_mutating, now)
     }
@@ -90,19 +90,19 @@ impl Metrics {
         answered.durations.observe(took);
     }
 
-    /// Counts a request that was refused because too many were under way: it has no duration.
+    /// Counts a request that was refused because of the limit; it does not have a duration.
     pub(crate) fn count_dropped(&self, labels: Labels, code: u16) {
         let mut counters = self.lock();
         let answered = counters.answered.entry(labels).or_default();
         *answered.by_code.entry(code).or_default() += 1;
     }
 
-    /// Counts a watch or a connection that begins.
+    /// Counts the start of a watch or a connection.
     pub(crate) fn begin(&self, labels: Labels) {
         *self.lock().long_running.entry(labels).or_default() += 1;
     }
 
-    /// Counts the end of it.
+    /// Counts the end of a watch or a connection.
     pub(crate) fn end(&self, labels: &Labels) {
         if let Some(count) = self.lock().long_running.get_mut(labels) {
             *count = count.saturating_sub(1);
@@ -115,12 +115,12 @@ impl Metrics {
         Arc::clone(self.lock().events.entry(key).or_default())
     }
 
-    /// Forgets what was counted. Watches and requests in progress stay.
+    /// Resets the counters. Open watches and requests are kept.
     fn reset(&self) {
         let mut counters = self.lock();
         counters.answered.clear();
         counters.long_running.retain(|_, count| *count > 0);
-        // A watch that is open counts on with its own.
+        // Open watches keep their own counter.
         counters.events.retain(|_, count| Arc::strong_count(count) > 1);
         counters.events.values().for_each(|it| it.store(0, Ordering::Relaxed));
     }

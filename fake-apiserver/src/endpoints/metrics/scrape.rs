@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum_core::body::Body;
 use http::{HeaderValue, Method, Response, header};
 
 use super::exposition::{Exposition, MetricKind, count, number};
@@ -25,7 +25,7 @@ const START_TIME: &str = "process_start_time_seconds";
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Answers a request for `/metrics`. DELETE forgets what was counted; every other method reads.
+/// Answers a request for `/metrics`. DELETE resets the counters; every other method reads.
 pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) -> Response<Body> {
     if method == Method::DELETE {
         metrics.reset();
@@ -37,8 +37,7 @@ pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) ->
     encode::respond_whole(200, CONTENT_TYPE, page(metrics, registry).into())
 }
 
-/// The page: families in the order of their names, samples in that of their labels, so that equal states are equal
-/// texts.
+/// Builds the page. Families and samples are sorted, so that equal states have equal texts.
 fn page(metrics: &Metrics, registry: &Registry) -> String {
     let now = registry.reader.entropy.elapsed();
     let mut page = Exposition::default();
@@ -194,7 +193,7 @@ fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
     let scheme = registry.reader.scheme();
     let counts = registry.reader.store.counts();
     let mut seen = BTreeSet::new();
-    // A real server asks the components when it is asked for their status.
+    // Component statuses are not stored: kube-apiserver probes the components on each request.
     let is_asked = |row: &Row| row.info.resource == "componentstatuses" && row.info.group.is_empty();
     let stored = scheme.rows();
     let stored = stored.filter(|row| row.is_stored() && row.is_storage_version && !is_asked(row));

@@ -1,4 +1,4 @@
-//! The operations that are none of a resource: discovery, the version, the keys of tokens, and logs.
+//! Operations without a resource: discovery, the version, the keys of tokens, and logs.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ const DISCOVERY: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// One document of an operation that is none of a resource.
+/// One document of an operation without a resource.
 struct Fixed {
     /// The path below `/openapi/v3/`.
     document: &'static str,
     description: &'static str,
     operation: &'static str,
     tag: &'static str,
-    /// The definition that is answered; a string where there is none.
+    /// The definition of the response; empty for a string.
     answer: &'static str,
     types: &'static [&'static str],
 }
@@ -71,8 +71,7 @@ const FIXED: [Fixed; 5] = [
 ];
 
 impl OpenApi<'_> {
-    /// The paths of the documents below `/openapi/v3/` that are about no resource: the fixed ones, and one for each
-    /// built-in group.
+    /// The paths below `/openapi/v3/` of documents without resources: the fixed ones, and one for each built-in group.
     pub(super) fn group_documents(&self) -> BTreeSet<String> {
         let groups = self.builtins.iter().filter(|row| !row.group.is_empty());
         let groups = groups.map(|row| format!("apis/{}", row.group));
@@ -84,7 +83,7 @@ impl OpenApi<'_> {
     }
 }
 
-/// Returns the operations of such a document; `wanted` grows by the definitions they refer to.
+/// Returns the operations of such a document, and adds the definitions that they refer to to `wanted`.
 pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map {
     let mut paths = Map::new();
     if document == "logs" {

@@ -1,4 +1,4 @@
-//! The operations of one resource in an OpenAPI document: as much as clients look at, in the real server's names.
+//! The operations of a resource in an OpenAPI document, with kube-apiserver's names, as far as clients use them.
 
 use super::parameters::{self, DELETE, FORCE, LIST, WRITE, in_query};
 use super::{META, REF};
@@ -10,13 +10,13 @@ use crate::registry::types::schema::served::all_builtins;
 /// Finds the definition of a kind by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
 
-/// Action of an operation, and its name in OpenAPI.
+/// Action of an operation.
 #[derive(Clone, Copy)]
 enum Action {
     List,
-    /// The watch of a list as its own path, which is deprecated.
+    /// The deprecated path that watches a list.
     WatchList,
-    /// The same of one object.
+    /// The deprecated path that watches one object.
     Watch,
     Create,
     DeleteCollection,
@@ -24,7 +24,7 @@ enum Action {
     Replace,
     Patch,
     Delete,
-    /// A request handed on to something else, by its HTTP method.
+    /// A request that is forwarded, by its HTTP method.
     Connect(&'static str),
 }
 
@@ -66,7 +66,7 @@ impl Action {
     }
 }
 
-/// The kind an operation takes and answers.
+/// The kind that an operation accepts and returns.
 struct Kind<'a> {
     group: &'a str,
     version: &'a str,
@@ -79,7 +79,7 @@ struct Writer<'a> {
     wanted: &'a mut Vec<String>,
 }
 
-/// Adds the paths of a resource; `wanted` grows by the definitions they refer to.
+/// Adds the paths of a resource, and adds the definitions that they refer to to `wanted`.
 pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, wanted: &mut Vec<String>) {
     let mut writer = Writer {
         row,
@@ -152,7 +152,7 @@ pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, want
     }
 }
 
-/// Adds the operations of a path, with the parameters that are its own.
+/// Adds the operations of a path, with its parameters.
 fn insert<'a>(
     paths: &mut Map,
     path: String,
@@ -170,7 +170,7 @@ fn insert<'a>(
 }
 
 impl Writer<'_> {
-    /// Adds the paths with `/watch/`, which are deprecated.
+    /// Adds the deprecated paths with `/watch/`.
     fn add_watches(&mut self, paths: &mut Map, prefix: &str, kind: &Kind<'_>) {
         let (resource, namespaced) = (&self.row.resource, self.row.scope == Scope::Namespaced);
         let collection = match namespaced {
@@ -192,7 +192,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The operations of a subresource by their methods, and the parameters that its options are.
+    /// The operations of a subresource by method, and the parameters for the fields of its options.
     fn subresource(&mut self, sub: &SubresourceInfo, suffix: &str) -> (Vec<Value>, Vec<(&'static str, Value)>) {
         let kind = Kind {
             group: &sub.group,
@@ -407,8 +407,8 @@ impl Writer<'_> {
         Value::Object(out)
     }
 
-    /// Returns `true` if a delete answers with the object that it deleted. (That of a namespace does too, but its
-    /// storage does not say so.)
+    /// Returns `true` if a delete returns the deleted object. (Deletes of namespaces do, too, but their storage does
+    /// not declare it.)
     fn answers_deleted(&self, kind: &Kind<'_>) -> bool {
         !self.is_custom()
             && kind.kind == self.row.kind
@@ -461,7 +461,7 @@ fn of_action(action: Action) -> Vec<Value> {
     in_query(list)
 }
 
-/// `rbac.authorization.k8s.io` is `RbacAuthorization`.
+/// Converts a group name: `rbac.authorization.k8s.io` to `RbacAuthorization`.
 pub(super) fn group_title(group: &str) -> String {
     if group.is_empty() {
         return "Core".to_owned();

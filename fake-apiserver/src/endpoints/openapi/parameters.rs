@@ -1,8 +1,8 @@
-//! Parameters of operations: those of each action, and those that all operations of a path share.
+//! Parameters of operations: parameters of each action, and parameters shared by all operations of a path.
 
 use crate::api::json::{Map, SmolStr, Value, json};
 
-/// Parameters of lists and watches, beside those of all requests.
+/// Parameters of lists and watches, in addition to the common ones.
 pub(super) const LIST: [(&str, &str); 11] = [
     ("allowWatchBookmarks", "boolean"),
     ("continue", "string"),
@@ -30,7 +30,7 @@ pub(super) const WRITE: [(&str, &str); 3] = [
     ("fieldManager", "string"),
     ("fieldValidation", "string"),
 ];
-/// Parameters of `pods/exec`; those of `attach` begin with the second.
+/// Parameters of `pods/exec`; the parameters of `attach` start with the second.
 const EXEC: [(&str, &str); 6] = [
     ("command", "string"),
     ("container", "string"),
@@ -39,7 +39,7 @@ const EXEC: [(&str, &str); 6] = [
     ("stdout", "boolean"),
     ("tty", "boolean"),
 ];
-/// Parameters of `pods/log`, beside those of all requests.
+/// Parameters of `pods/log`, in addition to the common ones.
 const LOG: [(&str, &str); 9] = [
     ("container", "string"),
     ("follow", "boolean"),
@@ -51,10 +51,10 @@ const LOG: [(&str, &str); 9] = [
     ("tailLines", "integer"),
     ("timestamps", "boolean"),
 ];
-/// The parameter of patches alone.
+/// The additional parameter of patches.
 pub(super) const FORCE: (&str, &str) = ("force", "boolean");
 
-/// The parameters of a subresource that has options of its own.
+/// The parameters of a subresource with its own options.
 pub(super) fn of_subresource(name: &str) -> Vec<Value> {
     let options = match name {
         "proxy" => &[("path", "string")][..],
@@ -67,7 +67,7 @@ pub(super) fn of_subresource(name: &str) -> Vec<Value> {
     in_query(options.to_vec())
 }
 
-/// Moves the parameters that all operations of a path have beside them.
+/// Moves parameters shared by all operations of a path to the path.
 pub(super) fn share(entry: &mut Map) {
     let is_operation = |name: &&SmolStr| *name != "parameters";
     let mut methods = entry
@@ -113,7 +113,7 @@ pub(super) fn in_path(name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}})
 }
 
-/// The parameters that a path has whatever is done there.
+/// The parameters of a path, shared by all of its operations.
 pub(super) fn of_path(namespaced: bool, item: bool) -> Vec<Value> {
     let mut out = Vec::new();
     if item {

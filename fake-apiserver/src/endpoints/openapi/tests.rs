@@ -64,6 +64,7 @@ fn widget() -> ResourceInfo {
         short_names: texts(&[]),
         categories: texts(&[]),
         verbs: texts(&verbs),
+        stored_version: Some("v1".into()),
         subresources: Cow::Owned(vec![
             sub("scale", "autoscaling", "Scale"),
             sub("status", "shop.example.com", "Widget"),
@@ -72,7 +73,7 @@ fn widget() -> ResourceInfo {
 }
 
 #[test]
-fn n6_every_document_is_whole() {
+fn n6_every_document_contains_its_definitions() {
     with_builtins(|api| {
         let index = api.index();
         let paths = index["paths"].as_object().expect("paths");
@@ -138,7 +139,7 @@ fn n6_hashes_make_documents_immutable() {
 }
 
 #[test]
-fn n8_writes_say_that_they_validate_fields() {
+fn n8_writes_declare_field_validation() {
     with_builtins(|api| {
         let document = document(&api, "apis/apps/v1");
         let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
@@ -245,7 +246,7 @@ fn a_changed_schema_changes_the_hash() {
 }
 
 #[test]
-fn descriptions_are_found() {
+fn field_descriptions_are_found() {
     let text = description("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "name").expect("a description");
     assert!(text.starts_with("Name must be unique within a namespace."), "{text}");
     assert_eq!(description("none", ""), None);
@@ -256,7 +257,7 @@ fn v2(api: &OpenApi<'_>, accept: &str, if_none_match: &str) -> DocumentAnswer {
 }
 
 #[test]
-fn n6_v2_is_one_whole_document() {
+fn n6_v2_document_contains_all_definitions() {
     let row = widget();
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"x-kubernetes-int-or-string": true, "default": 1}}}}});
@@ -311,7 +312,7 @@ fn n6_v2_is_one_whole_document() {
 }
 
 #[test]
-fn n6_both_forms_of_v2_share_a_tag_that_follows_the_served_resources() {
+fn n6_both_forms_of_v2_share_an_etag_of_the_served_resources() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let tag_of = |answer: &DocumentAnswer| {

@@ -1,4 +1,4 @@
-//! OpenAPI v2: one document of everything served, made of the same definitions and operations as those of v3. Clients
+//! OpenAPI v2: one document for all served resources, generated from the same definitions and operations as v3. Clients
 //! older than 1.27 read it: `kubectl explain`, validation in `kubectl apply`, `OpenAPISchema()` of client-go.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,17 +20,17 @@ enum Form {
     Protobuf,
 }
 
-/// The media type of the protobuf form: as it is asked for, and as it is answered and asked for, too.
+/// The media types of the protobuf form: the one in requests, and the one in answers and requests.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Documents that a process keeps, by their hash: they have some megabytes, and clients ask for the same one again and
-/// again. One more and the oldest is forgotten.
+/// Maximum number of documents that a process caches by their hash: they have several megabytes, and clients request
+/// the same one repeatedly. The oldest is replaced.
 const KEPT_MAX: usize = 2;
 
 static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());
 
-/// Schemas are not nested deeper; what were deeper would be left as v3 has it.
+/// Maximum depth of nested schemas; deeper ones keep their v3 form.
 const LEVELS: usize = 100;
 
 impl OpenApi<'_> {
@@ -65,7 +65,7 @@ impl OpenApi<'_> {
         if let Some((_, _, bytes)) = lock().iter().find(is_it) {
             return bytes.clone();
         }
-        // Outside of the lock: two who come at once make the same.
+        // Computed outside of the lock; concurrent callers compute the same bytes.
         let bytes: Bytes = match form {
             Form::Json => self.v2_document().into(),
             Form::Protobuf => {
@@ -108,11 +108,11 @@ impl OpenApi<'_> {
                 "type": "apiKey"}}),
             swagger: "2.0",
         };
-        // Maps of strings and JSON cannot fail to be written.
+        // Serializing maps of strings and JSON cannot fail.
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// The part of the built-in resources, which is nearly always the same.
+    /// The part for the built-in resources, which almost never changes.
     fn builtin_parts(&self) -> Arc<OpenApiParts> {
         static KEPT: Mutex<Option<(String, Arc<OpenApiParts>)>> = Mutex::new(None);
         let builtins = OpenApi { custom: &[], ..*self };
@@ -133,7 +133,7 @@ impl OpenApi<'_> {
     }
 }
 
-/// The part of one version of a custom resource.
+/// The part for one version of a custom resource.
 fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
     let only = OpenApi {
         version: KubernetesVersion::default(),
@@ -148,12 +148,13 @@ fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
 }
 
 impl OpenApiParts {
-    /// The same in v2.
+    /// Converts parts of v3 to v2.
     fn of_v3(paths: &Map, schemas: &Definitions, wanted: Vec<String>) -> Self {
         let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
         let path = |(path, item): (&SmolStr, &Value)| Some((path.to_string(), raw(&path_item(item))?));
         let definition = |(name, text): (&String, &RawValue)| {
             let mut schema = serde_json::from_str(text.get()).ok()?;
+            drop_preserving(&mut schema);
             convert(&mut schema, 0);
             Some((name.clone(), raw(&schema)?))
         };
@@ -185,7 +186,7 @@ struct Document<'a> {
     swagger: &'static str,
 }
 
-/// The first form a client asks for that there is.
+/// The first available form that a client requests.
 fn form(accept: &str) -> Option<Form> {
     if accept.is_empty() {
         return Some(Form::Json);
@@ -199,14 +200,27 @@ fn form(accept: &str) -> Option<Form> {
         })
 }
 
-/// Makes a schema of v3 one of v2, which knows no alternatives, defaults and nulls: where the real server says less in
-/// v2, so that old clients refuse nothing that is right, this says less, too.
+/// Leaves only the kind of a custom resource that keeps unknown fields: old clients would refuse these otherwise.
+fn drop_preserving(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+        map.retain(|name, _| {
+            matches!(
+                name.as_str(),
+                "type" | "description" | "x-kubernetes-group-version-kind"
+            )
+        });
+    }
+}
+
+/// Converts a schema from v3 to v2, which lacks alternatives, defaults and nulls. Like kube-apiserver it omits such
+/// details, so that old clients accept all valid objects.
 fn convert(schema: &mut Value, level: usize) {
     let Value::Object(map) = schema else { return };
     if level > LEVELS {
         return;
     }
-    // v3 wraps what is said beside a reference.
+    // v3 wraps a reference in `allOf` if it has siblings.
     let wrapped = map.get("allOf").and_then(|all| all.get(0)?.get("$ref").cloned());
     if let Some(Value::String(reference)) = wrapped.or_else(|| map.remove("$ref")) {
         map.insert("$ref".into(), reference.replace(REF, "#/definitions/").into());
@@ -215,7 +229,7 @@ fn convert(schema: &mut Value, level: usize) {
     if is(map, "x-kubernetes-int-or-string") {
         map.remove("type");
     } else if map.contains_key("oneOf") && !map.contains_key("type") {
-        // Quantities and numbers that may be names.
+        // Quantities, and values that may be a number or a name.
         map.insert("type".into(), "string".into());
     }
     if is(map, "nullable") {
@@ -304,7 +318,7 @@ fn schema_of(content: Option<&Map>) -> Value {
     schema
 }
 
-/// Parameters of a path or a query, with what v3 keeps in their schema.
+/// Parameters of a path or a query. v3 keeps their types in a separate schema, v2 inline.
 fn parameters(list: &Value) -> Value {
     let flat = list.as_array().into_iter().flatten().map(|parameter| {
         let mut parameter = parameter.clone();
@@ -334,7 +348,7 @@ mod tests {
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
     #[case::a_property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
         json!({"properties": {"default": {"type": "string"}}}))]
-    fn n6_v2_says_less_than_v3(#[case] mut schema: Value, #[case] expected: Value) {
+    fn n6_v2_omits_details_of_v3(#[case] mut schema: Value, #[case] expected: Value) {
         convert(&mut schema, 0);
         assert_eq!(schema, expected);
     }

@@ -1,4 +1,4 @@
-//! The OpenAPI v2 document in protobuf: the messages of gnostic's `openapi.v2`, whose field numbers stand here.
+//! The OpenAPI v2 document in protobuf: the messages of gnostic's `openapi.v2`, with their field numbers.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_text};
@@ -21,7 +21,7 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
         let mut key = Vec::new();
         let fields = [("type", 1), ("name", 2), ("in", 3), ("description", 4)];
         texts(&mut key, definition, &fields);
-        // `api_key_security` of the alternatives.
+        // The alternative `api_key_security`.
         named(&mut security, 1, name, &within(2, &key));
     }
     let mut out = Vec::new();
@@ -154,7 +154,7 @@ fn schema(schema: &Value) -> Vec<u8> {
     out
 }
 
-/// Writes the `x-` extensions, each as a text of YAML, of which JSON is a part.
+/// Writes the `x-` extensions, each as a string of YAML, which includes JSON.
 fn extensions(out: &mut Vec<u8>, field: u64, fields: Option<&Fields>) {
     for (name, value) in fields.into_iter().flatten().filter(|(name, _)| name.starts_with("x-")) {
         named(out, field, name, &any(value));
@@ -176,7 +176,7 @@ fn named(out: &mut Vec<u8>, field: u64, name: &str, message: &[u8]) {
     write_bytes(out, field, &entry);
 }
 
-/// A message that holds nothing but another.
+/// A message that contains only another message.
 fn within(field: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 8);
     write_bytes(&mut out, field, message);
@@ -203,9 +203,9 @@ fn flag(out: &mut Vec<u8>, field: u64, value: &Value) {
     }
 }
 
-/// A number of 64 bits as they are.
+/// A 64-bit float in its binary form.
 fn double(out: &mut Vec<u8>, field: u64, value: f64) {
-    // Its field says so: wire type 1 instead of 0, which `number` writes.
+    // The tag has wire type 1 instead of 0, which `write_number` writes.
     let mut tag = Vec::new();
     write_number(&mut tag, field, 0);
     tag.pop();
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n6_a_schema_as_gnostic_writes_it() {
+    fn n6_schema_is_encoded_as_by_gnostic() {
         let written = schema(&json!({
             "type": "object", "maximum": 1.5, "properties": {"a": {"$ref": "#/definitions/b"}}, "x-k": 1,
         }));

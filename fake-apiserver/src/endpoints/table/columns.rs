@@ -1,4 +1,4 @@
-//! Columns of built-in kinds, and those that many kinds share.
+//! Columns of built-in kinds, and columns shared by many kinds.
 
 use crate::api::json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(super) struct Column {
     /// `name` for the object's name, else empty.
     pub(super) format: &'static str,
     pub(super) description: &'static str,
-    /// 1 for columns only a wide view shows.
+    /// 1 for columns that only wide output shows.
     pub(super) priority: i64,
 }
 
@@ -41,7 +41,7 @@ impl Column {
         }
     }
 
-    /// The same column for wide views alone.
+    /// The same column, for wide output only.
     pub(super) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -62,13 +62,13 @@ impl Column {
     }
 }
 
-/// Documentation of `name` in ObjectMeta.
+/// Description of `name` in ObjectMeta.
 pub(super) const NAME_DOC: &str = "Name must be unique within a namespace. Is required when creating resources, \
      although some resources may \
      allow a client to request the generation of an appropriate name automatically. Name is primarily intended \
      for creation idempotence and configuration definition. Cannot be updated. More info: \
      https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-/// Documentation of `creationTimestamp` in ObjectMeta.
+/// Description of `creationTimestamp` in ObjectMeta.
 pub(super) const CREATED_DOC: &str = "CreationTimestamp is a timestamp representing the server time when this object \
      was created. It is not \
      guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It \
@@ -78,7 +78,7 @@ pub(super) const CREATED_DOC: &str = "CreationTimestamp is a timestamp represent
 pub(super) const NAME: Column = Column::text("Name", NAME_DOC).with_name_format();
 pub(super) const AGE: Column = Column::text("Age", CREATED_DOC);
 pub(super) const CREATED_AT: Column = Column::of("date", "Created At", CREATED_DOC);
-/// The age as a custom resource shows it.
+/// The age column of custom resources.
 pub(super) const CUSTOM_AGE: Column = Column::of("date", "Age", CREATED_DOC);
 pub(super) const CONTAINERS: Column = Column::text("Containers", "Names of each container in the template.").wide();
 pub(super) const IMAGES: Column = Column::text("Images", "Images referenced by each container in the template.").wide();

@@ -1,4 +1,4 @@
-//! The columns a CustomResourceDefinition declares.
+//! The columns that a CustomResourceDefinition declares.
 
 use jiff::Timestamp;
 
@@ -31,21 +31,39 @@ enum Kind {
 }
 
 impl PrinterColumn {
-    /// The columns of a version of a CRD; its age alone where the CRD declares none. `declared` is the value of
+    /// The columns of a version of a CRD; only its age if the CRD does not declare any. `declared` is the value of
     /// `additionalPrinterColumns`.
     pub(crate) fn all(declared: Option<&Value>) -> Result<Vec<Self>, String> {
         let declared = declared.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if declared.is_empty() {
-            return Ok(vec![Self {
-                name: CUSTOM_AGE.name.to_owned(),
-                kind: Kind::Date,
-                format: String::new(),
-                description: CUSTOM_AGE.description.to_owned(),
-                priority: 0,
-                json_path: JsonPath::parse(".metadata.creationTimestamp")?,
-            }]);
+            return Ok(vec![Self::age()?]);
         }
         declared.iter().map(Self::parse).collect()
+    }
+
+    /// The columns of the scale of a custom resource.
+    pub(crate) fn of_scale() -> Result<Vec<Self>, String> {
+        let replicas = |name: &str, description: &str, json_path: &str| {
+            Self::parse(&json!({
+                "name": name, "type": "integer", "description": description, "jsonPath": json_path,
+            }))
+        };
+        Ok(vec![
+            replicas("Desired", "Number of desired replicas", ".spec.replicas")?,
+            replicas("Available", "Number of actual replicas", ".status.replicas")?,
+            Self::age()?,
+        ])
+    }
+
+    fn age() -> Result<Self, String> {
+        Ok(Self {
+            name: CUSTOM_AGE.name.to_owned(),
+            kind: Kind::Date,
+            format: String::new(),
+            description: CUSTOM_AGE.description.to_owned(),
+            priority: 0,
+            json_path: JsonPath::parse(".metadata.creationTimestamp")?,
+        })
     }
 
     fn parse(column: &Value) -> Result<Self, String> {
@@ -93,7 +111,7 @@ impl PrinterColumn {
         })
     }
 
-    /// The cell of one object; null where the path leads nowhere or to a value of another type.
+    /// The cell of an object; null if the path does not exist or its value has another type.
     fn cell(&self, object: &Object, now: Timestamp) -> Value {
         let Some(value) = self.json_path.first_of(object) else {
             return Value::Null;
@@ -124,7 +142,7 @@ pub(super) fn cells(columns: &[PrinterColumn], object: &Object, now: Timestamp) 
     name.chain(columns.iter().map(|it| it.cell(object, now))).collect()
 }
 
-/// A value in a column of strings, as Go prints it.
+/// Formats a value for a column of strings, like Go.
 fn print(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -138,7 +156,7 @@ fn print(value: &Value) -> String {
     }
 }
 
-/// A float as `%v` prints it: with an exponent below -4 and from 21 on.
+/// Formats a float like `%v`: with an exponent below -4 and from 21 on.
 fn print_float(value: f64) -> String {
     let text = format!("{value:e}");
     match text

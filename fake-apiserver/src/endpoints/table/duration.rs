@@ -1,8 +1,8 @@
-//! Durations for people: `5s`, `3m20s`, `4d12h`, as Kubernetes rounds them.
+//! Human-readable durations, rounded as in Kubernetes: `5s`, `3m20s`, `4d12h`.
 
 use jiff::Timestamp;
 
-/// A time as RFC 3339 writes it and Go reads it: with a `T`, seconds and an offset.
+/// Parses a time in RFC 3339 like Go: with a `T`, seconds and an offset.
 pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let has_form = bytes.len() >= 20 && bytes[10] == b'T' && bytes[13] == b':' && bytes[16] == b':';
@@ -23,7 +23,7 @@ pub(super) fn of_seconds(seconds: i64) -> String {
 }
 
 fn human(seconds: i64, is_negative: bool) -> String {
-    // A clock that runs two seconds ahead is forgiven.
+    // A clock that is up to two seconds ahead is tolerated.
     if seconds < -1 {
         return "<invalid>".to_owned();
     }
@@ -70,7 +70,7 @@ mod tests {
     #[case("2026-01-01T00:00:00Z[UTC]", false)]
     #[case("2026-01-01", false)]
     #[case("soon", false)]
-    fn o1_times(#[case] text: &str, #[case] is_time: bool) {
+    fn o1_ages_are_computed_from_times(#[case] text: &str, #[case] is_time: bool) {
         assert_eq!(parse_time(text).is_some(), is_time);
     }
 

@@ -1,15 +1,16 @@
-//! JSONPath as printer columns use it: `.spec.list[0].name`, `.status.conditions[?(@.type=="Ready")].status`.
+//! JSONPath as in printer columns and in `kubectl wait`: `.spec.list[0].name`,
+//! `.status.conditions[?(@.type=="Ready")].status`.
 
 use crate::api::json::{Map, Value};
 
-/// Most steps of a path.
+/// Maximum number of steps in a path.
 const MAX_STEPS: usize = 100;
-/// Most levels of filters within filters.
+/// Maximum nesting depth of filters.
 const MAX_FILTERS: usize = 8;
-/// Most values visited in one evaluation.
+/// Maximum number of values visited in one evaluation.
 const MAX_VISITS: usize = 100_000;
 
-/// A path, read once and evaluated for every row.
+/// A path, parsed once and evaluated for every row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct JsonPath {
     steps: Vec<Step>,
@@ -19,7 +20,7 @@ pub(crate) struct JsonPath {
 enum Step {
     /// `.name` or `['name']`
     Field(String),
-    /// `[0,2]`; from the end where negative.
+    /// `[0,2]`; negative indices count from the end.
     Indices(Vec<i64>),
     /// `['a','b']`
     Fields(Vec<String>),
@@ -35,7 +36,7 @@ enum Step {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Operand {
-    /// `@.a.b`, from the item.
+    /// `@.a.b`, relative to the item.
     Path(JsonPath),
     Literal(Value),
 }
@@ -51,7 +52,7 @@ enum Comparison {
 }
 
 impl JsonPath {
-    /// Reads a path such as `.spec.replicas`. The error says what is wrong with it.
+    /// Parses a path such as `.spec.replicas`. The error describes the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser {
             rest: text.trim(),
@@ -66,29 +67,37 @@ impl JsonPath {
         }
     }
 
-    /// The first value the path leads to.
+    /// The first value at the path.
     pub(crate) fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
-        follow(&self.steps, root, &mut { MAX_VISITS })
+        first(&self.steps, root, &mut { MAX_VISITS })
     }
 
-    /// The first value the path leads to from an object; `None` too where the path is the object itself.
+    /// All values at the path, in depth-first order.
+    #[cfg(any(feature = "cel", test))]
+    pub(crate) fn all<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
+        let mut all = Vec::new();
+        follow(&self.steps, root, &mut { MAX_VISITS }, &mut |value| {
+            all.push(value);
+            false
+        });
+        all
+    }
+
+    /// The first value at the path; `None` also if the path selects the object itself.
     pub(super) fn first_of<'a>(&self, root: &'a Map) -> Option<&'a Value> {
-        let (first, rest) = self.steps.split_first()?;
+        let (step, rest) = self.steps.split_first()?;
         let mut visits = MAX_VISITS;
-        match first {
-            Step::Field(name) => follow(rest, root.get(name)?, &mut visits),
+        match step {
+            Step::Field(name) => first(rest, root.get(name)?, &mut visits),
             Step::Fields(names) => names
                 .iter()
                 .filter_map(|name| root.get(name))
-                .find_map(|it| follow(rest, it, &mut visits)),
-            Step::All => root.values().find_map(|it| follow(rest, it, &mut visits)),
+                .find_map(|it| first(rest, it, &mut visits)),
+            Step::All => root.values().find_map(|it| first(rest, it, &mut visits)),
             Step::Descend => {
-                // The object itself comes first: the next step is tried on it.
+                // The object itself is the first match: apply the next step to it.
                 let next = Self { steps: rest.to_vec() };
-                let below = || {
-                    root.values()
-                        .find_map(|it| follow(&self.steps, it, &mut { MAX_VISITS }))
-                };
+                let below = || root.values().find_map(|it| first(&self.steps, it, &mut { MAX_VISITS }));
                 next.first_of(root).or_else(below)
             }
             Step::Indices(_) | Step::Slice(..) | Step::Filter(..) => None,
@@ -96,35 +105,43 @@ impl JsonPath {
     }
 }
 
-/// The first value that `steps` lead to, looked for in order. `visits` bounds the search: a path of many `..` tries
-/// every combination of places before it gives up.
-fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a Value> {
-    *visits = visits.checked_sub(1)?;
-    let Some((step, rest)) = steps.split_first() else {
-        return Some(value);
+/// The first value that `steps` select, in depth-first order.
+fn first<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a Value> {
+    let mut found = None;
+    follow(steps, value, visits, &mut |value| {
+        found = Some(value);
+        true
+    });
+    found
+}
+
+/// Passes the values that `steps` select to `take`, in depth-first order, until it returns `true`; returns `true` then.
+/// `visits` bounds the search: a path with many `..` would try every combination of positions.
+fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize, take: &mut dyn FnMut(&'a Value) -> bool) -> bool {
+    let Some(left) = visits.checked_sub(1) else {
+        return false;
     };
+    *visits = left;
+    let Some((step, rest)) = steps.split_first() else {
+        return take(value);
+    };
+    let mut next = |it: &'a Value| follow(rest, it, visits, take);
     match step {
-        Step::Field(name) => follow(rest, value.get(name)?, visits),
-        Step::Fields(names) => names
-            .iter()
-            .filter_map(|name| value.get(name))
-            .find_map(|it| follow(rest, it, visits)),
+        Step::Field(name) => value.get(name).is_some_and(next),
+        Step::Fields(names) => names.iter().filter_map(|name| value.get(name)).any(next),
         Step::Indices(indices) => {
             let list = list(value);
-            let items = indices
+            let mut items = indices
                 .iter()
                 .filter_map(|index| list.get(position(*index, list.len())?));
-            items.into_iter().find_map(|it| follow(rest, it, visits))
+            items.any(next)
         }
-        Step::Slice(from, to, step) => slice(list(value), *from, *to, *step).find_map(|it| follow(rest, it, visits)),
-        Step::All => children(value).find_map(|it| follow(rest, it, visits)),
-        Step::Descend => {
-            let here = follow(rest, value, visits);
-            here.or_else(|| children(value).find_map(|it| follow(steps, it, visits)))
-        }
+        Step::Slice(from, to, step) => slice(list(value), *from, *to, *step).any(next),
+        Step::All => children(value).any(next),
+        Step::Descend => next(value) || children(value).any(|it| follow(steps, it, visits, take)),
         Step::Filter(left, right) => {
             let mut items = list(value).iter().filter(|item| holds(left, right.as_ref(), item));
-            items.find_map(|it| follow(rest, it, visits))
+            items.any(next)
         }
     }
 }
@@ -197,7 +214,7 @@ impl Comparison {
 
 struct Parser<'a> {
     rest: &'a str,
-    /// Filters around the place.
+    /// Number of enclosing filters.
     filters: usize,
 }
 
@@ -221,7 +238,7 @@ impl Parser<'_> {
                     steps.push(self.name()?);
                 }
             } else if self.eat(".") {
-                // A dot alone is the value itself.
+                // A single dot selects the value itself.
                 if !self.rest.is_empty() && !self.rest.starts_with('[') {
                     steps.push(self.name()?);
                 }
@@ -237,7 +254,7 @@ impl Parser<'_> {
         Ok(JsonPath { steps })
     }
 
-    /// A name up to the next `.` or `[`; a backslash takes the character after it as it is.
+    /// A name up to the next `.` or `[`; a backslash escapes the character after it.
     fn name(&mut self) -> Result<Step, String> {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -316,7 +333,7 @@ impl Parser<'_> {
         indices.map(Step::Indices)
     }
 
-    /// The end of a bracket, quotes passed over.
+    /// The end of a bracket; brackets in quotes are ignored.
     fn closing_bracket(&self) -> Option<usize> {
         let mut quote = None;
         let mut chars = self.rest.char_indices();
@@ -374,7 +391,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// A text in quotes of either kind.
+    /// A string in quotes of either kind.
     fn quoted(&mut self) -> Option<String> {
         let quote = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
         let mut text = String::new();
@@ -426,6 +443,15 @@ mod tests {
     }
 
     #[test]
+    fn all_values_at_a_path_are_returned_in_order() {
+        let object = json!({"spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]}});
+        let path = JsonPath::parse(".spec.list[*].name").unwrap();
+        assert_eq!(path.all(&object), [&json!("x"), &json!("y")]);
+        let path = JsonPath::parse(".spec.list[?(@.name!=\"z\")].n").unwrap();
+        assert_eq!(path.all(&object), [&json!(5)]);
+    }
+
+    #[test]
     fn o1_evaluation_is_bounded() {
         let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
         let path = JsonPath::parse(&"..a".repeat(40)).unwrap();
@@ -445,7 +471,7 @@ mod tests {
     #[case(".spec[?(@.a==\"b)]")]
     #[case(".a..")]
     #[case(".a b")]
-    fn o1_invalid_paths(#[case] path: &str) {
+    fn o1_invalid_paths_are_refused(#[case] path: &str) {
         let parsed = JsonPath::parse(path);
         assert!(parsed.is_err() || path == ".a..", "{parsed:?}");
     }

@@ -1,11 +1,11 @@
-//! Objects as rows of a Table, which kubectl shows: columns and cells are the server's choice (rules M2, M4, E19).
-//! It knows no HTTP and no storage: objects come in, a Table goes out.
+//! Converts objects to rows of a Table, which kubectl prints. The server chooses the columns and cells (rules M2, M4,
+//! E19). This module depends on neither HTTP nor storage.
 
 mod tables;
 mod columns;
 mod printers;
 mod custom;
-mod jsonpath;
+pub(crate) mod jsonpath;
 mod read;
 mod duration;
 

@@ -1,4 +1,4 @@
-//! Reading an object for its cells: a field of any type gives some cell.
+//! Typed access to an object's fields for its cells; fields of unexpected types have fallbacks.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 
-/// The object a row is made of.
+/// The object of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableRow<'a> {
     pub(super) object: &'a Object,
@@ -38,7 +38,7 @@ impl<'a> TableRow<'a> {
         self.since(self.at("metadata.creationTimestamp")).into()
     }
 
-    /// Returns the age of a time; `<unknown>` where there is none.
+    /// Returns the age of a time; `<unknown>` if it is absent.
     pub(super) fn since(self, time: Field<'_>) -> String {
         time.time()
             .map_or_else(|| "<unknown>".to_owned(), |then| duration::between(then, self.now))
@@ -63,12 +63,12 @@ impl<'a> Field<'a> {
         self.0.is_some_and(|it| !it.is_null())
     }
 
-    /// The string, empty if it is none.
+    /// The string; empty for values of other types.
     pub(super) fn text(self) -> &'a str {
         self.0.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The string, or `other` where it is empty.
+    /// The string, or `other` if it is empty.
     pub(super) fn text_or(self, other: &'a str) -> &'a str {
         match self.text() {
             "" => other,
@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The integer, 0 if it is none.
+    /// The integer; 0 for values of other types.
     pub(super) fn int(self) -> i64 {
         self.0
             .and_then(|it| it.as_i64().or_else(|| it.as_f64().map(|it| it as i64)))
@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
         self.0.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A quantity, an int-or-string or the like as text: strings bare, everything else as JSON.
+    /// Formats a quantity, an int-or-string or similar: strings without quotes, other values as JSON.
     pub(super) fn print(self) -> String {
         match self.0 {
             Some(Value::String(text)) => text.to_string(),
@@ -119,23 +119,23 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The texts of a list, joined.
+    /// The strings of a list, joined.
     pub(super) fn join(self, separator: &str) -> String {
         let texts: Vec<&str> = self.items().map(Field::text).collect();
         texts.join(separator)
     }
 
-    /// The time an RFC 3339 string names.
+    /// The time in an RFC 3339 string.
     pub(super) fn time(self) -> Option<Timestamp> {
         duration::parse_time(self.text())
     }
 
-    /// The item whose field `key` is `value`.
+    /// The first item in which `key` has `value`.
     pub(super) fn find(self, key: &str, value: &str) -> Option<Field<'a>> {
         self.items().find(|it| it.at(key).text() == value)
     }
 
-    /// A map of labels as `a=b,c=d`; `<none>` where it is empty.
+    /// A map of labels as `a=b,c=d`; `<none>` if it is empty.
     pub(super) fn labels(self) -> String {
         let labels: Vec<String> = self
             .entries()
@@ -144,12 +144,12 @@ impl<'a> Field<'a> {
         or_none(labels.join(","))
     }
 
-    /// A LabelSelector object as a parameter writes it; `<none>` where it selects everything or nothing.
+    /// A LabelSelector object in the syntax of a query parameter; `<none>` if it selects everything or nothing.
     pub(super) fn selector(self) -> String {
         self.plain_selector().map_or_else(|()| "<error>".to_owned(), or_none)
     }
 
-    /// A LabelSelector object as a parameter writes it.
+    /// A LabelSelector object in the syntax of a query parameter.
     pub(super) fn plain_selector(self) -> Result<String, ()> {
         let selector = LabelSelector::from_object(self.0.unwrap_or(&Value::Null)).map_err(|_| ())?;
         Ok(selector.map(|it| it.to_string()).unwrap_or_default())
@@ -165,12 +165,12 @@ impl<'a> Field<'a> {
     }
 }
 
-/// `<none>` for an empty text.
+/// `<none>` for an empty string.
 pub(super) fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// The first three of many: `a,b,c + 2 more...`.
+/// The first `max` of many: `a,b,c + 2 more...`.
 pub(super) fn with_more(list: &[String], max: usize) -> String {
     let shown = list[..list.len().min(max)].join(",");
     if list.len() > max {

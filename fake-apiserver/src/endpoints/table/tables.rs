@@ -1,4 +1,4 @@
-//! `Tables`: how the Tables of one request are made.
+//! `Tables`: builds the Tables of one request.
 
 use jiff::Timestamp;
 
@@ -11,11 +11,12 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::endpoints::negotiation::MetaVersion;
 use crate::endpoints::partial;
+use crate::registry::scheme::Row;
 
 /// Source of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'a> {
-    /// A built-in kind; the scale of anything is one too.
+    /// A built-in kind, including the Scale of any resource.
     Builtin {
         /// API group of the kind.
         group: &'a str,
@@ -26,7 +27,7 @@ pub(crate) enum Columns<'a> {
     Custom(&'a [PrinterColumn]),
 }
 
-/// The part of its object that a row holds: the `includeObject` parameter.
+/// The part of the object that a row contains: the `includeObject` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     /// Nothing.
@@ -34,12 +35,12 @@ pub(crate) enum IncludeObject {
     /// Its metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// Reads the parameter; absent and empty mean `Metadata`.
+    /// Parses the parameter; absent and empty mean `Metadata`.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, Status> {
         match text.unwrap_or_default() {
             "None" => Ok(Self::None),
@@ -62,16 +63,19 @@ impl IncludeObject {
 pub(crate) struct Tables<'a> {
     /// The columns of the kind.
     pub(crate) columns: Columns<'a>,
-    /// The version of Table that was asked for.
+    /// The row of objects in another version than the one they are stored in, if their cells and metadata are of the
+    /// stored version.
+    pub(crate) converted: Option<&'a Row>,
+    /// The requested version of Table.
     pub(crate) version: MetaVersion,
-    /// The part of its object that a row holds.
+    /// The part of the object that a row contains.
     pub(crate) include: IncludeObject,
-    /// The time that ages are counted to.
+    /// The time to which ages are computed.
     pub(crate) now: Timestamp,
 }
 
 impl Tables<'_> {
-    /// The Table of one object. A Status is no object of the kind and is answered as it is (rule M5).
+    /// The Table of one object. A Status is returned unchanged, because it is not an object of the kind (rule M5).
     pub(crate) fn of_object(&self, object: &Object) -> Value {
         if object.kind() == "Status" && object.api_version() == "v1" {
             return Value::Object(object.0.clone());
@@ -79,8 +83,8 @@ impl Tables<'_> {
         self.one_row(object, self.column_definitions())
     }
 
-    /// The Table of a watch event's object; the first alone defines the columns. The object of a bookmark has a row
-    /// too, whose metadata carries its annotations; the Status of an error is left as it is.
+    /// The Table of a watch event's object; only the first one defines the columns. The object of a bookmark has a row,
+    /// too, with its annotations in the metadata. The Status of an error is returned unchanged.
     pub(crate) fn of_event(&self, object: &Object, is_first: bool) -> Value {
         if is_first {
             self.of_object(object)
@@ -95,13 +99,13 @@ impl Tables<'_> {
     pub(crate) fn of_list<'o>(&self, metadata: Option<&Map>, items: impl IntoIterator<Item = &'o Object>) -> Value {
         let mut items: Vec<&Object> = items.into_iter().collect();
         if matches!(self.columns, Columns::Builtin { kind: "FlowSchema", .. }) {
-            // Shown in the order in which they are tried.
+            // kubectl shows them in the order in which the server evaluates them.
             let precedence = |it: &&Object| it.get("spec").and_then(|spec| spec.get("matchingPrecedence")?.as_i64());
             items.sort_by_key(precedence);
         }
         let rows: Vec<Value> = items.into_iter().map(|it| self.row(it)).collect();
         let rows = match self.columns {
-            // Go's default convertor of tables makes no list where there is nothing to list.
+            // Go's default table convertor returns null instead of an empty list.
             Columns::Builtin { group, kind } if rows.is_empty() && printers::printer_of(group, kind).is_none() => {
                 Value::Null
             }
@@ -140,7 +144,7 @@ impl Tables<'_> {
         })
     }
 
-    /// One cell a column.
+    /// One cell for each column.
     pub(crate) fn cells(&self, object: &Object) -> Vec<Value> {
         match self.columns {
             Columns::Custom(columns) => custom::cells(columns, object, self.now),
@@ -155,6 +159,13 @@ impl Tables<'_> {
     }
 
     fn row(&self, object: &Object) -> Value {
+        let stored = self.converted.map(|row| {
+            let mut stored = object.clone();
+            row.to_storage(&mut stored);
+            stored
+        });
+        let whole = object;
+        let object = stored.as_ref().unwrap_or(object);
         let mut row = Map::new();
         row.insert("cells".into(), self.cells(object).into());
         if matches!(self.columns, Columns::Builtin { group: "", kind: "Pod" }) {
@@ -164,14 +175,14 @@ impl Tables<'_> {
         let object = match self.include {
             IncludeObject::None => Value::Null,
             IncludeObject::Metadata => partial::object(object, self.version),
-            IncludeObject::Object => Value::Object(object.0.clone()),
+            IncludeObject::Object => Value::Object(whole.0.clone()),
         };
         row.insert("object".into(), object);
         Value::Object(row)
     }
 }
 
-/// The time of creation as it is; an object that has none was created at the beginning of Go's time.
+/// The creation time as stored. Objects without one get Go's zero time.
 fn created_at(object: &Object) -> Value {
     match object.meta_str("creationTimestamp") {
         "" => "0001-01-01T00:00:00Z".into(),

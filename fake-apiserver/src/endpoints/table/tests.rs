@@ -1,4 +1,4 @@
-//! Tables as a kube-apiserver 1.36 wrote them.
+//! Tables recorded from kube-apiserver 1.36.
 
 use rstest::rstest;
 
@@ -15,6 +15,7 @@ fn object(value: Value) -> Object {
 fn tables<'a>(columns: Columns<'a>) -> Tables<'a> {
     Tables {
         columns,
+        converted: None,
         version: MetaVersion::V1,
         include: IncludeObject::default(),
         now: "2026-01-01T00:10:00Z".parse().unwrap(),
@@ -182,7 +183,7 @@ fn m4_the_status_of_pods(#[case] status: Value, #[case] ready: &str, #[case] rea
 }
 
 #[test]
-fn m4_terminating_pods() {
+fn m4_terminating_pods_show_their_state() {
     let mut gone = pod(json!({"phase": "Running"}));
     gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:09:00Z");
     assert_eq!(cells("", "Pod", gone.clone())[2], "Terminating");
@@ -191,7 +192,7 @@ fn m4_terminating_pods() {
 }
 
 #[test]
-fn m4_any_type_anywhere_is_survived() {
+fn m4_cells_tolerate_fields_of_any_type() {
     let groups = [
         "",
         "apps",
@@ -263,7 +264,7 @@ fn m4_any_type_anywhere_is_survived() {
 }
 
 #[test]
-fn m2_a_list() {
+fn m2_list_has_one_row_per_object() {
     let columns = Columns::Builtin { group: "", kind: "Pod" };
     let item = object(
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"l": "1"}},
@@ -314,7 +315,7 @@ fn e19_only_the_first_event_defines_columns() {
 }
 
 #[test]
-fn m2_include_object() {
+fn m2_include_object_selects_the_object_of_a_row() {
     assert_eq!(IncludeObject::parse(None), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse(Some("None")), Ok(IncludeObject::None));
     let status = IncludeObject::parse(Some("Some")).unwrap_err();
@@ -341,7 +342,7 @@ fn m2_include_object() {
 #[case(json!({"k": "<v>"}), json!(["a", null, "{\"k\":\"\\u003cv\\u003e\"}", null, null, null]))]
 #[case(json!(["x", "y"]), json!(["a", null, "[\"x\",\"y\"]", null, null, null]))]
 #[case(json!("2026-01-01T00:00:00Z"), json!(["a", null, "2026-01-01T00:00:00Z", null, null, "10m"]))]
-fn o1_custom_columns(#[case] value: Value, #[case] expected: Value) {
+fn o1_custom_columns_are_evaluated(#[case] value: Value, #[case] expected: Value) {
     let declared: Vec<Value> = ["integer", "string", "boolean", "number", "date"]
         .map(|kind| json!({"name": kind, "type": kind, "jsonPath": ".spec.v"}))
         .into();
@@ -359,7 +360,7 @@ fn o1_custom_columns(#[case] value: Value, #[case] expected: Value) {
 }
 
 #[test]
-fn o1_without_columns_there_is_the_age() {
+fn o1_default_column_is_the_age() {
     let columns = PrinterColumn::all(None).unwrap();
     let tables = tables(Columns::Custom(&columns));
     assert_eq!(tables.column_definitions()[1]["type"], "date");

@@ -1,4 +1,4 @@
-//! Annotations that calls of webhooks leave in the audit event, after `webhookAnnotator` of k8s.io/apiserver.
+//! Annotations that webhook calls add to the audit event, after `webhookAnnotator` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::attributes::Attributes;
 use super::config::Webhook;
 use crate::api::json::marshal;
 
-/// The value of `mutation.webhook.admission.k8s.io`, its fields in the order of Go's struct.
+/// The value of `mutation.webhook.admission.k8s.io`, with its fields in the order of Go's struct.
 #[derive(Serialize)]
 struct Mutation<'a> {
     configuration: &'a str,
@@ -27,10 +27,10 @@ struct Patch<'a> {
     patch_type: &'static str,
 }
 
-/// A step of a JSON patch, its members in the order of their names.
+/// An operation of a JSON patch, with its members sorted by name.
 type Operation = BTreeMap<String, Box<RawValue>>;
 
-/// Adds the result of the call of a mutating webhook.
+/// Adds the result of calling a mutating webhook.
 pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, mutated: bool) {
     attributes.annotate(format!("mutation.webhook.admission.k8s.io/{place}"), || {
         marshal(&Mutation {
@@ -41,7 +41,7 @@ pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &s
     });
 }
 
-/// Adds the patch of a mutating webhook, for events that show bodies.
+/// Adds the patch of a mutating webhook, if the level of the event includes bodies.
 pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, patch: &[u8]) {
     let operations: Vec<Operation> = serde_json::from_slice(patch).unwrap_or_default();
     if operations.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str,
     });
 }
 
-/// Adds that a webhook could not be asked, and was passed over. `phase` is `mutation` or `validating`.
+/// Adds that the call of a webhook failed and was ignored. `phase` is `mutation` or `validating`.
 pub(super) fn failed_open(attributes: &Attributes<'_>, phase: &str, webhook: &Webhook, place: &str) {
     let key = format!("failed-open.{phase}.webhook.admission.k8s.io/{place}");
     attributes.annotate(key, || webhook.name.clone());

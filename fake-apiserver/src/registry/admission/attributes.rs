@@ -1,4 +1,4 @@
-//! `Attributes`: what a request is for admission.
+//! `Attributes`: a request in the form in which admission handles it.
 
 use crate::api::admission::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::api::json::{Map, Value, json};
@@ -12,45 +12,45 @@ use crate::registry::scheme::Row;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
-/// The group of configuration objects, which are exempt from what they configure.
+/// The group of admission's configuration objects, which are exempt from policies and webhooks.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestOptions<'a> {
-    /// Of a create, also of one that PUT or apply ends in.
+    /// Options of a create, including PUT and apply requests that create.
     Create(&'a WriteOptions),
     /// Of PUT, PATCH and apply.
     Update(&'a WriteOptions),
-    /// Of a delete.
+    /// Options of a delete or of the deletion of a collection.
     Delete(&'a DeleteOptions),
-    /// Of a connection, which has none beside its object.
+    /// A connection does not have options apart from its object.
     None,
 }
 
-/// A request as admission sees it. The objects are in the version of the request.
+/// A request in the form in which admission handles it. The objects are in the version of the request.
 #[derive(Debug)]
 pub(crate) struct Attributes<'a> {
     pub(crate) row: &'a Row,
     pub(crate) operation: Operation,
     pub(crate) subresource: &'a str,
-    /// Kind of the object shown: the row's kind, or a subresource's own.
+    /// Kind of the object: the row's kind, or a subresource's own.
     pub(crate) kind: GroupVersionKind,
     pub(crate) name: String,
-    /// Of a Namespace its own name.
+    /// The namespace; for a Namespace, its own name.
     pub(crate) namespace: String,
     pub(crate) user: &'a UserInfo,
     pub(crate) dry_run: bool,
     pub(crate) options: RequestOptions<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
-    /// Facts of the body that the object does not show, until it is read anew.
+    /// Facts about the body that the object does not contain, until it is parsed again.
     pub(crate) hidden: Hidden,
-    /// Records the remarks on the request.
+    /// Records the warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
 }
 
-/// The kind of a row's objects.
+/// The kind of the objects of a row.
 pub(crate) fn kind_of(info: &ResourceInfo) -> GroupVersionKind {
     GroupVersionKind {
         group: info.group.to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn kind_of(info: &ResourceInfo) -> GroupVersionKind {
     }
 }
 
-/// The kind an object says it is of.
+/// The kind declared in an object.
 pub(crate) fn kind_named(object: &Object) -> GroupVersionKind {
     let api_version = object.api_version();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -80,7 +80,7 @@ pub(crate) fn resource_of(info: &ResourceInfo) -> GroupVersionResource {
 }
 
 impl<'a> Attributes<'a> {
-    /// A write of an object of the row's kind.
+    /// Attributes of a write of an object of the row's kind.
     pub(crate) fn of_write(
         request: &WriteRequest<'a>,
         operation: Operation,
@@ -113,13 +113,13 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Takes an object that was printed for admission, which left out what is hidden, and has been read again.
+    /// Replaces the object by one that was serialised for admission and parsed again. Hidden facts are lost.
     pub(super) fn set_read_back(&mut self, object: Object) {
         self.object = Some(object);
         self.hidden = Hidden::default();
     }
 
-    /// An object that is posted to a subresource, of a kind that is its own.
+    /// Attributes of a POST to a subresource that has its own kind.
     pub(crate) fn of_posted(request: &WriteRequest<'a>, object: Object) -> Self {
         let kind = kind_named(&object);
         Self {
@@ -128,7 +128,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A connection to an object; what is shown is how the client wants it, such as `PodExecOptions`.
+    /// Attributes of a connection. Its object contains the options of the connection, such as `PodExecOptions`.
     pub(crate) fn of_connection(request: &WriteRequest<'a>, subresource: &'a str, object: Object) -> Self {
         Self {
             kind: kind_named(&object),
@@ -137,7 +137,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A delete of an object. Of those of a collection the request has no name.
+    /// Attributes of a delete. In the deletion of a collection, the request does not have a name.
     pub(crate) fn of_delete(
         (row, info): (&'a Row, &RequestInfo),
         user: &'a UserInfo,
@@ -175,7 +175,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The request as it is shown to webhooks and closures.
+    /// The request as webhooks and closures receive it.
     pub(crate) fn review(&self, uid: String) -> AdmissionRequest {
         let shown = |object: &Option<Object>| Value::from(object.as_ref().map(|it| it.0.clone())).into();
         AdmissionRequest {
@@ -206,7 +206,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the name by which errors call the object of a custom resource or a built-in one.
+    /// Returns the name of the kind in errors, for custom resources and built-in ones.
     pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.kind.group.clone().into(),
@@ -214,8 +214,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the name by which refusals call the object, as Go's `extractResourceName` does: a deleted collection has
-    /// none.
+    /// Returns the name of the object in refusals, like Go's `extractResourceName`: empty for a deleted collection.
     pub(crate) fn shown_name(&self) -> &str {
         let own = self.object.as_ref().map_or("", Object::name);
         let generated = self.object.as_ref().map_or("", |it| it.meta_str("generateName"));
@@ -233,7 +232,7 @@ fn is_annotation_key(key: &str) -> bool {
     key.contains('/') && names::is_qualified_name(key)
 }
 
-/// The namespace of a request; a Namespace is in itself.
+/// The namespace of a request; a Namespace is in the namespace of its own name.
 fn namespace_of(row: &Row, asked: &str, own: &str, name: &str) -> String {
     if row.info.group.is_empty() && row.info.resource == "namespaces" {
         return name.to_owned();
@@ -252,7 +251,7 @@ fn write_options(kind: &str, options: &WriteOptions) -> Value {
     if let Some(manager) = &options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
-    // An omitted field reads as the default; the two cannot be distinguished here.
+    // An omitted field is treated as the default; the two cannot be distinguished here.
     match options.field_validation {
         FieldValidation::Warn => {}
         FieldValidation::Ignore => {

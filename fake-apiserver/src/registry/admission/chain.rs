@@ -1,4 +1,4 @@
-//! The order of admission (rule P1): what changes a request, and what validates it.
+//! The order of admission (rule P1): the mutating phase, then the validating phase.
 
 use super::Admission;
 use super::attributes::{Attributes, GROUP};
@@ -14,8 +14,8 @@ use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
 
 impl Admission {
-    /// The mutating phase: the server's plugins, closures, policies, webhooks, and the chain once more where a webhook
-    /// asks to see the changes of others.
+    /// The mutating phase: the server's plugins, closures, policies and webhooks. If a later change triggers
+    /// reinvocation, plugins, policies and webhooks run once more.
     pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
         let setup = &self.setup;
@@ -43,7 +43,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns `true` if others than the server's own plugins may change objects of this kind.
+    /// Returns `true` if closures, policies or webhooks may change objects of this kind.
     pub(crate) fn may_be_changed(&self, row: &Row) -> bool {
         let has_hooks = !self.setup.hooks.mutating.is_empty();
         !is_exempt(row) && (has_hooks || self.configured().has_mutation())
@@ -62,16 +62,16 @@ impl Admission {
                 hook.name
             )));
         }
-        let next = result::read_back(attributes.row, &attributes.kind, changed.into()).map_err(Status::internal)?;
-        // The answer with the same object stands for no patch.
+        let next = result::read_back(attributes.row, &attributes.kind, changed.into())?;
+        // Returning the same object is equivalent to an empty patch.
         if attributes.object.as_ref() != Some(&next) {
             attributes.set_read_back(next);
         }
         Ok(())
     }
 
-    /// The validating phase: the server's plugins, closures, policies, webhooks, then quota, which only counts
-    /// accepted requests.
+    /// The validating phase: the server's plugins, closures, policies and webhooks, and finally quota, which only
+    /// counts accepted requests.
     pub(crate) async fn check_admitted(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         plugins::validate(self, attributes)?;
         let setup = &self.setup;
@@ -92,15 +92,14 @@ impl Admission {
         plugins::charge_quota(self, attributes)
     }
 
-    /// Returns `true` if anything may examine this write after validation: where nothing does, nothing is copied for
-    /// it.
+    /// Returns `true` if the validating phase may apply to this write. Otherwise the objects are not copied for it.
     fn validates(&self, row: &Row) -> bool {
         let setup = &self.setup;
         plugins::may_validate(self, row)
             || (!is_exempt(row) && (!setup.hooks.validating.is_empty() || self.configured().has_validation()))
     }
 
-    /// The validating phase of a write whose objects are in the stored version.
+    /// The validating phase of a write with objects in the stored version.
     pub(crate) async fn check_write(
         &self,
         request: &WriteRequest<'_>,
@@ -131,8 +130,8 @@ impl Admission {
         result
     }
 
-    /// Both phases for an object that is posted to a subresource and is not stored, such as an Eviction; answers it as
-    /// mutation left it.
+    /// Both phases for an object that is posted to a subresource and not stored, such as an Eviction. Returns the
+    /// mutated object.
     pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let object = self.mutate_posted(request, object).await?;
         self.check_posted(request, object).await
@@ -145,14 +144,14 @@ impl Admission {
         Ok(attributes.object.take().unwrap_or_default())
     }
 
-    /// The second phase of [`admit_posted`](Self::admit_posted); answers the object as it is.
+    /// The second phase of [`admit_posted`](Self::admit_posted); returns the object unchanged.
     pub(crate) async fn check_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
         self.check_admitted(&attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
-    /// Both phases for a connection, of which nothing is stored.
+    /// Both phases for a connection; nothing is stored.
     pub(crate) async fn admit_connection(
         &self,
         request: &WriteRequest<'_>,
@@ -164,7 +163,7 @@ impl Admission {
         self.check_admitted(&attributes).await
     }
 
-    /// Returns `true` if anything may refuse the deletion of objects of this kind.
+    /// Returns `true` if admission may refuse the deletion of objects of this kind.
     pub(crate) fn may_refuse_deletion(&self, row: &Row) -> bool {
         let setup = &self.setup;
         let configured = self.configured();
@@ -174,7 +173,7 @@ impl Admission {
                 || !(setup.hooks.mutating.is_empty() && setup.hooks.validating.is_empty()))
     }
 
-    /// An object of one version of a resource in another.
+    /// Converts an object between two versions of a resource.
     pub(super) async fn convert(&self, from: &Row, to: &Row, object: Object) -> Result<Object, Status> {
         self.reader.convert_to_review(from, &object, &to.api_version).await?;
         match from.in_version(&object, &to.api_version) {
@@ -197,7 +196,8 @@ impl Configured {
     }
 }
 
-/// Configuration of admission is not subject to it: a user who is locked out must be able to undo it.
+/// Configuration of admission is exempt from admission, so that a user can undo a configuration that refuses
+/// everything.
 fn is_exempt(row: &Row) -> bool {
     row.info.group == GROUP
 }

@@ -1,19 +1,20 @@
-//! Configuration from the objects of `admissionregistration.k8s.io`, read once a change.
+//! Configuration from the objects of `admissionregistration.k8s.io`, parsed again after each change.
 
 use std::time::Duration;
 
 use super::Admission;
 use super::attributes::GROUP;
 use super::matching::Match;
+use super::plugins::Plugin;
 use super::policies::Policies;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::types::review_version::ReviewVersion;
 
-/// Seconds a webhook has where it does not say.
+/// Default timeout of a webhook, in seconds.
 const TIMEOUT_SECONDS: i64 = 10;
 
-/// All configuration, in the order in which it is asked.
+/// All configuration, in the order of evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Configured {
     pub(super) mutating: Vec<Webhook>,
@@ -25,18 +26,18 @@ pub(super) struct Configured {
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) name: String,
-    /// The name of the configuration it stands in.
+    /// The name of the configuration that contains it.
     pub(super) configuration: String,
     pub(super) endpoint: Endpoint,
     pub(super) matches: Match,
     /// `failurePolicy: Ignore`
     pub(super) ignores_failure: bool,
     pub(super) timeout: Duration,
-    /// Set if a dry run may call it.
+    /// Set if dry runs may call it.
     pub(super) allows_dry_run: bool,
     /// `reinvocationPolicy: IfNeeded`
     pub(super) is_reinvoked: bool,
-    /// Version of AdmissionReview it is sent; `None`: it accepts none that the server knows.
+    /// Version of AdmissionReview sent to it; `None` if it accepts no version that the server supports.
     pub(super) review: Option<ReviewVersion>,
 }
 
@@ -58,9 +59,13 @@ impl Webhook {
 }
 
 impl Admission {
-    /// Reads all configuration objects. Configurations go by name, their webhooks in their own order.
+    /// Reads all configuration objects. Configurations are sorted by name; their webhooks keep their order.
     pub(super) fn read_configuration(&self) -> Configured {
-        let webhooks = |resource: &str| -> Vec<Webhook> {
+        let plugins = &self.setup.plugins;
+        let webhooks = |resource: &str, plugin: Plugin| -> Vec<Webhook> {
+            if !plugins.has(plugin) {
+                return Vec::new();
+            }
             let configurations = self.reader.stored_objects(GROUP, resource);
             let all = configurations
                 .iter()
@@ -69,9 +74,9 @@ impl Admission {
                 .collect()
         };
         Configured {
-            mutating: webhooks("mutatingwebhookconfigurations"),
-            validating: webhooks("validatingwebhookconfigurations"),
-            policies: Policies::read(&self.reader),
+            mutating: webhooks("mutatingwebhookconfigurations", Plugin::MutatingAdmissionWebhook),
+            validating: webhooks("validatingwebhookconfigurations", Plugin::ValidatingAdmissionWebhook),
+            policies: Policies::read(&self.reader, plugins),
         }
     }
 }

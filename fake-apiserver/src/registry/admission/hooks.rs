@@ -11,13 +11,13 @@ type Called = dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> 
 /// One closure.
 #[derive(Clone)]
 pub(crate) struct Hook {
-    /// By which denials name it.
+    /// The name used in denials.
     pub(crate) name: String,
     call: Arc<Called>,
 }
 
 impl Hook {
-    /// A closure that may wait.
+    /// Creates a hook from an asynchronous closure.
     pub(crate) fn new<F, W, R>(name: impl Into<String>, call: F) -> Self
     where
         F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
@@ -33,7 +33,7 @@ impl Hook {
         }
     }
 
-    /// Asks it.
+    /// Calls the closure.
     pub(super) fn call(&self, request: AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> {
         (self.call)(request)
     }
@@ -45,11 +45,11 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-/// All closures, in the order in which they are asked.
+/// All closures, in the order in which they are called.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hooks {
-    /// Those that may change an object.
+    /// Closures that may change an object.
     pub(crate) mutating: Vec<Hook>,
-    /// Those that may only refuse it.
+    /// Closures that may only refuse it.
     pub(crate) validating: Vec<Hook>,
 }

@@ -1,4 +1,4 @@
-//! Requests that a webhook or a policy matches: rules, selectors, and equivalent versions (rule P5).
+//! Selection of requests by webhooks and policies: rules, selectors, and equivalent versions (rule P5).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct Rule {
     versions: Vec<String>,
     resources: Vec<String>,
     scope: String,
-    /// Of a policy: the only objects meant; empty for all.
+    /// For policies: the only object names that match; empty for all.
     names: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ struct Rule {
 pub(super) struct Match {
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
-    /// Set if a rule must match the request; bindings have no rules of their own.
+    /// Set if a rule must match the request; bindings may omit rules.
     needs_rule: bool,
     /// `matchPolicy: Exact`
     is_exact: bool,
@@ -42,7 +42,7 @@ pub(super) struct Match {
     pub(super) conditions: Vec<(String, String)>,
 }
 
-/// In which version a request matched: that of the request, or an equivalent one.
+/// The version in which a request matched: its own version, or an equivalent one.
 #[derive(Clone, Debug)]
 pub(super) enum Matched {
     AsRequested,
@@ -83,7 +83,7 @@ impl Rule {
         })
     }
 
-    /// A Namespace is cluster-scoped, although its request has a namespace.
+    /// Namespaces are cluster-scoped, although their requests have a namespace.
     fn has_scope(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
         let is_namespaced = info.is_namespaced() && !attributes.namespace.is_empty();
         match self.scope.as_str() {
@@ -95,7 +95,7 @@ impl Rule {
 }
 
 fn selector(map: &Cursor<'_>, field: &str) -> Option<LabelSelector> {
-    // Validation has refused what cannot be read.
+    // Validation has refused malformed selectors.
     let selector = LabelSelector::from_object(map.get(field)?).ok().flatten()?;
     (!selector.is_empty()).then_some(selector)
 }
@@ -117,7 +117,7 @@ impl Match {
         }
     }
 
-    /// `matchConstraints` of a policy, or `matchResources` of a binding, which may leave the rules to the policy.
+    /// `matchConstraints` of a policy, or `matchResources` of a binding, which may omit rules.
     pub(super) fn of_resources(resources: &Cursor<'_>, needs_rule: bool) -> Self {
         let rules = Rule::all(resources, "resourceRules");
         Self {
@@ -137,7 +137,7 @@ impl Match {
         }
     }
 
-    /// Returns the version in which a request matches, if it does. Conditions are not evaluated yet.
+    /// Returns the version in which a request matches, or `None`. Match conditions are not evaluated yet.
     pub(super) fn find(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
         if self
             .excluded
@@ -202,7 +202,7 @@ pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
 }
 
 impl Matched {
-    /// The kind the objects are shown in. A subresource's own kind has one version.
+    /// The kind in which the objects are sent. A subresource's own kind has only one version.
     pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
         match self {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),

@@ -1,11 +1,10 @@
-//! Admission: what may change a write before it is checked, and refuse it after. The chain is the API server's: its own
-//! plugins, closures of the test, policies and webhooks, first those that change, then those that validate (rule P1).
-//! It knows the vocabulary and the registry; webhooks are reached through [`Transport`].
+//! Admission: may change a write before validation, and refuse it afterwards. The chain follows kube-apiserver: its
+//! plugins, closures of the test, policies and webhooks; first all that mutate, then all that validate (rule P1).
+//! Admission depends on the vocabulary and the registry; it calls webhooks through [`Transport`].
 //!
-//! In the order in which to read them: `attributes` is what a request is for admission, `chain` the order, `plugins`
-//! the server's own, `hooks` closures, `config` what configuration objects say, `matching` which requests they mean,
-//! `review` what a webhook is asked and answers, `annotations` what its call leaves in the audit event, `policies`
-//! admission by expressions.
+//! Reading order: `attributes` (a request in admission's form), `chain` (the order), `plugins` (the server's own),
+//! `hooks` (closures), `config` (parsed configuration objects), `matching` (their selection of requests), `review` (the
+//! messages of webhooks), `annotations` (of the audit event), `policies` (admission by expressions).
 
 pub(crate) mod attributes;
 mod chain;
@@ -35,14 +34,14 @@ use super::reader::Reader;
 use super::webhook::transport::{Transport, Unreachable};
 use super::writer::Writer;
 
-/// Admission options of a server, beside the objects in its storage.
+/// Admission options of a server, in addition to the objects in its storage.
 #[derive(Clone, Debug)]
 pub(crate) struct AdmissionSetup {
-    /// Closures of the test.
+    /// Closures of a test.
     pub(crate) hooks: Hooks,
     /// Transport to webhooks.
     pub(crate) transport: Arc<dyn Transport>,
-    /// The server's own plugins that are on.
+    /// The enabled plugins of the server.
     pub(crate) plugins: PluginSet,
 }
 
@@ -64,16 +63,16 @@ pub(crate) struct Admission {
     authorization: Arc<Authorization>,
     /// Options from the builder.
     setup: AdmissionSetup,
-    /// Raised when a configuration object is written.
+    /// Incremented when a configuration object is written.
     generation: AtomicU64,
-    /// Configuration objects, read at a generation.
+    /// The parsed configuration, with its generation.
     configured: Mutex<Option<(u64, Arc<Configured>)>>,
-    /// Usage of ResourceQuotas, where it is counted.
+    /// Usage of ResourceQuotas, if the server counts it.
     quota_controller: QuotaController,
 }
 
 impl Admission {
-    /// Admission as the builder wants it.
+    /// Creates admission with the options of the builder.
     pub(super) fn new(
         (reader, writer): (Arc<Reader>, Arc<Writer>),
         authorization: Arc<Authorization>,
@@ -90,12 +89,12 @@ impl Admission {
         }
     }
 
-    /// Says that configuration objects may have changed.
+    /// Marks the parsed configuration as outdated.
     pub(crate) fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the current configuration, which is read once a change.
+    /// Returns the current configuration, and parses it again after a change.
     fn configured(&self) -> Arc<Configured> {
         let generation = self.generation.load(Ordering::Acquire);
         let mut kept = self.configured.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `Reinvocation`: the webhooks of a request that are asked again after a later change (rule P1).
+//! `Reinvocation`: the webhooks of a request that are called again after a later change (rule P1).
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use crate::api::object::Object;
 /// State of a request's mutation so far (rule P1).
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
-    /// Webhooks with reinvocationPolicy IfNeeded that have been called and have not seen a change since.
+    /// Called webhooks with reinvocationPolicy IfNeeded; the object is unchanged since their call.
     pub(super) asked: BTreeSet<usize>,
-    /// Those to be asked again.
+    /// Webhooks to be called again.
     pub(super) again: BTreeSet<usize>,
-    /// Set if the whole chain is to be run a second time.
+    /// Set if the whole chain must run again.
     pub(super) is_needed: bool,
-    /// The object as the webhooks left it.
+    /// The object after the last webhook.
     pub(super) left: Option<Object>,
-    /// Set once a patch has been applied, and the result read.
+    /// Set after the first patch was applied and its result parsed.
     pub(super) is_read_back: bool,
 }
 
 impl Reinvocation {
-    /// A later mutation changed the object: those asked before have to see it.
+    /// Called after another change of the object: schedules the earlier webhooks again.
     pub(super) fn changed(&mut self) {
         self.again.append(&mut self.asked);
         self.is_needed = true;

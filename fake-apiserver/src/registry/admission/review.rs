@@ -1,4 +1,5 @@
-//! AdmissionReview: what a webhook is sent, and its answer read with all that may be wrong with it (rules P2 to P4).
+//! AdmissionReview: the request sent to a webhook, and the parser of its response with all possible errors (rules P2 to
+//! P4).
 
 use base64::Engine as _;
 
@@ -6,7 +7,7 @@ use super::attributes::Attributes;
 use super::config::Webhook;
 use crate::api::admission::{AdmissionRequest, Denial};
 use crate::api::field::quote;
-use crate::api::json::{Map, Value, json};
+use crate::api::json::{Map, Value, json, type_name};
 use crate::api::status::StatusDetails;
 use crate::registry::types::review_version::ReviewVersion;
 use crate::registry::webhook::call;
@@ -25,7 +26,7 @@ pub(super) struct ReviewAnswer {
 }
 
 impl ReviewAnswer {
-    /// Hands over its warnings, and its annotations below the webhook's name.
+    /// Adds its warnings to the request, and its annotations with the webhook's name as prefix.
     pub(super) fn remark(&mut self, webhook: &Webhook, attributes: &Attributes<'_>) {
         attributes.remarks.warnings.extend(std::mem::take(&mut self.warnings));
         for (key, value) in std::mem::take(&mut self.annotations) {
@@ -34,7 +35,7 @@ impl ReviewAnswer {
     }
 }
 
-/// Asks a webhook. The error is what follows `failed calling webhook "w": `.
+/// Calls a webhook. The error is the text after `failed calling webhook "w": `.
 pub(super) async fn ask(
     transport: &dyn Transport,
     webhook: &Webhook,
@@ -49,8 +50,95 @@ pub(super) async fn ask(
     });
     let reply = call(transport, &webhook.endpoint, webhook.timeout, &review)
         .await
+        .and_then(|reply| check_types(&reply, version).map(|()| reply))
         .map_err(|why| format!("failed to call webhook: {why}"))?;
     read(&reply, version, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
+}
+
+/// Checks the types of the fields of a review, with the errors of Go's decoder.
+fn check_types(review: &Map, version: ReviewVersion) -> Result<(), String> {
+    let Some(response) = review.get("response").filter(|it| !it.is_null()) else {
+        return Ok(());
+    };
+    let package = version.name();
+    let misfit = |value: &Value, field: String, kind: &str| {
+        let found = type_name(value);
+        format!("json: cannot unmarshal {found} into Go struct field {field} of type {kind}")
+    };
+    let Value::Object(response) = response else {
+        let kind = format!("{package}.AdmissionResponse");
+        return Err(misfit(response, "AdmissionReview.response".to_owned(), &kind));
+    };
+    let patch_type = format!("{package}.PatchType");
+    let fields: [(&str, Fits, &str); 5] = [
+        ("uid", Value::is_string, "types.UID"),
+        ("allowed", Value::is_boolean, "bool"),
+        ("patch", Value::is_string, "[]uint8"),
+        ("patchType", Value::is_string, &patch_type),
+        ("status", Value::is_object, "v1.Status"),
+    ];
+    for (name, fits, kind) in fields {
+        if let Some(value) = response.get(name).filter(|it| !it.is_null() && !fits(it)) {
+            return Err(misfit(value, format!("AdmissionResponse.response.{name}"), kind));
+        }
+    }
+    for (name, of_list) in [("warnings", true), ("auditAnnotations", false)] {
+        let Some(value) = response.get(name).filter(|it| !it.is_null()) else {
+            continue;
+        };
+        let field = format!("AdmissionResponse.response.{name}");
+        let mut texts: Vec<&Value> = match value {
+            Value::Array(items) if of_list => items.iter().collect(),
+            Value::Object(map) if !of_list => map.values().collect(),
+            other => {
+                return Err(misfit(
+                    other,
+                    field,
+                    if of_list { "[]string" } else { "map[string]string" },
+                ));
+            }
+        };
+        texts.retain(|it| !it.is_string() && !it.is_null());
+        if let Some(value) = texts.first() {
+            return Err(misfit(value, field, "string"));
+        }
+    }
+    let status = response.get("status").and_then(Value::as_object);
+    let fields: [(&str, Fits, &str); 3] = [
+        ("message", Value::is_string, "string"),
+        ("reason", Value::is_string, "v1.StatusReason"),
+        (
+            "code",
+            |it| it.as_i64().is_some_and(|it| i32::try_from(it).is_ok()),
+            "int32",
+        ),
+    ];
+    for (name, fits, kind) in fields {
+        let value = status.and_then(|it| it.get(name));
+        if let Some(value) = value.filter(|it| !it.is_null() && !fits(it)) {
+            return Err(misfit(value, format!("Status.response.status.{name}"), kind));
+        }
+    }
+    match response.get("patch").and_then(Value::as_str) {
+        Some(patch) => decode_patch(patch).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a value has the type of a field.
+type Fits = fn(&Value) -> bool;
+
+fn decode_patch(patch: &str) -> Result<Vec<u8>, String> {
+    // Go's decoder skips line breaks.
+    let text: String = patch.chars().filter(|it| !matches!(it, '\r' | '\n')).collect();
+    let decoded = base64::engine::general_purpose::STANDARD.decode(&text);
+    decoded.map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
 }
 
 /// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
@@ -74,13 +162,11 @@ fn read(review: &Map, version: ReviewVersion, uid: &str, is_mutating: bool) -> R
     }
     let mut patch_type = response.get("patchType").and_then(Value::as_str).map(str::to_owned);
     let mut patch = match response.get("patch").and_then(Value::as_str) {
-        Some(patch) => base64::engine::general_purpose::STANDARD
-            .decode(patch)
-            .map_err(|_| "illegal base64 data in response.patch".to_owned())?,
+        Some(patch) => decode_patch(patch)?,
         None => Vec::new(),
     };
     if !is_v1 {
-        // The type of a patch was not looked at, nor a patch of a validating webhook.
+        // v1beta1 ignores the type of a patch, and the patch of a validating webhook.
         if !is_mutating {
             patch.clear();
         }

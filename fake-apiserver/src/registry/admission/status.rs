@@ -1,9 +1,9 @@
-//! The Statuses of refused requests, as the API server words them (rules P3, P4).
+//! The Statuses of refused requests, with kube-apiserver's texts (rules P3, P4).
 
 use crate::api::admission::Denial;
 use crate::api::status::Status;
 
-/// The answer to a request that the webhook or closure `name` denied. A code below 400 becomes 400.
+/// Answers a request that the webhook or closure `name` denied. A code below 400 becomes 400.
 pub(super) fn denied(name: &str, denial: Denial) -> Status {
     let by = format!("admission webhook \"{name}\" denied the request");
     let message = match (denial.message.as_str(), denial.reason.as_str()) {
@@ -16,7 +16,7 @@ pub(super) fn denied(name: &str, denial: Denial) -> Status {
     status
 }
 
-/// The answer to a request whose webhook could not be asked, under failurePolicy Fail.
+/// Answers a request after a failed call of a webhook, under failurePolicy Fail.
 pub(super) fn call_failed(name: &str, why: &str) -> Status {
     Status::internal(format!("failed calling webhook \"{name}\": {why}"))
 }

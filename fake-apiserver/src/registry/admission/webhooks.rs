@@ -1,5 +1,5 @@
-//! The webhooks of a request: those that change it one after the other, with reinvocation; those that validate it all
-//! at once.
+//! Calls the webhooks of a request: mutating ones one after the other, with reinvocation, and validating ones
+//! concurrently.
 
 use futures::future::join_all;
 
@@ -17,7 +17,7 @@ use crate::api::status::Status;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
 
 impl Admission {
-    /// Asks the webhooks that may change the request, in order.
+    /// Calls the mutating webhooks of the request in order.
     pub(super) async fn mutate_by_webhooks(
         &self,
         webhooks: &[Webhook],
@@ -60,7 +60,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Asks one webhook; answers whether it changed the object. `place` names the call in annotations.
+    /// Calls a webhook, and returns `true` if it changed the object. `place` identifies the call in annotations.
     async fn mutate_by(
         &self,
         webhook: &Webhook,
@@ -92,8 +92,8 @@ impl Admission {
         let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
         let object = Value::from(request.object.clone());
         let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(internal)?;
-        // Go's managers of fields have times of the full clock until they are read back for the first time, which is
-        // then a change.
+        // In Go, the times of managed fields have sub-second precision until they are parsed for the first time. That
+        // round trip counts as a change.
         let is_first = !std::mem::replace(&mut known.is_read_back, true);
         let loses_time = is_first && has_new_owners(attributes);
         if patched == object {
@@ -110,7 +110,7 @@ impl Admission {
         Ok(changed || loses_time)
     }
 
-    /// A changed object in the version that matched, as one in the version of the request.
+    /// Converts a changed object from the version that matched to the version of the request.
     pub(super) async fn read_back(
         &self,
         attributes: &Attributes<'_>,
@@ -119,16 +119,14 @@ impl Admission {
     ) -> Result<Object, Status> {
         match matched {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => {
-                let object = result::read_back(row, &kind_of(&row.info), value).map_err(Status::internal)?;
+                let object = result::read_back(row, &kind_of(&row.info), value)?;
                 self.convert(row, attributes.row, object).await
             }
-            Matched::As(_) | Matched::AsRequested => {
-                result::read_back(attributes.row, &attributes.kind, value).map_err(Status::internal)
-            }
+            Matched::As(_) | Matched::AsRequested => result::read_back(attributes.row, &attributes.kind, value),
         }
     }
 
-    /// Asks a webhook, and counts the time it takes.
+    /// Calls a webhook, and measures the duration.
     async fn ask(
         &self,
         webhook: &Webhook,
@@ -144,7 +142,7 @@ impl Admission {
         answer
     }
 
-    /// Asks the webhooks that validate the request, all at once. The first refusal in their order counts.
+    /// Calls the validating webhooks of the request concurrently. Returns the first refusal in their order.
     pub(super) async fn validate_by_webhooks(
         &self,
         webhooks: &[Webhook],
@@ -178,7 +176,7 @@ impl Admission {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Decides if a webhook is to be called.
+    /// Decides if a webhook is called.
     fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
         let Some(matched) = webhook.matches.find(&self.reader, attributes) else {
             return Ok(None);
@@ -189,7 +187,7 @@ impl Admission {
         Ok(Some(matched))
     }
 
-    /// The review in the version that matched.
+    /// Builds the review in the version that matched.
     pub(super) async fn review_of(
         &self,
         attributes: &Attributes<'_>,
@@ -219,14 +217,14 @@ fn is_empty_patch(patch: &[u8]) -> bool {
     patch.is_empty() || patch.iter().filter(|it| !it.is_ascii_whitespace()).eq(b"[]")
 }
 
-/// Returns `true` if the request itself changed who owns which field.
+/// Returns `true` if the request itself changed the managed fields.
 fn has_new_owners(attributes: &Attributes<'_>) -> bool {
     let owners = |object: Option<&Object>| object?.metadata()?.get("managedFields").cloned();
     let now = owners(attributes.object.as_ref());
     now.is_some() && now != owners(attributes.old.as_ref())
 }
 
-/// Refuses a dry run that a webhook with side effects would have to be called for.
+/// Refuses a dry run that would have to call a webhook with side effects.
 fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), Status> {
     if attributes.dry_run && !webhook.allows_dry_run {
         let why = format!("admission webhook \"{}\" does not support dry run", webhook.name);
@@ -235,11 +233,11 @@ fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Reason for which a webhook did not let a request pass.
+/// Reason for which a webhook refused a request.
 enum Failure {
-    /// It could not be asked, or answered nonsense; failurePolicy decides.
+    /// The call failed or the response is invalid; failurePolicy applies.
     Call(String),
-    /// It refused, or its patch cannot be applied.
+    /// The webhook refused, or its patch cannot be applied.
     Refused(Status),
 }
 

@@ -1,5 +1,5 @@
-//! Aggregated ClusterRoles: their rules are gathered from the ClusterRoles their selectors find, right after a write.
-//! What kube-controller-manager's clusterrole-aggregation-controller does a moment later.
+//! Aggregated ClusterRoles: after each write, collects their rules from the ClusterRoles that their selectors match. In
+//! a real cluster, kube-controller-manager's clusterrole-aggregation-controller does this a moment later.
 
 use std::sync::{Arc, PoisonError};
 
@@ -18,10 +18,10 @@ use crate::storage::{KeyRange, Stored};
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl Authorization {
-    /// Brings aggregated ClusterRoles up to date after a write, one write each; `cause` is what was written.
+    /// Updates aggregated ClusterRoles after a write, with one write for each; `cause` is the written object.
     pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is gathered from another comes after it: as many rounds as there are roles are enough.
+        // Roles may aggregate aggregated roles, so the number of rounds is bounded by the number of roles.
         let count = self.reader.store.snapshot(CLUSTER_ROLES).count(&KeyRange::of(None));
         for _ in 0..=count {
             if !self.aggregate_round(rbac, row) {
@@ -45,7 +45,7 @@ impl Authorization {
             let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
                 continue;
             };
-            // A write that came first starts its own round.
+            // On a conflict, the other write starts its own round.
             if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;

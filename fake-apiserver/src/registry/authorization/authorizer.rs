@@ -1,4 +1,4 @@
-//! `Authorizer`: what a user may do at one moment, to be asked where no registry is at hand, as in expressions.
+//! `Authorizer`: the permissions of a user at one revision, for code without a registry, such as expressions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// The same for another user.
+    /// The authorizer of another user.
     pub(crate) fn of(&self, user: UserInfo) -> Self {
         Self {
             user: Arc::new(user),

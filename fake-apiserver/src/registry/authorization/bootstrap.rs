@@ -1,5 +1,5 @@
-//! The Roles and bindings that exist before the first client, those of Kubernetes' own components included.
-//! `bootstrap.txt` holds them; it is made from the bootstrap policy of Kubernetes and describes its own format.
+//! The initial Roles and bindings, including Roles of Kubernetes' components. `bootstrap.txt` contains them; it is
+//! generated from the bootstrap policy of Kubernetes, and describes its own format.
 
 use super::GROUP;
 use crate::api::json::{Map, Value, json};
@@ -7,7 +7,7 @@ use crate::api::rbac::PolicyRule;
 
 const TABLE: &str = include_str!("bootstrap.txt");
 
-/// The label by which a ClusterRole is gathered into `admin`, `edit` or `view`.
+/// The label with which a ClusterRole is aggregated into `admin`, `edit` or `view`.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// All of them, ready to be stored.

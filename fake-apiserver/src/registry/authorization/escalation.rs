@@ -1,4 +1,4 @@
-//! Privilege escalation: a user cannot grant rights that they do not hold; the checks on writes of Roles and bindings
+//! Privilege escalation: a user cannot grant permissions that they do not have. Checks writes of Roles and bindings
 //! (rule Q2).
 
 use super::{Authorization, GROUP, Rbac};
@@ -14,7 +14,8 @@ use crate::registry::types::cursor::Cursor;
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Authorization {
-    /// Fails if the write of a Role or binding would grant what the user does not hold. `old` is the stored object.
+    /// Fails if the write of a Role or binding would grant a permission that the user lacks. `old` is the stored
+    /// object.
     pub(in crate::registry) fn check_escalation(
         &self,
         request: &WriteRequest<'_>,
@@ -50,7 +51,7 @@ impl Authorization {
         self.check_held(request, role.name(), &PolicyRule::of_role(role))?;
         let aggregates = |role: &Object| Cursor::root(role).is_set("aggregationRule");
         if aggregates(role) || old.is_some_and(aggregates) {
-            // It can gather anything, today or tomorrow.
+            // It may aggregate any rules, now or later.
             let held = self.check_held(request, role.name(), &PolicyRule::everything());
             let why = "must have cluster-admin privileges to use an aggregationRule";
             held.map_err(|_| Status::forbidden(&request.row.info.group_resource(), role.name(), why))?;
@@ -74,13 +75,13 @@ impl Authorization {
             return Ok(());
         }
         let rules = self.policy(rbac).role(kind, namespace, name).map_err(|missing| {
-            // The role is looked up as if it were what is asked for.
+            // As in kube-apiserver, the error names the requested resource instead of the role's.
             Status::not_found(&request.row.info.group_resource(), &missing.name)
         })?;
         self.check_held(request, binding.name(), &rules)
     }
 
-    /// Fails if the user lacks a right that `rules` give.
+    /// Fails if the user lacks a permission that `rules` grant.
     fn check_held(&self, request: &WriteRequest<'_>, name: &str, rules: &[PolicyRule]) -> Result<(), Status> {
         let user = request.user;
         let (held, errors) = self.rules_of(user, &request.info.namespace);

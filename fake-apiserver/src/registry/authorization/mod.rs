@@ -1,5 +1,5 @@
-//! Authorization: Roles and bindings as they are stored, read anew after a write of one of them (rule Q2). Without RBAC
-//! every user may do everything, and nothing here is called.
+//! Authorization by the stored Roles and bindings, which are parsed again after each write of one of them (rule Q2).
+//! Without RBAC every user has all permissions, and this module is not called.
 
 mod policy;
 mod escalation;
@@ -28,21 +28,21 @@ const STORAGE_PREFIX: &str = "rbac.authorization.k8s.io/";
 /// The storage name of ClusterRoles.
 const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 
-/// RBAC at work: what the stored Roles and bindings say, ready to be asked.
+/// RBAC: the stored Roles and bindings, indexed for decisions.
 #[derive(Debug, Default)]
 pub(crate) struct Rbac {
     /// Number of writes of Roles and bindings.
     writes: AtomicU64,
     /// The policy read from them, and the number of writes before; `None` before the first request.
     policy: RwLock<Option<(u64, Arc<Policy>)>>,
-    /// `true` if writes of ClusterRoles fill those that are aggregated.
+    /// Set if writes of ClusterRoles update aggregated ones.
     aggregates: bool,
     /// Held while aggregated ClusterRoles are brought up to date.
     aggregating: Mutex<()>,
 }
 
 impl Rbac {
-    /// RBAC that has been asked nothing.
+    /// Returns RBAC before the first decision.
     pub(crate) fn new(aggregates: bool) -> Self {
         Self {
             aggregates,
@@ -51,11 +51,11 @@ impl Rbac {
     }
 }
 
-/// The answer of a review.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) is_allowed: bool,
-    /// Reason, in RBAC's words; empty where it has none.
+    /// Reason of RBAC; may be empty.
     pub(crate) reason: String,
 }
 
@@ -72,12 +72,12 @@ fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) 
     Decision { is_allowed, reason }
 }
 
-/// Decisions by the stored Roles and bindings, where RBAC is on.
+/// Decisions by the stored Roles and bindings, if RBAC is on.
 #[derive(Debug)]
 pub(crate) struct Authorization {
     reader: Arc<Reader>,
     writer: Arc<Writer>,
-    /// `None`: every user may do everything.
+    /// `None` without RBAC: every user has all permissions.
     rbac: Option<Rbac>,
 }
 
@@ -114,7 +114,7 @@ impl Authorization {
         decision(policy.as_deref(), user, request)
     }
 
-    /// Every rule a user has in a namespace and in the cluster, and what is wrong with the bindings.
+    /// Every rule of a user in a namespace and in the cluster, and the errors of the bindings.
     pub(crate) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         match &self.rbac {
             None => (PolicyRule::everything().into(), Vec::new()),

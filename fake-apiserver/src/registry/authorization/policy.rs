@@ -1,6 +1,6 @@
-//! `Policy`: all Roles and bindings at one moment, indexed by whom they are about.
+//! `Policy`: all Roles and bindings at one moment, indexed by subject.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,9 +38,9 @@ struct Bindings {
 struct Binding {
     /// As messages name it: `RoleBinding "name/namespace" of Role "name"`.
     shown: String,
-    /// The subjects as messages name them.
+    /// The subjects in the format of messages.
     subjects: Vec<String>,
-    /// Rules of the role, or the error that there is none.
+    /// Rules of the role, or the error that the role does not exist.
     rules: Result<Arc<[PolicyRule]>, String>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Grant<'_> {
 }
 
 impl Policy {
-    /// Reads all of it; `stored` answers the objects of a resource of the group.
+    /// Parses all Roles and bindings; `stored` returns the objects of a resource of the group.
     pub(super) fn read(stored: impl Fn(&str) -> Vec<Object>) -> Self {
         let mut policy = Self::default();
         for (kind, resource) in [("Role", "roles"), ("ClusterRole", "clusterroles")] {
@@ -90,8 +90,8 @@ impl Policy {
         policy
     }
 
-    /// Returns the first binding that allows a request: those of the cluster before those of the namespace, those of
-    /// the user before those of the user's groups.
+    /// Returns the first binding that allows a request: cluster bindings before namespace bindings, and bindings of the
+    /// user before bindings of the user's groups.
     pub(super) fn find(&self, user: &UserInfo, request: &Attributes<'_>) -> Option<Grant<'_>> {
         self.applying(user, request.namespace)
             .find(|(binding, _)| match &binding.rules {
@@ -104,12 +104,12 @@ impl Policy {
     /// Returns every rule of a user, and the errors of the user's bindings.
     pub(super) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
         for (binding, _) in self.applying(user, namespace) {
             if seen.contains(&binding.shown.as_str()) {
                 continue;
             }
-            seen.push(&binding.shown);
+            seen.insert(&binding.shown);
             match &binding.rules {
                 Ok(found) => rules.extend(found.iter().cloned()),
                 Err(error) if errors.contains(error) => {}
@@ -119,7 +119,7 @@ impl Policy {
         (rules, errors)
     }
 
-    /// Returns the addition to a refusal: `RBAC: …` where bindings refer to roles that do not exist.
+    /// Returns the addition to a refusal: `RBAC: …` if bindings refer to roles that do not exist.
     pub(super) fn reason(&self, user: &UserInfo, namespace: &str) -> String {
         let (_, errors) = self.rules_of(user, namespace);
         match errors.as_slice() {

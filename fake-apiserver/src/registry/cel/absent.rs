@@ -1,19 +1,38 @@
-//! In the place of `cel` where the feature `cel` is off: no expression is evaluated, and nothing is wrong with one.
+//! Replacement for `cel` without the feature `cel`: expressions are neither checked nor evaluated.
 
-/// Set if expressions are evaluated at all.
+/// Set if this build evaluates expressions.
 pub(crate) const IS_EVALUATED: bool = false;
 
-pub(crate) mod output {
-    #[derive(Clone, Debug, Default)]
+pub(crate) mod requests {
+    /// Declared names; always empty.
+    #[derive(Clone, Debug)]
     pub(crate) struct Names;
 
     impl Names {
-        pub(crate) fn declare(&mut self, _: &str, _: &str) {}
-    }
-}
+        pub(crate) fn of_requests(_: bool) -> Self {
+            Self
+        }
 
-pub(crate) mod program {
-    pub(crate) fn problem(_: &str, _: &[&str], _: &[&str], _: Option<&super::output::Names>) -> Option<String> {
+        pub(crate) fn of_devices() -> Self {
+            Self
+        }
+
+        #[expect(clippy::unused_self, reason = "with the feature it uses self")]
+        pub(crate) fn add_variables(&mut self) {}
+
+        #[expect(clippy::unused_self, reason = "with the feature it uses self")]
+        pub(crate) fn declare(&mut self, _: &str, _: &str) {}
+
+        pub(crate) fn without_authorizer(self) -> Self {
+            self
+        }
+
+        pub(crate) fn of_mutations(self) -> Self {
+            self
+        }
+    }
+
+    pub(crate) fn problem(_: &str, _: &[&str], _: &Names) -> Option<String> {
         None
     }
 }

@@ -1,15 +1,4 @@
-//! `Depth`: how deep an expression leads a parser that calls itself, found without parsing it.
-
-/// Depth of an expression.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Depth {
-    /// The most operators, brackets or selections within each other, with all that associates to one side.
-    pub(crate) deepest: usize,
-    /// The most brackets and conditions within each other.
-    pub(crate) brackets: usize,
-    /// All that could make it deeper, wherever it stands.
-    pub(crate) parts: usize,
-}
+//! Depth to which a recursive parser descends into an expression, estimated without parsing it.
 
 /// Nesting of operators, selections and conditions.
 #[derive(Clone, Copy, Default)]
@@ -33,7 +22,7 @@ impl Levels {
     }
 }
 
-/// A bracket that is open: what closes it, and the levels where it began and before it.
+/// An open bracket: its closing character, and the levels inside and outside of it.
 struct Open {
     closes: u8,
     base: Levels,
@@ -43,35 +32,35 @@ struct Open {
 /// The scan of an expression.
 #[derive(Default)]
 struct Scan {
-    depth: Depth,
+    /// Maximum nesting of operators, brackets or selections, including chains of left-associative operators.
+    deepest: usize,
     open: Vec<Open>,
     opened: usize,
-    /// The levels where the bracket began that is open, and here.
+    /// The levels at the start of the innermost open bracket, and at the current position.
     base: Levels,
     here: Levels,
-    /// Set if it cannot be parsed. A parser goes on after an error, and may take brackets for open that are closed.
+    /// Set if the expression cannot be parsed. A parser continues after an error, and may consider closed brackets
+    /// open.
     is_broken: bool,
 }
 
-/// Returns the greatest depth that an expression can have.
-pub(crate) fn depth_of(expression: &str) -> Depth {
+/// Returns an upper bound of the depth of an expression.
+pub(crate) fn depth_of(expression: &str) -> usize {
     let mut scan = Scan::default();
     let bytes = expression.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
         at = scan.token(bytes, at);
-        scan.depth.brackets = scan.depth.brackets.max(scan.here.conditions);
-        scan.depth.deepest = scan.depth.deepest.max(scan.here.most());
+        scan.deepest = scan.deepest.max(scan.here.most());
     }
     if scan.is_broken || !scan.open.is_empty() {
-        scan.depth.brackets = scan.depth.brackets.max(scan.opened);
-        scan.depth.deepest = scan.depth.deepest.max(scan.opened);
+        scan.deepest = scan.deepest.max(scan.opened);
     }
-    scan.depth
+    scan.deepest
 }
 
 impl Scan {
-    /// Reads the token that begins at `at`, and says where the next one does.
+    /// Reads the token that begins at `at`, and returns the start of the next one.
     fn token(&mut self, bytes: &[u8], at: usize) -> usize {
         let next = bytes.get(at + 1).copied();
         match bytes[at] {
@@ -86,7 +75,6 @@ impl Scan {
             b'{' => self.open(b'}'),
             byte @ (b')' | b']' | b'}') => self.close(byte),
             b'.' => {
-                self.depth.parts += 1;
                 self.here.selections += 1;
             }
             b'<' | b'>' | b'=' | b'!' if next == Some(b'=') => {
@@ -95,7 +83,7 @@ impl Scan {
             }
             b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'!' => self.operator(),
             b'?' => {
-                // The `?` of `a.?b` and of `[?a]` is no conditional.
+                // The `?` in `a.?b` and `[?a]` is not a conditional.
                 let before = at.checked_sub(1).map_or(b' ', |at| bytes[at]);
                 if !b".[{,".contains(&before) {
                     self.opened += 1;
@@ -112,7 +100,7 @@ impl Scan {
             b'`' => return self.quoted_name(bytes, at),
             byte => {
                 self.is_broken = true;
-                // Half an operator is read over with what is in the place of its other half.
+                // The parser skips half an operator together with the next byte.
                 return at + 1 + usize::from(b"=&|".contains(&byte));
             }
         }
@@ -120,14 +108,12 @@ impl Scan {
     }
 
     fn operator(&mut self) {
-        self.depth.parts += 1;
         self.here.operators += 1;
         self.here.selections = self.base.selections;
     }
 
-    /// Restarts at the depth of the bracket, with `conditions` more.
+    /// Returns to the level of the bracket, plus `conditions`.
     fn restart(&mut self, conditions: usize) {
-        self.depth.parts += 1;
         self.here = Levels {
             conditions: self.here.conditions + conditions,
             ..self.base
@@ -135,16 +121,14 @@ impl Scan {
     }
 
     fn open(&mut self, closes: u8) {
-        self.depth.parts += 1;
         self.opened += 1;
-        // It may select of what is before it, as in `a[0][0]`.
+        // The bracket may select from the preceding expression, as in `a[0][0]`.
         self.here.selections += 1;
         self.open.push(Open {
             closes,
             base: self.base,
             outer: self.here,
         });
-        self.depth.brackets = self.depth.brackets.max(self.open.len() + self.here.conditions);
         self.base = self.here.inside();
         self.here = self.base;
     }
@@ -155,12 +139,12 @@ impl Scan {
         (self.base, self.here) = open.map_or_else(Default::default, |it| (it.base, it.outer));
     }
 
-    /// Reads a name, a number or a word, and the text that begins with it, such as `r'a'`.
+    /// Reads a name, a number or a word, including a string literal with a prefix, such as `r'a'`.
     fn word(&mut self, bytes: &[u8], at: usize) -> usize {
         let length = bytes[at..].iter().position(|&it| !is_word(it));
         let end = length.map_or(bytes.len(), |length| at + length);
         let word = &bytes[at..end];
-        // A number ends where it cannot go on: `1in` is two tokens, as is `1r'a'`.
+        // A number ends at the first character that cannot continue it: `1in` and `1r'a'` are two tokens each.
         let is_number = word[0].is_ascii_digit();
         if word == b"in" || is_number && word.ends_with(b"in") {
             self.operator();
@@ -174,7 +158,7 @@ impl Scan {
         }
     }
 
-    /// Reads a name within backquotes.
+    /// Reads a name in backquotes.
     fn quoted_name(&mut self, bytes: &[u8], at: usize) -> usize {
         let is_inside = |it: u8| is_word(it) || b".-/ ".contains(&it);
         let length = bytes[at + 1..].iter().position(|&it| !is_inside(it));
@@ -183,8 +167,8 @@ impl Scan {
         end + 1
     }
 
-    /// Reads a text that begins at `at`. Where one has no end, or an escape that there is not, the parser reads on from
-    /// there; a raw one it reads again, as a name and a text.
+    /// Reads a string literal that begins at `at`. After a missing end or an invalid escape, the parser continues at
+    /// that position. It reads a raw literal again as a name and a string.
     fn text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
         let quote = bytes[start];
         if bytes[start..].starts_with(&[quote; 3]) {
@@ -212,7 +196,7 @@ impl Scan {
         }
     }
 
-    /// Reads a text within three quotes; where it does not end, the first two are one.
+    /// Reads a string literal in triple quotes. If it is unterminated, its first two quotes are an empty string.
     fn long_text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
         let quotes = [bytes[start]; 3];
         let mut at = start + 3;
@@ -235,7 +219,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The length of an escape after its backslash; else how much of it there is.
+/// The length of an escape after its backslash, or the length of its valid part as the error.
 fn escape(bytes: &[u8]) -> Result<usize, usize> {
     let (length, is_digit): (usize, fn(&u8) -> bool) = match bytes.first() {
         Some(b'x' | b'X') => (3, u8::is_ascii_hexdigit),
@@ -257,31 +241,30 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case("a", 0, 0)]
-    #[case("1 + 2 * 3 - 4", 3, 0)]
-    #[case("a in b in c", 2, 0)]
-    #[case("inside.in_", 1, 0)]
-    #[case("1in[1]", 2, 1)]
-    #[case("a && b || c", 0, 0)]
-    #[case("((1))", 4, 3)]
-    #[case("a ? b : c ? d : e", 2, 2)]
-    #[case("a.?b == [?c, {?d: 1}]", 4, 3)]
-    #[case("'+ + +' + \"it's\" + '''a'b + '''", 2, 0)]
-    #[case(r"r'\' + 1", 1, 0)]
-    #[case(r"'\'+' + 1", 1, 0)]
-    #[case("// it's\n1 + (2)", 2, 1)]
-    #[case("1 // + 2", 0, 0)]
-    #[case("'a\n + (1) + 1", 2, 1)]
-    #[case("'\\q(1) + (2) + (3)'", 3, 3)]
-    #[case("(1} + (2}", 2, 2)]
-    #[case("'\\x' + 1", 1, 0)]
-    #[case("1 &'2 + 1", 1, 0)]
-    #[case("r'\\'\n + '", 1, 0)]
-    #[case("r'\\\n + 1", 1, 0)]
-    #[case("'''\n+ 1", 1, 0)]
-    #[case("self.`a//b-c` + 1", 1, 0)]
-    fn depths(#[case] expression: &str, #[case] deepest: usize, #[case] brackets: usize) {
-        let depth = depth_of(expression);
-        assert_eq!((depth.deepest, depth.brackets), (deepest, brackets));
+    #[case("a", 0)]
+    #[case("1 + 2 * 3 - 4", 3)]
+    #[case("a in b in c", 2)]
+    #[case("inside.in_", 1)]
+    #[case("1in[1]", 2)]
+    #[case("a && b || c", 0)]
+    #[case("((1))", 4)]
+    #[case("a ? b : c ? d : e", 2)]
+    #[case("a.?b == [?c, {?d: 1}]", 4)]
+    #[case("'+ + +' + \"it's\" + '''a'b + '''", 2)]
+    #[case(r"r'\' + 1", 1)]
+    #[case(r"'\'+' + 1", 1)]
+    #[case("// it's\n1 + (2)", 2)]
+    #[case("1 // + 2", 0)]
+    #[case("'a\n + (1) + 1", 2)]
+    #[case("'\\q(1) + (2) + (3)'", 3)]
+    #[case("(1} + (2}", 2)]
+    #[case("'\\x' + 1", 1)]
+    #[case("1 &'2 + 1", 1)]
+    #[case("r'\\'\n + '", 1)]
+    #[case("r'\\\n + 1", 1)]
+    #[case("'''\n+ 1", 1)]
+    #[case("self.`a//b-c` + 1", 1)]
+    fn depths(#[case] expression: &str, #[case] deepest: usize) {
+        assert_eq!(depth_of(expression), deepest);
     }
 }

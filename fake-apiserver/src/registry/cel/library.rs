@@ -1,62 +1,14 @@
-//! The functions that expressions can call: those of the crate `kube-cel`, and the few it lacks.
+//! The types of values, as expressions name and compare them.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use kube_cel::KubeCelExt as _;
-use kube_cel::cel::parser::Expression;
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use super::ast::{Expr, Expression};
+use super::objects::Value as CelValue;
 
-use super::parse::{OPTIONAL_SELECT, parse};
-use super::url;
-
-thread_local! {
-    /// All functions, registered once a thread.
-    pub(crate) static FUNCTIONS: Context<'static> = functions();
-    /// Names that were found to be functions; there are only so many.
-    static KNOWN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
-}
-
-/// The functions of the library, and what it lacks: `dyn`, and `type` with names of types to compare with.
-pub(crate) fn functions() -> Context<'static> {
-    let mut context = Context::default().with_all();
-    add_missing_functions(&mut context);
-    context
-}
-
-/// Adds what the library lacks.
-pub(crate) fn add_missing_functions(context: &mut Context<'_>) {
-    url::register(context);
-    context.add_function("dyn", |value: CelValue| -> Result<CelValue, ExecutionError> {
-        Ok(value)
-    });
-    context.add_function("type", |value: CelValue| -> Result<CelValue, ExecutionError> {
-        Ok(type_value(match value {
-            CelValue::Int(_) => "int",
-            CelValue::UInt(_) => "uint",
-            CelValue::Float(_) => "double",
-            CelValue::String(_) => "string",
-            CelValue::Bytes(_) => "bytes",
-            CelValue::Bool(_) => "bool",
-            CelValue::List(_) => "list",
-            CelValue::Map(_) => "map",
-            CelValue::Null => "null_type",
-            _ => "dyn",
-        }))
-    });
-    // It is evaluated without being called; only its name must be known.
-    context.add_function(OPTIONAL_SELECT, |value: CelValue| -> Result<CelValue, ExecutionError> {
-        Ok(value)
-    });
-    for name in TYPE_NAMES {
-        context.add_variable_from_value(name, type_value(name));
-    }
-}
-
-/// Types that `type(x)` may be compared with.
-pub(crate) const TYPE_NAMES: [&str; 9] = [
+/// Types with which `type(x)` can be compared.
+pub(crate) const TYPE_NAMES: [&str; 11] = [
+    "type",
+    "optional_type",
     "int",
     "uint",
     "double",
@@ -68,67 +20,57 @@ pub(crate) const TYPE_NAMES: [&str; 9] = [
     "null_type",
 ];
 
-/// A type as a value: a text no user writes.
-fn type_value(name: &str) -> CelValue {
-    CelValue::String(Arc::new(format!("\u{0}type {name}")))
+/// Returns the type of a value, as a value.
+pub(super) fn type_of(value: &CelValue) -> CelValue {
+    type_value(type_name(value))
 }
 
-/// Returns `true` if a function of this name is registered: calling it without arguments then fails for another reason.
-pub(crate) fn is_function(namespace: Option<&str>, name: &str) -> bool {
-    let name = match namespace {
-        Some(namespace) => format!("{namespace}.{name}"),
-        None => name.to_owned(),
+/// The name of the type of a value.
+pub(super) fn type_name(value: &CelValue) -> &str {
+    match value {
+        CelValue::Int(_) => "int",
+        CelValue::UInt(_) => "uint",
+        CelValue::Float(_) => "double",
+        CelValue::String(text) if text.starts_with(TYPE_START) => "type",
+        CelValue::String(_) => "string",
+        CelValue::Bytes(_) => "bytes",
+        CelValue::Bool(_) => "bool",
+        CelValue::List(_) => "list",
+        CelValue::Map(_) => "map",
+        CelValue::Null => "null_type",
+        CelValue::Duration(_) => "google.protobuf.Duration",
+        CelValue::Timestamp(_) => "google.protobuf.Timestamp",
+        CelValue::Opaque(opaque) => opaque.runtime_type_name(),
+    }
+}
+
+/// Returns the type that a dotted name such as `google.protobuf.Duration` denotes.
+pub(super) fn dotted_type(package: &Expression, name: &str) -> Option<CelValue> {
+    let full = match &package.expr {
+        Expr::Ident(package) => format!("{}.{name}", package.trim_start_matches('.')),
+        Expr::Select(select) => match &select.operand.expr {
+            Expr::Ident(first) => format!("{}.{}.{name}", first.trim_start_matches('.'), select.field),
+            _ => return None,
+        },
+        _ => return None,
     };
-    if KNOWN.with_borrow(|known| known.contains(&name)) {
-        return true;
-    }
-    let is_known = FUNCTIONS.with(|functions| {
-        let call = parse(&format!("{name}()"));
-        let result = call.map(|call| execute_raw(&call, functions));
-        !matches!(result, Ok(Some(Err(ExecutionError::UndeclaredReference(_)))))
-    });
-    if is_known {
-        KNOWN.with_borrow_mut(|known| known.insert(name));
-    }
-    is_known
+    let is_type = full.starts_with("google.protobuf.")
+        || matches!(
+            full.as_str(),
+            "net.IP"
+                | "net.CIDR"
+                | "kubernetes.URL"
+                | "kubernetes.Quantity"
+                | "kubernetes.Semver"
+                | "kubernetes.NamedFormat"
+        );
+    is_type.then(|| type_value(&full))
 }
 
-/// Evaluates an expression of this module's.
-fn execute(program: &Expression, context: &Context<'_>) -> Option<CelValue> {
-    execute_raw(program, context)?.ok()
-}
+/// Prefix of the string that represents a type.
+pub(super) const TYPE_START: &str = "\u{0}type ";
 
-/// Evaluates an expression; `None` where the library panics.
-fn execute_raw(program: &Expression, context: &Context<'_>) -> Option<Result<CelValue, ExecutionError>> {
-    catch_unwind(AssertUnwindSafe(|| CelValue::resolve(program, context))).ok()
-}
-
-/// A conversion of the language, parsed once.
-pub(crate) struct TypeConversion {
-    expression: &'static str,
-    parsed: OnceLock<Option<Expression>>,
-}
-
-/// `timestamp(text)`
-pub(crate) static TIMESTAMP: TypeConversion = TypeConversion::new("timestamp(self)");
-/// `duration(text)`
-pub(crate) static DURATION: TypeConversion = TypeConversion::new("duration(self)");
-
-impl TypeConversion {
-    const fn new(expression: &'static str) -> Self {
-        Self {
-            expression,
-            parsed: OnceLock::new(),
-        }
-    }
-
-    /// Times are made by the language itself, whose types for them are another crate's.
-    pub(crate) fn of(&self, text: &str) -> Option<CelValue> {
-        let program = self.parsed.get_or_init(|| parse(self.expression).ok()).as_ref()?;
-        FUNCTIONS.with(|functions| {
-            let mut context = functions.new_inner_scope();
-            context.add_variable_from_value("self", CelValue::String(Arc::new(text.to_owned())));
-            execute(program, &context)
-        })
-    }
+/// Represents a type by a string that no user can write.
+pub(super) fn type_value(name: &str) -> CelValue {
+    CelValue::String(Arc::new(format!("{TYPE_START}{name}")))
 }

@@ -1,22 +1,23 @@
-//! CEL, the language of rules and policies: parsing within bounds, the functions that Kubernetes adds, evaluation with
-//! costs, and estimates of costs.
+//! CEL, the language of rules and policies: bounded parsing, the functions that Kubernetes adds, evaluation with costs,
+//! and estimates of costs.
 //!
-//! It stands on the crate `kube-cel` and knows JSON values, but neither schemas nor objects: `custom/` brings the types
-//! of a CRD's schema, `admission/` the variables of a policy. The limits and the arithmetic of costs are those of
-//! kube-apiserver's CEL library.
+//! The module handles JSON values and does not depend on schemas or objects. `custom/` supplies the types of a CRD's
+//! schema, `admission/` the variables of a policy. Limits and cost arithmetic follow kube-apiserver's CEL library.
 
-/// Set if expressions are evaluated at all; `absent.rs` stands here where they are not.
+/// Set if this build evaluates expressions; otherwise `absent.rs` replaces this module.
 pub(crate) const IS_EVALUATED: bool = true;
 
+pub(crate) mod ast;
 pub(crate) mod parse;
 mod depth;
-pub(crate) mod macros;
-pub(crate) mod names;
+pub(crate) mod syntax;
+pub(crate) mod check;
+pub(crate) mod objects;
+pub(crate) mod times;
 pub(crate) mod library;
 pub(crate) mod value;
-pub(crate) mod output;
+pub(crate) mod requests;
 pub(crate) mod program;
 pub(crate) mod eval;
 pub(crate) mod cost;
 mod costs;
-mod url;

@@ -1,154 +1,168 @@
-//! Reading an expression: the parser of the library, with the limits of a real server's before it.
+//! Parses expressions, after applying kube-apiserver's limits.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr};
-use kube_cel::cel::parser::{Expression, ParseErrors, Parser};
-
-use super::{depth, macros};
+use super::ast::{EntryExpr, Expr, Expression};
+use super::syntax::{self, Dialect, Parsed, Refused};
+use super::{check, depth};
 use crate::registry::types::names::CEL_RESERVED;
 
-/// The longest expression, in characters.
+/// Maximum length of an expression, in characters.
 const CHARS_MAX: usize = 100_000;
 
-/// Most operators, brackets or selections nested within each other.
+/// Maximum nesting depth of operators, brackets or selections.
 const DEPTH_MAX: usize = 250;
 
-/// The stack that the parser may need for each bracket within another, in bytes, where it is not optimised.
-const BRACKET_BYTES: usize = 256 * 1024;
+/// Maximum length of a line that is shown with an error, in bytes.
+const SNIPPET_BYTES_MAX: usize = 16_384;
 
-/// The stack that it may need for each operator that follows another, in bytes. After an error it follows those, too,
-/// which no expression has within each other.
-const OPERATOR_BYTES: usize = 4 * 1024;
-
-/// Most errors of an expression that are reported, as each shows its line.
+/// Maximum number of errors reported for an expression, because each shows its line.
 pub(crate) const ERRORS_MAX: usize = 100;
 
-/// Function names for `a.?b` and `a[?b]`.
-pub(crate) const OPTIONAL_SELECT: &str = "optionalSelect__";
-
-/// Namespaces of functions, which read as targets. The library has more of them than a real server.
-const NAMESPACES: [&str; 7] = ["format", "ip", "jsonpatch", "lists", "optional", "sets", "strings"];
-
-/// The namespace of a function that is called, such as `sets` of `sets.contains(…)`. A variable of that name hides it.
-pub(crate) fn namespace(call: &CallExpr, is_variable: impl Fn(&str) -> bool) -> Option<&str> {
-    match &call.target.as_deref()?.expr {
-        Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) && !is_variable(name) => Some(name),
-        _ => None,
-    }
-}
-
-/// Parses an expression; the error is the parser's. A parser that panics is one that found an error.
+/// Parses an expression; errors have cel-go's text.
 pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
-    let stack = check_size(expression)?;
-    let parser = || {
-        let limit = u16::try_from(DEPTH_MAX).unwrap_or(u16::MAX);
-        Parser::new().enable_optional_syntax(true).max_recursion_depth(limit)
-    };
-    let parsed = catch_unwind(AssertUnwindSafe(|| {
-        stacker::maybe_grow(stack, stack, || parser().parse(expression).map_err(show))
-    }));
-    let parsed = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()));
-    let mut program = parsed.map_err(|error| match expression {
-        // The end of nothing lies before the first column.
-        "" => error.replacen("<input>:1:1:", "<input>:1:0:", 1),
-        _ => error,
-    })?;
-    let mut reserved = Vec::new();
-    collect_reserved(&mut program, &mut reserved);
-    if let Some(error) = show_reserved(expression, reserved) {
-        return Err(error);
-    }
-    rewrite(&mut program);
-    Ok(program)
+    parse_source(expression).map(|it| it.expression)
 }
 
-/// The words that no variable may have as its name, which the library takes for one.
-fn collect_reserved(expression: &mut Expression, found: &mut Vec<String>) {
-    if let Expr::Ident(name) = &expression.expr
-        && CEL_RESERVED.contains(&name.as_str())
+/// Parses an expression, and keeps the places of its parts.
+pub(crate) fn parse_source(expression: &str) -> Result<Parsed, String> {
+    parse_source_of(expression, Dialect::Plain)
+}
+
+/// Parses an expression of a dialect, and keeps the places of its parts.
+pub(crate) fn parse_source_of(expression: &str, dialect: Dialect) -> Result<Parsed, String> {
+    check_size(expression)?;
+    match syntax::parse(expression, dialect) {
+        Ok(mut parsed) => {
+            name_functions(&mut parsed.expression);
+            Ok(parsed)
+        }
+        Err(Refused::Errors(errors)) => Err(show_errors(expression, errors).unwrap_or_default()),
+        Err(Refused::Syntax) => Err(syntax_error(expression)),
+    }
+}
+
+/// Returns the syntax errors of an expression.
+fn syntax_error(expression: &str) -> String {
+    let shown = show_errors(expression, syntax::syntax_errors(expression)).unwrap_or_default();
+    match expression {
+        // For an empty expression, cel-go reports the end in column 0 and does not show a line.
+        "" => shown
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .replacen("<input>:1:1:", "<input>:1:0:", 1),
+        _ => shown,
+    }
+}
+
+/// Turns calls such as `ip.isCanonical(x)`, which parse as methods of a variable, into calls of the function of this
+/// name.
+fn name_functions(part: &mut Expression) {
+    if let Expr::Call(call) = &mut part.expr
+        && let Some(target) = &call.target
+        && let Expr::Ident(prefix) = &target.expr
     {
-        found.push(name.as_str().to_owned());
+        let name = format!("{}.{}", prefix.trim_start_matches('.'), call.func_name);
+        if check::is_function(&name, u32::MAX) {
+            call.func_name = name;
+            call.target = None;
+        }
     }
-    visit_parts(expression, &mut |part| collect_reserved(part, found));
+    stacker::maybe_grow(super::costs::STACK_LEFT, super::costs::STACK_MORE, || {
+        visit_parts(part, &mut name_functions);
+    });
 }
 
-/// The errors of reserved words, each at its place in the expression.
-fn show_reserved(expression: &str, mut words: Vec<String>) -> Option<String> {
-    words.sort_unstable();
-    words.dedup();
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut errors = Vec::new();
-    for word in &words {
-        let places = expression.match_indices(word.as_str()).filter(|(at, _)| {
-            let (before, after) = (&expression[..*at], &expression[at + word.len()..]);
-            !before.ends_with(|c| is_part(c) || c == '.') && !after.starts_with(is_part)
-        });
-        errors.extend(places.map(|(at, word)| (at, format!("reserved identifier: {word}"))));
-    }
-    show_errors(expression, errors)
-}
-
-/// The errors of an expression that has been parsed, in the order of their offsets, each with its line; `None` if there
-/// are none.
+/// Formats the errors of a parsed expression in the order of their offsets, each with its line; `None` if the list is
+/// empty.
 pub(crate) fn show_errors(expression: &str, mut errors: Vec<(usize, String)>) -> Option<String> {
+    let more = errors.len().saturating_sub(ERRORS_MAX);
+    errors.truncate(ERRORS_MAX);
     errors.sort_by_key(|(at, _)| *at);
-    let shown = errors.iter().map(|(at, what)| show_at(expression, *at, what));
-    (!errors.is_empty()).then(|| first_errors(shown))
+    let mut shown: Vec<String> = errors.iter().map(|(at, what)| show_at(expression, *at, what)).collect();
+    if more > 0 {
+        shown.push(format!("{more} more errors were truncated"));
+    }
+    (!shown.is_empty()).then(|| shown.join("\n"))
 }
 
+/// Formats an error with its line and a mark below its position. Multi-byte characters get wide dots and marks.
 fn show_at(expression: &str, at: usize, what: &str) -> String {
     let read = expression.get(..at).unwrap_or(expression);
     let (line, before) = (read.matches('\n').count(), read.rsplit('\n').next().unwrap_or_default());
-    let (column, dots) = (before.chars().count() + 1, ".".repeat(before.chars().count()));
-    let text = expression.lines().nth(line).unwrap_or_default();
-    format!("ERROR: <input>:{}:{column}: {what}\n | {text}\n | {dots}^", line + 1)
-}
-
-/// The errors. Each shows its line, and so all of those in a long line are more than a server can hold.
-fn show(found: ParseErrors) -> String {
-    first_errors(found.errors.into_iter().map(|it| it.to_string()))
-}
-
-fn first_errors(mut errors: impl ExactSizeIterator<Item = String>) -> String {
-    let mut texts: Vec<String> = errors.by_ref().take(ERRORS_MAX).collect();
-    match errors.len() {
-        0 => {}
-        more => texts.push(format!("{more} more errors were truncated")),
+    let column = before.chars().count() + 1;
+    let shown = format!("ERROR: <input>:{}:{column}: {what}", line + 1);
+    let text = expression.split('\n').nth(line).unwrap_or_default();
+    if text.len() > SNIPPET_BYTES_MAX {
+        return shown;
     }
-    texts.join("\n")
+    let dots: String = before
+        .chars()
+        .map(|it| if it.is_ascii() { '.' } else { '．' })
+        .collect();
+    let mark = match text[before.len()..].chars().next() {
+        Some(it) if !it.is_ascii() => '＾',
+        _ => '^',
+    };
+    format!("{shown}\n | {}\n | {dots}{mark}", text.replace('\t', " "))
 }
 
-/// Refuses what would be too long or too deep for a parser that calls itself; else says how much stack it needs.
-fn check_size(expression: &str) -> Result<usize, String> {
+/// Refuses an expression that is too long or too deep for a recursive parser.
+fn check_size(expression: &str) -> Result<(), String> {
     let length = expression.chars().count();
     if length > CHARS_MAX {
         let text = "ERROR: <input>:-1:0: expression code point size exceeds limit: size:";
         return Err(format!("{text} {length}, limit {CHARS_MAX}"));
     }
-    let depth = depth::depth_of(expression);
-    match depth.deepest > DEPTH_MAX {
+    match depth::depth_of(expression) > DEPTH_MAX {
         true => Err(format!(
             "ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"
         )),
-        false => Ok(BRACKET_BYTES * (depth.brackets + 2) + OPERATOR_BYTES * depth.parts),
+        false => Ok(()),
     }
 }
 
-/// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
-/// Expands the macros it does not know.
-fn rewrite(expression: &mut Expression) {
-    if let Expr::Call(call) = &mut expression.expr {
-        if matches!(call.func_name.as_str(), "_?._" | "_[?_]") {
-            OPTIONAL_SELECT.clone_into(&mut call.func_name);
-        } else if let Some(expanded) = macros::expand(call) {
-            expression.expr = expanded;
+/// Returns `true` if an expression contains a variable.
+pub(crate) fn names_variable(expression: &Expression, name: &str) -> bool {
+    if let Expr::Ident(it) = &expression.expr
+        && it == name
+    {
+        return true;
+    }
+    let mut is_named = false;
+    parts(expression, &mut |part| {
+        is_named = is_named
+            || stacker::maybe_grow(super::costs::STACK_LEFT, super::costs::STACK_MORE, || {
+                names_variable(part, name)
+            });
+    });
+    is_named
+}
+
+/// Calls `visit` with each part of an expression.
+pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
+    let entry = |entry: &EntryExpr, visit: &mut dyn FnMut(&Expression)| match entry {
+        EntryExpr::MapEntry(entry) => {
+            visit(&entry.key);
+            visit(&entry.value);
         }
+        EntryExpr::StructField(field) => visit(&field.value),
+    };
+    match &expression.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(visit),
+        Expr::Comprehension(it) => {
+            let start = [&it.iter_range, &it.accu_init];
+            let turn = [&it.loop_cond, &it.loop_step, &it.result];
+            start.into_iter().chain(turn).for_each(visit);
+        }
+        Expr::List(list) => list.elements.iter().for_each(visit),
+        Expr::Select(select) => visit(&select.operand),
+        Expr::Map(map) => map.entries.iter().for_each(|it| entry(&it.expr, visit)),
+        Expr::Struct(made) => made.entries.iter().for_each(|it| entry(&it.expr, visit)),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
     }
-    visit_parts(expression, &mut rewrite);
 }
 
-/// Calls `visit` with each part of an expression but those of a struct, which no expression of ours makes.
+/// Calls `visit` with each part of an expression.
 pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
     match &mut expression.expr {
         Expr::Call(call) => {
@@ -177,16 +191,23 @@ pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mu
                 }
             }
         }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+        Expr::Struct(made) => {
+            for entry in &mut made.entries {
+                if let EntryExpr::StructField(field) = &mut entry.expr {
+                    visit(&mut field.value);
+                }
+            }
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
     }
 }
 
-/// The name of a field in expressions.
+/// Escapes the name of a field for use in expressions.
 pub(crate) fn escape(name: &str) -> String {
     if CEL_RESERVED.contains(&name) {
         return format!("__{name}__");
     }
-    // Nearly all names are fine as they are, and this is asked for every field of every object that has rules.
+    // Fast path: called for every field of every object that has rules, and almost no name needs escaping.
     if !name.contains(['.', '-', '/']) && !name.contains("__") {
         return name.to_owned();
     }

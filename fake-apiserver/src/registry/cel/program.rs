@@ -1,28 +1,23 @@
-//! Expressions on objects of no schema, as policies and match conditions have them: every field has its own name, and
-//! types are found out at run time. Objects of `Object{…}` and `JSONPatch{…}` are maps.
+//! Expressions on objects without a schema, used by policies and match conditions: fields are not escaped, and types
+//! are determined at run time. The objects `Object{…}` and `JSONPatch{…}` are maps.
 
 use std::sync::Arc;
 
-use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, MapEntryExpr, MapExpr};
-use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
-use kube_cel::cel::parser::Expression;
-use kube_cel::cel::{Context, Value as CelValue};
-
-use super::eval::{self, EvalFailure, Meter};
-use super::names::{undeclared, unknown_field, unknown_structs, unknown_variable};
-use super::output::{self, Names, Output};
-use super::parse::{parse, show_errors, visit_parts};
+use super::eval::{self, EvalFailure, Meter, MoreFunctions, Plan, no_more_functions, plan_of};
+use super::parse::{parse, visit_parts};
 use super::value::from_json;
 use crate::api::json::{Map, Value};
+use crate::registry::cel::ast::{EntryExpr, Expr, Expression, LiteralValue, MapEntryExpr, MapExpr};
+use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
 
-/// The most parts of a value that JSON is made of; no object of a request has as many.
+/// Maximum number of parts of a value that is converted to JSON; objects in requests have fewer.
 const JSON_MAX: usize = 2_000_000;
 
-/// An expression, parsed.
+/// A parsed expression.
 #[derive(Debug)]
-pub(crate) struct Program(Expression);
+pub(crate) struct Program(Plan);
 
-/// A value of an expression, with its type.
+/// The result of an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramOutcome(pub(crate) CelValue);
 
@@ -34,8 +29,8 @@ pub(crate) struct Bindings<'a> {
     pub(crate) variables: &'a [(String, ProgramOutcome)],
     /// Value of `authorizer`.
     pub(crate) authorizer: &'a ProgramOutcome,
-    /// The functions that the expression can call.
-    pub(crate) functions: &'a Context<'static>,
+    /// Functions that are available to the expression in addition to the common ones.
+    pub(crate) functions: MoreFunctions,
 }
 
 impl std::fmt::Debug for Bindings<'_> {
@@ -51,14 +46,16 @@ fn key(name: &str) -> Key {
 }
 
 impl Program {
-    /// Parses an expression; the error is the parser's.
+    /// Parses an expression; the error is cel-go's text.
     pub(crate) fn parse(expression: &str) -> Result<Self, String> {
         let mut program = parse(expression)?;
         structs_to_maps(&mut program);
-        Ok(Self(program))
+        plan_of(program, no_more_functions)
+            .map(Self)
+            .map_err(|error| format!("program instantiation failed: {error}"))
     }
 
-    /// Evaluates it; what that costs comes with the value, or with why there is none.
+    /// Evaluates the expression, and returns its value or error, and the cost.
     pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> (Result<ProgramOutcome, String>, u64) {
         let mut variables: Vec<(&str, CelValue)> = Vec::new();
         for (name, value) in bindings.values {
@@ -76,44 +73,9 @@ impl Program {
         });
         (result, meter.spent())
     }
-
-    /// The type of the value, as far as it is known; `variables` are the fields of the variable of this name.
-    pub(crate) fn output(&self, variables: Option<&Names>) -> Option<Output> {
-        output::output_of(&self.0, variables.unwrap_or(&Names::default()))
-    }
 }
 
-/// The type of what an expression makes, as far as it can be known without evaluating it.
-pub(crate) fn static_type(expression: &Expression) -> Option<&'static str> {
-    match &expression.expr {
-        Expr::Literal(literal) => Some(match literal {
-            LiteralValue::Boolean(_) => "bool",
-            LiteralValue::Bytes(_) => "bytes",
-            LiteralValue::Double(_) => "double",
-            LiteralValue::Int(_) => "int",
-            LiteralValue::Null => "null_type",
-            LiteralValue::String(_) => "string",
-            LiteralValue::UInt(_) => "uint",
-        }),
-        Expr::List(_) => Some("list"),
-        Expr::Map(_) | Expr::Struct(_) => Some("map"),
-        Expr::Call(call) => match call.func_name.as_str() {
-            "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "_&&_" | "_||_" | "!_" | "@in" | "_in_" => Some("bool"),
-            "_+_" | "_-_" | "_*_" | "_/_" | "_%_" => {
-                let mut types = call.args.iter().map(static_type);
-                let first = types.next().flatten()?;
-                types.all(|it| it == Some(first)).then_some(first)
-            }
-            "size" => Some("int"),
-            "string" => Some("string"),
-            "startsWith" | "endsWith" | "contains" | "matches" | "bool" => Some("bool"),
-            _ => None,
-        },
-        Expr::Unspecified | Expr::Ident(_) | Expr::Select(_) | Expr::Comprehension(_) => None,
-    }
-}
-
-/// The library evaluates no structs; policies write their results with them.
+/// Replaces structs by maps, because expressions are evaluated without structs, and policies return them.
 fn structs_to_maps(expression: &mut Expression) {
     if let Expr::Struct(made) = &mut expression.expr {
         let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
@@ -121,7 +83,7 @@ fn structs_to_maps(expression: &mut Expression) {
                 let id = entry.id;
                 let key = Expression {
                     id,
-                    expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field).into())),
+                    expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field))),
                 };
                 let value = std::mem::take(&mut field.value);
                 let optional = field.optional;
@@ -136,7 +98,7 @@ fn structs_to_maps(expression: &mut Expression) {
 }
 
 impl ProgramOutcome {
-    /// The truth, if the value is one.
+    /// Returns the bool, if the value is one.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match &self.0 {
             CelValue::Bool(value) => Some(*value),
@@ -144,7 +106,7 @@ impl ProgramOutcome {
         }
     }
 
-    /// The text, if the value is one.
+    /// Returns the string, if the value is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.0 {
             CelValue::String(text) => Some(text),
@@ -159,12 +121,12 @@ impl ProgramOutcome {
 
     /// The name of the value's type.
     pub(crate) fn type_name(&self) -> String {
-        self.0.type_of().to_string()
+        self.0.kind().to_owned()
     }
 
-    /// The value as JSON; else why it cannot be.
+    /// Converts the value to JSON, or returns the reason for which it cannot.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        // Parts that the value shares are written out in JSON.
+        // JSON repeats the parts that the value shares.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }
@@ -195,39 +157,4 @@ fn to_json(value: &CelValue) -> Option<Value> {
         },
         _ => return None,
     })
-}
-
-/// Returns the errors that are known without evaluating an expression that must make a value of one of the types
-/// `wanted`, if any are named, and sees these names; `variables` are the fields of the one that is called so.
-pub(crate) fn problem(expression: &str, wanted: &[&str], known: &[&str], variables: Option<&Names>) -> Option<String> {
-    let program = match parse(expression) {
-        Ok(program) => program,
-        Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
-    };
-    let failed = |errors| show_errors(expression, errors).map(|it| format!("compilation failed: {it}"));
-    let mutates = matches!(wanted, ["Object" | "list(JSONPatch)"]);
-    let is_struct = |name: &str| mutates && output::is_of_mutations(name);
-    let mut unknown = unknown_structs(&program, expression, &is_struct);
-    unknown.extend(unknown_variable(&program, known).map(|name| (expression.find(name).unwrap_or(0), name)));
-    if !unknown.is_empty() {
-        return failed(unknown.into_iter().map(undeclared).collect());
-    }
-    let is_field = |name: &str| variables.is_none_or(|fields| fields.contains(name));
-    if let Some(name) = unknown_field(&program, "variables", &is_field) {
-        // The error stands at the dot.
-        let dot = expression
-            .find(&format!("variables.{name}"))
-            .map(|it| it + "variables".len());
-        return failed(vec![(dot.unwrap_or(0), format!("undefined field '{name}'"))]);
-    }
-    let found = output::output_of(&program, variables.unwrap_or(&Names::default()))?.to_string();
-    match wanted {
-        [] => None,
-        wanted if wanted.contains(&found.as_str()) => None,
-        [wanted] => Some(format!("must evaluate to {wanted} but got {found}")),
-        several => {
-            let several = several.join(" ");
-            Some(format!("must evaluate to one of [{several}] but got {found}"))
-        }
-    }
 }

@@ -1,14 +1,12 @@
-//! JSON as values of the language, where no schema says more.
+//! Conversion of JSON to CEL values, if a schema does not determine the types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kube_cel::cel::Value as CelValue;
-use kube_cel::cel::objects::{Key, Map as CelMap};
-
 use crate::api::json::Value;
+use crate::registry::cel::objects::{Key, Map as CelMap, Value as CelValue};
 
-/// Converts a value. Nulls in objects are hidden, as unset fields are.
+/// Converts a value. Object fields with the value null are omitted, like unset fields.
 pub(crate) fn from_json(value: &Value) -> CelValue {
     match value {
         Value::Null => CelValue::Null,

@@ -1,45 +1,48 @@
-//! Conversion by webhook (rule O10): the results of a CRD's webhook, cached for readers. Reading is synchronous almost
-//! everywhere; so a reader first converts all objects in one call, and then finds the results here.
+//! Conversion by webhook (rule O10): caches the results of a CRD's webhook for readers. Reads are usually synchronous.
+//! A reader therefore converts all objects in one call first, and then finds the results in this cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::api::json::Map;
+use crate::api::field::FieldErrors;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
+use crate::registry::types::go_text::go_type;
+use crate::registry::types::labels::{validate_annotations, validate_labels};
 use crate::registry::types::review_version::ReviewVersion;
 
-/// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
+/// Maximum number of cached results per CRD. Above it the oldest are dropped, and requested again when needed.
 const ANSWERS_MAX: usize = 65_536;
 
-/// Bytes of JSON they have together; the oldest go as well.
+/// Maximum size of the cached results, in bytes of JSON; the oldest are dropped beyond it.
 const ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 type Digest = [u8; 32];
 
-/// The webhook of a CRD, and what it said.
+/// The webhook of a CRD, with its cached results.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     /// Address of the webhook.
     pub(crate) endpoint: Endpoint,
-    /// Version of ConversionReview it is sent; `None`: it accepts none that the server knows.
+    /// Version of ConversionReview sent to the webhook; `None` if it accepts no version that the server supports.
     pub(crate) review: Option<ReviewVersion>,
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// As JSON, which takes a ninth of what an object in memory takes.
+    /// Results as JSON, which needs a ninth of the memory of a parsed object.
     answers: BTreeMap<Digest, Vec<u8>>,
     order: VecDeque<Digest>,
     bytes: usize,
 }
 
 impl Conversion {
-    /// `spec.conversion` of a CRD, where it is by webhook.
+    /// Parses `spec.conversion` of a CRD; `None` unless its strategy is a webhook.
     pub(crate) fn parse(spec: &Map) -> Option<Arc<Self>> {
         let spec = Cursor::root(spec);
         if spec.text("conversion.strategy") != "Webhook" {
@@ -53,12 +56,12 @@ impl Conversion {
         }))
     }
 
-    /// Returns the object as the webhook converted it, if it was called.
+    /// Returns the cached result of converting an object.
     pub(crate) fn answer(&self, object: &Object, api_version: &str) -> Option<Object> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = known.answers.get(&digest(object, api_version))?;
         let mut converted = Object(serde_json::from_slice(answer).ok()?);
-        // Metadata is the original's, but for what a webhook may change.
+        // The webhook may change labels and annotations; all other metadata is the original's.
         let meta = converted.metadata().cloned().unwrap_or_default();
         let mut kept = object.metadata().cloned().unwrap_or_default();
         for field in ["labels", "annotations"] {
@@ -69,7 +72,7 @@ impl Conversion {
         Some(converted)
     }
 
-    /// Keeps an answer.
+    /// Caches a result.
     pub(crate) fn remember(&self, object: &Object, api_version: &str, converted: &Object) {
         let digest = digest(object, api_version);
         let Ok(text) = serde_json::to_vec(&converted.0) else {
@@ -108,7 +111,7 @@ fn digest(object: &Object, api_version: &str) -> Digest {
     hash.finalize().into()
 }
 
-/// Checks one converted object against its original; the error is that of the API server.
+/// Checks a converted object against its original. Errors have kube-apiserver's text.
 pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) -> Result<(), String> {
     if converted.api_version() != api_version {
         return Err(format!(
@@ -125,5 +128,48 @@ pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) ->
     same("kind", original.kind(), converted.kind())?;
     same("name", original.name(), converted.name())?;
     same("namespace", original.namespace(), converted.namespace())?;
-    same("UID", original.uid(), converted.uid())
+    same("UID", original.uid(), converted.uid())?;
+    check_metadata(original, converted).map_err(|why| format!("returned invalid metadata: {why}"))
+}
+
+/// Checks the parts of metadata that a webhook may change, after `restoreObjectMeta`.
+fn check_metadata(original: &Object, converted: &Object) -> Result<(), String> {
+    let metadata = converted
+        .get("metadata")
+        .ok_or("missing metadata in converted object")?;
+    if !metadata.is_object() {
+        let kind = go_type(metadata);
+        return Err(format!("invalid metadata of type {kind} in converted object"));
+    }
+    for field in ["labels", "annotations"] {
+        let Some(value) = metadata.get(field).filter(|it| !it.is_null()) else {
+            continue;
+        };
+        let Value::Object(map) = value else {
+            let kind = go_type(value);
+            return Err(format!("invalid metadata.{field} of type {kind} in converted object"));
+        };
+        if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
+            let kind = go_type(value);
+            return Err(format!(
+                "metadata.{field}[{key}] must be a string, but is {kind} in converted object"
+            ));
+        }
+        if original.metadata().and_then(|it| it.get(field)) == Some(value) {
+            continue;
+        }
+        let mut errors = FieldErrors::new();
+        let cursor = Cursor::root(converted);
+        match field {
+            "labels" => validate_labels(&cursor.at("metadata.labels"), &mut errors),
+            _ => validate_annotations(&cursor.at("metadata.annotations"), &mut errors),
+        }
+        if !errors.is_empty() {
+            // Go's path of annotations is in the singular.
+            return Err(errors
+                .aggregate()
+                .replace("metadata.annotations", "metadata.annotation"));
+        }
+    }
+    Ok(())
 }

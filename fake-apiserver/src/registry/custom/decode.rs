@@ -1,9 +1,10 @@
-//! A request's body becomes a custom resource: what it is called is checked, its metadata decoded, and what the schema
-//! does not know removed. The same is done to what comes out of storage, as the schema may have changed since.
+//! Decodes a request's body into a custom resource: checks its apiVersion and kind, decodes its metadata, and removes
+//! fields that the schema does not declare. Stored objects pass through the same steps, because the schema may have
+//! changed since.
 //!
 //! The order for POST and PUT is: [`check_named`], [`coerce`] (unknown fields are warnings or, under Strict, a 400),
-//! [`check_version`], `Strategy::default`, and before validation [`check_kind`]. The result of a patch takes
-//! [`coerce`] and what follows.
+//! [`check_version`], `Strategy::default`, and [`check_kind`] before validation. The result of a patch starts at
+//! [`coerce`].
 
 use super::definition::{CustomResource, CustomVersion};
 use super::schema::Structural;
@@ -12,15 +13,22 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::type_name;
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
+use crate::api::options::FieldValidation;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::registry::types::edit::round_large_numbers;
 
-/// Letters of a body that an error quotes.
+/// Maximum number of characters of a body that an error quotes.
 const QUOTED_BODY_MAX: usize = 30;
 
-/// Checks that the body says what kind it is; `raw` is the body as sent (rule A15).
-pub(crate) fn check_named(object: &Object, raw: &[u8], version: &CustomVersion) -> Result<(), Status> {
+/// Checks that the body names its kind; `raw` is the body as sent (rule A15). Go's lenient decoder reads the body as
+/// the kind of the path, so that its error is of that kind.
+pub(crate) fn check_named(
+    object: &Object,
+    raw: &[u8],
+    version: &CustomVersion,
+    validation: FieldValidation,
+) -> Result<(), Status> {
     let problem = ["kind", "apiVersion"].iter().find_map(|key| match object.get(key) {
         None | Some(Value::Null | Value::String(_)) => None,
         Some(other) => Some(format!(
@@ -33,11 +41,18 @@ pub(crate) fn check_named(object: &Object, raw: &[u8], version: &CustomVersion) 
         return Ok(());
     }
     let raw = &*String::from_utf8_lossy(raw);
-    let why = match problem {
-        Some(problem) => problem,
-        None if object.kind().is_empty() => format!("Object 'Kind' is missing in '{raw}'"),
-        None => return Ok(()),
-    };
+    let is_typed = problem.is_none();
+    let why = problem.unwrap_or_else(|| format!("Object 'Kind' is missing in '{raw}'"));
+    if is_typed && validation == FieldValidation::Ignore {
+        let mut named = Object::default();
+        named.insert("kind".into(), version.row.kind.as_ref().into());
+        let api_version = match object.api_version() {
+            "" => version.row.api_version(),
+            given => given.to_owned(),
+        };
+        named.insert("apiVersion".into(), api_version.into());
+        return Err(cannot_be_handled(&named, version, &why));
+    }
     let end = (0..=QUOTED_BODY_MAX.min(raw.len()))
         .rev()
         .find(|&end| raw.is_char_boundary(end));
@@ -49,8 +64,8 @@ pub(crate) fn check_named(object: &Object, raw: &[u8], version: &CustomVersion) 
     )))
 }
 
-/// Decodes the metadata, removes unknown fields and nulls that may not be, and returns the paths of the unknown fields
-/// in the order errors list them. An object of another kind keeps its fields. The error is Go's text; see
+/// Decodes the metadata, and removes unknown fields and forbidden nulls. Returns the paths of the unknown fields in the
+/// order in which errors list them. An object of another kind keeps its fields. The error is Go's text; see
 /// [`cannot_be_handled`].
 pub(crate) fn coerce(
     object: &mut Object,
@@ -60,7 +75,7 @@ pub(crate) fn coerce(
     coerce_with(object, resource, version, default::drop_nulls)
 }
 
-/// The same for the result of an apply, where the nulls stay.
+/// Like [`coerce`], for the result of an apply: nulls are kept.
 pub(crate) fn coerce_merged(
     object: &mut Object,
     resource: &CustomResource,
@@ -102,7 +117,7 @@ fn coerce_with(
     Ok(unknown)
 }
 
-/// 400 of a body that cannot be decoded, for the error of [`coerce`] or `strict decoding error: …`.
+/// The 400 for a body that cannot be decoded. `error` is the error of [`coerce`], or `strict decoding error: …`.
 pub(crate) fn cannot_be_handled(object: &Object, version: &CustomVersion, error: &str) -> Status {
     let (kind, body_version) = (object.kind(), object.api_version());
     let body_version = body_version.rsplit('/').next().unwrap_or_default();
@@ -123,7 +138,7 @@ pub(crate) fn check_version(object: &Object, version: &CustomVersion) -> Result<
     )))
 }
 
-/// Checks `kind`; an object of another kind is invalid as its own kind, and nothing else of it is looked at.
+/// Checks `kind`. An object of another kind is reported as invalid under its own kind, without further validation.
 pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(), Status> {
     let wanted = &version.row.kind;
     if object.kind() == wanted {
@@ -141,15 +156,27 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
 /// Converts a validated object to the storage version: `apiVersion` is rewritten, fields unknown to that version are
 /// dropped, and its defaults are filled in as on a read (rules O6, O10). A write is answered with the stored object
 /// [`restore`]d.
-pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
-    if resource.storage.row.version != version.row.version {
-        convert_between(object, resource, &resource.storage);
-        default::fill(object, &resource.storage.schema);
+///
+/// Go stores the object without those defaults. Returns `true` if the next write through `version` would add them: they
+/// are fields that `version` has as well.
+pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) -> bool {
+    if resource.storage.row.version == version.row.version {
+        return false;
     }
+    convert_between(object, resource, &resource.storage);
+    let before = object.clone();
+    default::fill(object, &resource.storage.schema);
+    if *object == before || resource.conversion.is_some() {
+        return false;
+    }
+    let mut next = object.clone();
+    convert(&mut next, version);
+    convert(&mut next, &resource.storage);
+    next != before
 }
 
-/// Makes a stored object one of `version`. Pruning and defaults of the storage version are applied, for its schema may
-/// have changed (rules O5, O6); the version asked for prunes, but does not default.
+/// Converts a stored object to `version`. Pruning and defaults of the storage version are applied first, because its
+/// schema may have changed (rules O5, O6). The requested version prunes, but does not default.
 pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     let stored = &resource.storage;
     freshen(object, stored);
@@ -158,7 +185,7 @@ pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &
     }
 }
 
-/// Brings an object just read up to the schema it is stored under.
+/// Applies the current schema of the storage version to an object that was just read.
 pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
     convert(object, stored);
     default::fill(object, &stored.schema);
@@ -166,6 +193,12 @@ pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
 
 /// Converts an object to another version: by the cached result of the webhook, or else by replacing its apiVersion.
 pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    convert_whole(object, resource, version);
+    convert(object, version);
+}
+
+/// Same as `convert_between`, but keeps fields that the version's schema does not allow.
+pub(crate) fn convert_whole(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     let said = resource
         .conversion
         .as_ref()
@@ -173,10 +206,13 @@ pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, ve
     if let Some(said) = said {
         *object = said;
     }
-    convert(object, version);
+    let api_version = version.row.api_version();
+    if object.api_version() != api_version {
+        object.insert("apiVersion".into(), api_version.into());
+    }
 }
 
-/// Conversion `None`: rewrites `apiVersion`, and removes what the version's schema does not allow.
+/// Conversion strategy `None`: replaces `apiVersion`, and removes fields that the version's schema does not allow.
 pub(crate) fn convert(object: &mut Object, version: &CustomVersion) {
     let api_version = version.row.api_version();
     if object.api_version() != api_version {
@@ -223,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn o6_nulls_that_may_not_be_are_dropped() {
+    fn o6_nulls_that_are_not_allowed_are_dropped() {
         let spec = json!({"type": "object", "properties": {
             "c": {"type": "string"}, "n": {"type": "string", "nullable": true},
             "l": {"type": "array", "items": {"type": "string"}},
@@ -257,13 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn a15_envelopes() {
+    fn a15_kind_and_version_of_a_body_are_checked() {
         let resource = resource(json!({"type": "object"}), json!({}));
         let version = resource.version("v1").expect("v1 is served");
         let mut nameless = object(json!({}));
         nameless.remove("kind");
         let raw = "{\"apiVersion\": \"example.com/v1\", \"spec\": {}}";
-        let error = check_named(&nameless, raw.as_bytes(), version).expect_err("no kind");
+        let error = check_named(&nameless, raw.as_bytes(), version, FieldValidation::Warn).expect_err("no kind");
         let start = "{\"apiVersion\": \"example.com/v1\"";
         assert_eq!(
             error.message,

@@ -1,11 +1,11 @@
-//! Defaults of the schema, and nulls where the schema does not allow them (rule O6).
+//! Fills in defaults of the schema, and removes nulls that the schema does not allow (rule O6).
 
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
-/// Removes nulls of fields that are neither nullable nor have a default. Nulls in lists stay, and fail validation.
+/// Removes null fields that are neither nullable nor have a default. Nulls in lists are kept, and fail validation.
 pub(super) fn drop_nulls(map: &mut Map, node: &Structural) {
     let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {
@@ -32,7 +32,7 @@ fn drop_nulls_in(value: &mut Value, node: &Structural) {
     }
 }
 
-/// Fills the defaults in for fields that are missing, or null where null is not allowed.
+/// Fills in defaults for fields that are missing, or null although null is not allowed.
 pub(super) fn fill(map: &mut Map, node: &Structural) {
     if !node.below.defaults {
         return;
@@ -61,7 +61,7 @@ pub(super) fn fill(map: &mut Map, node: &Structural) {
     }
 }
 
-/// Fills the defaults of a value inside an object in.
+/// Fills in the defaults of a value inside an object.
 pub(super) fn fill_value(value: &mut Value, node: &Structural) {
     if !node.below.defaults {
         return;

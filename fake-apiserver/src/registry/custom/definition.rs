@@ -1,4 +1,4 @@
-//! `CustomResource`: a CustomResourceDefinition parsed once, so that no request has to read it again.
+//! `CustomResource`: a CustomResourceDefinition, parsed once for all requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -13,32 +13,33 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::no_version::NoVersion;
 
-/// Definition of a custom resource, from a CRD. Made once when the CRD is written; requests share it.
+/// Definition of a custom resource, parsed from a CRD when it is written and shared by requests.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomResource {
     /// The versions that are served, in the order of `spec.versions`; one row of discovery each.
     pub(crate) served: Vec<Arc<CustomVersion>>,
     /// The names of all versions in the spec, served or not.
     pub(crate) versions: Vec<String>,
-    /// The version objects are stored in, served or not.
+    /// The version in which objects are stored, served or not.
     pub(crate) storage: Arc<CustomVersion>,
-    /// Set if objects may be created: not while the CRD is being deleted (rule O14).
+    /// Set if objects may be created; unset while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
-    /// Set if the CRD has changed since it was created: objects may be of an older schema.
+    /// Set if the CRD has changed since its creation, so that objects may follow an older schema.
     pub(crate) has_changed: bool,
-    /// The webhook that converts between versions, if that is how.
+    /// The webhook that converts between versions, if the CRD has one.
     pub(crate) conversion: Option<Arc<Conversion>>,
-    /// The CRD's [`identity`](Self::identity): rows made from equal ones serve alike.
+    /// The CRD's [`identity`](Self::identity). Rows made from CRDs with equal identities are interchangeable.
     pub(crate) definition: String,
+    /// The CRD's uid, generation and accepted names. A change of them ends the watches of its objects.
+    pub(crate) served_as: String,
 }
 
-/// The schema of a version as the CRD has it, and what is made of it for OpenAPI documents when they are first asked
-/// for.
+/// The schema of a version as in the CRD, and its parts of OpenAPI documents, which are created on first use.
 #[derive(Debug)]
 pub(crate) struct OpenApiSchema {
-    /// JSON; `null` where the CRD has no schema.
+    /// JSON; `null` if the CRD lacks a schema.
     pub(crate) text: Arc<str>,
-    /// A hash of all that a document has of the version.
+    /// A hash of all inputs from the version to a document.
     pub(crate) digest: OnceLock<String>,
     /// Parts of the version for the OpenAPI v2 document.
     pub(crate) v2: OnceLock<OpenApiParts>,
@@ -51,12 +52,12 @@ pub(crate) struct OpenApiParts {
     pub(crate) paths: BTreeMap<String, Box<RawValue>>,
     /// By name.
     pub(crate) definitions: BTreeMap<String, Box<RawValue>>,
-    /// Definitions of others that these refer to.
+    /// Names of external definitions that these refer to.
     pub(crate) wanted: Vec<String>,
 }
 
 impl OpenApiSchema {
-    /// A schema of which nothing was made yet.
+    /// Wraps a schema; nothing is derived from it yet.
     pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
         Self {
             text: text.into(),
@@ -66,7 +67,7 @@ impl OpenApiSchema {
     }
 }
 
-/// A structural schema that is read when it is first needed: most of many CRDs are never used.
+/// A structural schema that is parsed on first use, because most of many CRDs are never used.
 pub(crate) type LazySchema = LazyLock<Structural, Box<dyn FnOnce() -> Structural + Send>>;
 
 /// One version of a custom resource.
@@ -74,30 +75,30 @@ pub(crate) type LazySchema = LazyLock<Structural, Box<dyn FnOnce() -> Structural
 pub(crate) struct CustomVersion {
     /// Its row in discovery.
     pub(crate) row: ResourceInfo,
-    /// The type of its objects, read from `open_api` when it is first needed.
+    /// The type of its objects, parsed from `open_api` on first use.
     pub(crate) schema: LazySchema,
-    /// The schema as the CRD has it, for OpenAPI documents.
+    /// The schema as in the CRD, for OpenAPI documents.
     pub(crate) open_api: OpenApiSchema,
-    /// `additionalPrinterColumns` as the CRD has them.
+    /// `additionalPrinterColumns` as in the CRD.
     pub(crate) columns: Vec<Value>,
-    /// The fields that can be selected by, beside those of metadata.
+    /// Fields that field selectors accept, in addition to metadata.
     pub(crate) selectable: Vec<SelectableField>,
-    /// Set if `/status` is on.
+    /// Set if `/status` is enabled.
     pub(crate) has_status: bool,
-    /// The paths `/scale` maps to, if it is on.
+    /// The paths that `/scale` maps to, if it is enabled.
     pub(crate) scale: Option<ScalePaths>,
-    /// The warning every request to this version is answered with (rule O13).
+    /// The warning added to every response of this version (rule O13).
     pub(crate) deprecation: Option<String>,
 }
 
-/// One of a CRD's `selectableFields`.
+/// One item of a CRD's `selectableFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SelectableField {
     /// The label in a field selector: the path without its leading dot.
     pub(crate) label: String,
 }
 
-/// Paths of the fields of `/scale` in the object, as the CRD writes them.
+/// Paths of the fields of `/scale` in the object, as in the CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     /// `specReplicasPath`
@@ -108,7 +109,7 @@ pub(crate) struct ScalePaths {
     pub(crate) label_selector: Option<String>,
 }
 
-/// Verbs in the order discovery gives them for custom resources (rule N5).
+/// Verbs of custom resources in the order of discovery (rule N5).
 pub(crate) const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
@@ -127,7 +128,8 @@ fn generation_of(crd: &Object) -> i64 {
 }
 
 impl CustomResource {
-    /// Reads a valid CRD; `None` where it lacks what validation demands. Serves nothing unless it is Established.
+    /// Reads a valid CRD; `None` if a required field is missing. The result serves nothing unless the CRD is
+    /// Established.
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
         let root = Cursor::root(crd);
         let spec = root.at("spec");
@@ -144,8 +146,12 @@ impl CustomResource {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Namespaced,
             },
-            // Deprecation warnings name it as the replacement.
+            // Deprecation warnings name this version as the replacement.
             preferred: preferred_version(&spec),
+            stored: spec
+                .items("versions")
+                .find(|it| it.is_true("storage") && it.is_true("served"))
+                .map(|it| it.text("name").to_owned()),
             terminating,
         };
         let (mut served, mut versions) = (Vec::new(), Vec::new());
@@ -171,6 +177,7 @@ impl CustomResource {
             accepts_creates: !terminating,
             conversion: Conversion::parse(spec.map_or_empty("")),
             definition: Self::identity(crd),
+            served_as: Self::served_as(crd),
             has_changed: generation_of(crd) > 1,
         })
     }
@@ -180,14 +187,21 @@ impl CustomResource {
         condition_is(crd, "Established", "True")
     }
 
-    /// A CRD's uid, generation and stage of life. Two with the same define the same.
+    /// A CRD's uid, generation, accepted names and stage of life. CRDs with equal identities define
+    /// the same resource.
     pub(crate) fn identity(crd: &Object) -> String {
         let (established, terminating) = (Self::is_established(crd), crd.is_terminating());
-        format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd))
+        format!("{}/{established}/{terminating}", Self::served_as(crd))
     }
 
-    /// Reason for which objects have no form in a version that is not served: one that the spec does not list cannot be
-    /// converted to, after the `crConverter` of k8s.io/apiextensions-apiserver.
+    /// A CRD's uid, generation and accepted names: the real server builds a new storage if they change.
+    fn served_as(crd: &Object) -> String {
+        let names = Cursor::root(crd).at("status.acceptedNames").to_value();
+        format!("{}/{}/{names}", crd.uid(), generation_of(crd))
+    }
+
+    /// Reason for which objects cannot be converted to a version that is not served. Versions that the spec does not
+    /// list are refused, as by `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn no_version(&self, api_version: &str) -> NoVersion {
         let of_group = api_version
             .strip_prefix(&*self.storage.row.group)
@@ -206,7 +220,7 @@ impl CustomResource {
     }
 }
 
-/// A string that validation demands.
+/// A string that validation requires.
 fn demanded<'a>(value: &Cursor<'a>, way: &str) -> Option<&'a str> {
     value.get(way)?.as_str()
 }
@@ -217,6 +231,8 @@ struct Reader<'a> {
     names: Cursor<'a>,
     scope: Scope,
     preferred: Option<&'a str>,
+    /// The storage version, if it is served.
+    stored: Option<String>,
     terminating: bool,
 }
 
@@ -277,6 +293,7 @@ impl Reader<'_> {
             short_names: self.name_list("shortNames").into(),
             categories: self.name_list("categories").into(),
             verbs: verbs.iter().copied().map(Text::from).collect::<Vec<_>>().into(),
+            stored_version: self.stored.clone().map(Text::from),
             subresources: status.into_iter().chain(scale).collect::<Vec<_>>().into(),
         }
     }
@@ -306,7 +323,7 @@ impl SelectableField {
         })
     }
 
-    /// The field's value in an object as selectors compare it; absent is the empty string (rule F9).
+    /// The field's value in an object as selectors compare it; an absent field has the empty string (rule F9).
     pub(crate) fn value(&self, object: &Map) -> String {
         match Cursor::root(object).get(&self.label) {
             None => String::new(),
@@ -346,7 +363,7 @@ fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
         .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
 }
 
-/// Versions by stability (GA, beta, alpha), then by number; what has no such form comes last.
+/// Rank of a version: by stability (GA, beta, alpha), then by number. Versions of another format have the lowest rank.
 pub(crate) fn version_rank(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

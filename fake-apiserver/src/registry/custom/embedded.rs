@@ -11,7 +11,8 @@ use crate::registry::kinds::metadata as rules;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
+/// Decodes the metadata of all embedded objects, and adds the paths of unknown fields. The error has kube-apiserver's
+/// text.
 pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
     if !node.below.embedded {
         return Ok(());
@@ -23,10 +24,10 @@ pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>
     Ok(())
 }
 
-/// The same of a value by itself, whose unknown fields are not told.
+/// Like [`decode`], for a single value, without reporting unknown fields.
 pub(super) fn decode_default(value: &mut Value, node: &Structural) {
     if node.below.embedded {
-        // Metadata that does not fit is refused when it is validated.
+        // Validation refuses malformed metadata later.
         let _ = decode_value(value, node, &Path::Root, &mut Vec::new());
     }
 }
@@ -61,7 +62,7 @@ fn decode_value(
     }
 }
 
-/// `apiVersion`, `kind` and `metadata`, which the schema need not declare.
+/// `apiVersion`, `kind` and `metadata`, which the schema does not have to declare.
 fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let invalid = |value: &Value, detail: String| {
         let error = FieldError {

@@ -1,4 +1,4 @@
-//! The `format` of a schema: which are known, and which strings have them.
+//! The `format` of a schema: supported formats, and the strings they accept.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -45,7 +45,7 @@ const STRING_FORMATS: &[&str] = &[
 ];
 
 impl Format {
-    /// The format, if it is known for values of this type.
+    /// Returns the format, if it is supported for values of this type.
     pub(super) fn parse(name: &str, kind: Option<JsonType>) -> Option<Self> {
         let (known, for_strings) = match kind {
             None | Some(JsonType::String) => (STRING_FORMATS.contains(&name.replace('-', "").as_str()), true),
@@ -59,7 +59,7 @@ impl Format {
         })
     }
 
-    /// The name as the schema writes it.
+    /// The name as in the schema.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -79,7 +79,7 @@ impl Format {
             "duration" => is_duration(text),
             "email" => is_email(text),
             "hostname" => {
-                matches_pattern(HOSTNAME, text) && text.len() <= 255 && text.split('.').all(|it| it.len() <= 63)
+                matches_pattern(&HOSTNAME, text) && text.len() <= 255 && text.split('.').all(|it| it.len() <= 63)
             }
             "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
             "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
@@ -94,58 +94,47 @@ impl Format {
             "uuid3" => is_uuid(text, Some(b'3')),
             "uuid4" => is_uuid(text, Some(b'4')),
             "uuid5" => is_uuid(text, Some(b'5')),
-            "hexcolor" => matches_pattern(HEX_COLOR, text),
-            "rgbcolor" => matches_pattern(RGB_COLOR, text),
-            "ssn" => matches_pattern(SSN, text),
+            "hexcolor" => matches_pattern(&HEX_COLOR, text),
+            "rgbcolor" => matches_pattern(&RGB_COLOR, text),
+            "ssn" => matches_pattern(&SSN, text),
             "creditcard" => is_credit_card(text),
             _ => true,
         }
     }
 }
 
+/// A pattern that is compiled on first use.
 struct Known {
     pattern: &'static str,
-    compiled: &'static OnceLock<Option<Regex>>,
+    compiled: OnceLock<Option<Regex>>,
 }
 
-macro_rules! known {
-    ($name:ident, $pattern:expr) => {
-        const $name: Known = {
-            static COMPILED: OnceLock<Option<Regex>> = OnceLock::new();
-            Known {
-                pattern: $pattern,
-                compiled: &COMPILED,
-            }
-        };
-    };
+impl Known {
+    const fn new(pattern: &'static str) -> Self {
+        Self {
+            pattern,
+            compiled: OnceLock::new(),
+        }
+    }
 }
 
-known!(
-    HOSTNAME,
-    concat!(
-        r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]",
-        r"(([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
-    )
-);
-known!(HEX_COLOR, "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$");
-known!(SSN, "^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$");
-known!(
-    RGB_COLOR,
-    concat!(
-        r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,",
-        r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,",
-        r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$"
-    )
-);
-known!(
-    CREDIT_CARD,
-    concat!(
-        "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|",
-        "3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$"
-    )
-);
+static HOSTNAME: Known = Known::new(concat!(
+    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]",
+    r"(([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
+));
+static HEX_COLOR: Known = Known::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$");
+static SSN: Known = Known::new("^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$");
+static RGB_COLOR: Known = Known::new(concat!(
+    r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,",
+    r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,",
+    r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$"
+));
+static CREDIT_CARD: Known = Known::new(concat!(
+    "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|",
+    "3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$"
+));
 
-fn matches_pattern(known: Known, text: &str) -> bool {
+fn matches_pattern(known: &Known, text: &str) -> bool {
     let regex = known.compiled.get_or_init(|| Regex::new(known.pattern).ok());
     regex.as_ref().is_some_and(|regex| regex.is_match(text))
 }
@@ -168,7 +157,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 fn is_date_time(text: &str) -> bool {
-    // A bare date is a date-time to Go's library, as are fractions of any length.
+    // Go's library accepts a bare date, and fractions of any length.
     let has_time = text.parse::<jiff::Timestamp>().is_ok();
     has_time && text.len() > 10 && matches!(text.as_bytes()[10], b'T' | b't' | b' ')
 }
@@ -299,7 +288,7 @@ fn is_credit_card(text: &str) -> bool {
             _ => digit,
         }
     });
-    matches_pattern(CREDIT_CARD, &digits) && luhn.sum::<u32>().is_multiple_of(10)
+    matches_pattern(&CREDIT_CARD, &digits) && luhn.sum::<u32>().is_multiple_of(10)
 }
 
 fn is_mac(text: &str) -> bool {
@@ -339,7 +328,7 @@ fn is_uri(text: &str) -> bool {
     is_scheme && port_is_number && !authority.unwrap_or("").contains([' ', '<', '>', '"'])
 }
 
-/// A UUID with or without dashes; of a version if one is asked for.
+/// A UUID with or without dashes, of a given version if there is one.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let bytes = text.as_bytes();
     let mut hex = Vec::with_capacity(32);

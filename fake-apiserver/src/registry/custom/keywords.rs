@@ -1,4 +1,4 @@
-//! The keywords of a schema of a CRD, read with Go's eyes: one with a zero value is one that is not there.
+//! Accessors for the keywords of a CRD's schema. As in Go, a keyword with a zero value counts as absent.
 
 use crate::registry::types::cursor::Cursor;
 
@@ -28,7 +28,7 @@ impl<'a> Cursor<'a> {
         not.into_iter().chain(lists).filter(|(_, _, it)| it.is_schema())
     }
 
-    /// Calls `visit` on this schema and all below.
+    /// Calls `visit` with this schema and all schemas below it.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Cursor<'_>)) {
         visit(self);
         let properties = self.properties().map(|(_, it)| it);

@@ -1,5 +1,5 @@
-//! Metadata of custom resources, decoded as Go decodes its `ObjectMeta`: unknown fields go, wrong types are errors,
-//! and what is empty is left out (rule O18).
+//! Metadata of custom resources, decoded like Go's `ObjectMeta`: unknown fields are dropped, wrong types are errors,
+//! and empty values are omitted (rule O18).
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::registry::types::edit::keep_entries;
 /// The Go type of a field.
 #[derive(Clone, Copy)]
 enum Type {
-    /// A string type of this name.
+    /// A string type with this Go name.
     Text(&'static str),
     Int64,
     Bool,
@@ -27,7 +27,7 @@ enum Type {
 struct Field {
     name: &'static str,
     kind: Type,
-    /// Set if Go writes the field even when it is unset.
+    /// Set if Go encodes the field even if it is unset.
     always: bool,
 }
 
@@ -89,7 +89,7 @@ const fn always(name: &'static str, kind: Type) -> Field {
     }
 }
 
-/// Decodes `metadata`. The paths of unknown fields, below `prefix`, are added to `unknown`; the error is Go's.
+/// Decodes `metadata`. Adds the paths of unknown fields, below `prefix`, to `unknown`; the error has Go's text.
 pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
@@ -106,14 +106,14 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
         prefix,
     };
     decode_struct(map, OBJECT_META, &place, unknown)?;
-    // A pointer in Go, which is written even if it points to zero.
+    // A pointer in Go, which is encoded even if it points to zero.
     keep_entries(map, |name, value| {
         name == "deletionGracePeriodSeconds" || !is_empty(value)
     });
     Ok(())
 }
 
-/// Position in Go's types, and in the object, of a struct to decode.
+/// Position of a struct to decode, in Go's types and in the object.
 struct Place<'a> {
     go_struct: &'a str,
     /// The path of JSON names from the metadata, ending in a dot unless empty.
@@ -225,7 +225,7 @@ fn decode_time(value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns `true` if Go leaves the value out.
+/// Returns `true` if Go omits the value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -254,7 +254,7 @@ mod tests {
         "json: cannot unmarshal string into Go struct field ObjectMeta.finalizers of type []string")]
     #[case(json!({"ownerReferences": [{"name": 1}]}),
         "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.name of type string")]
-    fn o18_wrong_types(#[case] mut metadata: Value, #[case] error: &str) {
+    fn o18_wrong_types_are_refused(#[case] mut metadata: Value, #[case] error: &str) {
         assert_eq!(
             decode(&mut metadata, "metadata", &mut Vec::new()),
             Err(error.to_owned())

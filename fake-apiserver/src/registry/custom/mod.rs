@@ -1,4 +1,4 @@
-//! Custom resources: what a CustomResourceDefinition says, and the strategy of the objects it defines.
+//! Custom resources: the parsed CustomResourceDefinition, and the strategy of the objects it defines.
 
 pub(crate) mod schema;
 pub(crate) mod strategy;
@@ -11,6 +11,8 @@ pub(crate) mod scale;
 
 mod default;
 mod embedded;
+#[cfg(feature = "cel")]
+mod declaration;
 #[cfg_attr(not(feature = "cel"), path = "engine/absent.rs")]
 mod engine;
 mod formats;

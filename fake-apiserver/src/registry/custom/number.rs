@@ -1,4 +1,4 @@
-//! Numbers of JSON as Go reads and prints them, and what a schema says about them.
+//! Numbers of JSON as Go parses and prints them, and their validation against a schema.
 
 use serde_json::Number;
 
@@ -9,20 +9,20 @@ use crate::api::json::Value;
 /// Error of a number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Problem {
-    /// It, or a bound of the schema, does not fit the type. The text lacks the path at its end.
+    /// The number, or a bound of the schema, does not fit the type. The text lacks the path at its end.
     Range(String),
-    /// It breaks a bound; what follows `<path> in body `.
+    /// It violates a bound; contains the text after `<path> in body `.
     Bound(String),
-    /// The schema's factor is not positive; the factor as Go prints it.
+    /// The schema's factor is not positive; contains the factor as Go prints it.
     Factor(String),
 }
 
-/// Returns the number if it is written without a fraction and fits 64 bits, as Go decodes it then.
+/// Returns the number if it is an integer of at most 64 bits. Go then decodes it as an integer.
 pub(super) fn integer(number: &Number) -> Option<i64> {
     number.as_i64()
 }
 
-/// Turns whole floats such as `1.0` and `1e3` into the integers they are printed as once stored.
+/// Turns whole floats such as `1.0` and `1e3` into integers, as kube-apiserver returns them after storing.
 pub(super) fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -33,7 +33,7 @@ pub(super) fn normalize(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(normalize),
-        // In what is encoded are no numbers.
+        // Encoded maps do not contain numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(normalize),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => {}
     }
@@ -54,7 +54,7 @@ pub(super) fn go_float(value: f64) -> String {
     }
 }
 
-/// Returns the errors of `number`, in the order the real server finds them.
+/// Returns the errors of `number`, in kube-apiserver's order.
 pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number) -> Vec<Problem> {
     let mut found = Vec::new();
     let format = checks.format.as_ref().map_or("", |format| format.name());
@@ -126,7 +126,7 @@ pub(super) fn is_whole(value: f64) -> bool {
     distance == 0.0 || (value != 0.0 && distance / value.abs().max(low.abs()) < 1e-9)
 }
 
-/// The numbers a `type` with a `format` can hold.
+/// The range of numbers that a `type` with a `format` can represent.
 struct Range<'a> {
     kind: Option<JsonType>,
     format: &'a str,
@@ -170,7 +170,7 @@ mod tests {
     #[case(1e6, "1e+06")]
     #[case(123456.5, "123456.5")]
     #[case(1.5e-7, "1.5e-07")]
-    fn floats_are_printed_as_go_prints_them(#[case] value: f64, #[case] text: &str) {
+    fn floats_are_printed_as_by_go(#[case] value: f64, #[case] text: &str) {
         assert_eq!(go_float(value), text);
     }
 

@@ -1,15 +1,15 @@
-//! A path kept on the stack while a value is walked; it becomes text only where something is wrong.
+//! A path built on the stack during a walk over a value; it is formatted only for an error.
 
 /// Position of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Path<'a> {
-    /// At the value the walk began with.
+    /// The value at which the walk began.
     Root,
     /// In a field of a map.
     Field(&'a Path<'a>, &'a str),
     /// In an item of a list.
     Index(&'a Path<'a>, usize),
-    /// In an entry of a map, where it is written in brackets.
+    /// An entry of a map, written in brackets.
     Key(&'a Path<'a>, &'a str),
 }
 

@@ -1,4 +1,4 @@
-//! `Properties`: the declared fields of a schema's node, for walks beside objects.
+//! `Properties`: the declared fields of a schema node, for parallel walks over objects.
 
 use super::schema::{Additional, Structural};
 
@@ -31,10 +31,10 @@ impl Properties {
         Some(&self.0[at].1)
     }
 
-    /// One field of a walk, which begins at 0: `next` is the place behind the field that was found last. Names that are
-    /// asked for in their order, which is that of nearly all maps, are found fastest.
+    /// Finds a field during a walk in which names are mostly in order. `next` starts at 0, and is the index after the
+    /// last field found. Names in order are found fastest.
     pub(super) fn find_from(&self, next: &mut usize, name: &str) -> Option<&Structural> {
-        // Far names are searched for: an object may name few of the fields.
+        // More distant names use binary search, because an object may contain only few of the fields.
         const NEAR: usize = 4;
         let rest = self.0.get(*next..).unwrap_or_default();
         for (at, (it, node)) in rest.iter().take(NEAR).enumerate() {
@@ -61,7 +61,7 @@ impl Properties {
     }
 }
 
-/// A walk through the fields of a node beside an object, whose fields are asked for in their order.
+/// A walk over the fields of a node in parallel with an object, which names the fields in their order.
 #[derive(Debug)]
 pub(super) struct FieldsInOrder<'a> {
     node: &'a Structural,
@@ -69,17 +69,17 @@ pub(super) struct FieldsInOrder<'a> {
 }
 
 impl<'a> FieldsInOrder<'a> {
-    /// Begins the walk.
+    /// Starts the walk.
     pub(super) fn of(node: &'a Structural) -> Self {
         Self { node, next: 0 }
     }
 
-    /// The schema of a field that is declared.
+    /// The schema of a declared field.
     pub(super) fn declared(&mut self, name: &str) -> Option<&'a Structural> {
         self.node.properties.find_from(&mut self.next, name)
     }
 
-    /// The schema of a field that is declared, or that all other fields share.
+    /// The schema of a declared field, or the shared schema of undeclared fields.
     pub(super) fn child(&mut self, name: &str) -> Option<&'a Structural> {
         match (self.declared(name), &self.node.additional) {
             (Some(node), _) => Some(node),

@@ -1,4 +1,4 @@
-//! Any CRD or custom resource gets an answer: nothing here panics, and a pruned object is not pruned again.
+//! Every CRD and custom resource gets an answer: nothing panics, and pruning is idempotent.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::kinds::strategy::Strategy as _;
 use crate::registry::types::pattern::Pattern;
 
-/// Names that schemas and objects share, so that they meet.
+/// Names shared by schemas and objects, so that they match often.
 fn name() -> BoxedStrategy<String> {
     prop::sample::select(vec![
         "a", "b", "spec", "status", "metadata", "kind", "name", "labels", "x.y", "/", "",
@@ -45,7 +45,7 @@ fn any_json() -> BoxedStrategy<Value> {
     recursive.boxed()
 }
 
-/// A schema whose keywords mostly have the right type.
+/// A schema with keywords that mostly have the right type.
 fn schema() -> BoxedStrategy<Value> {
     let kind = prop::sample::select(vec!["object", "array", "string", "integer", "number", "boolean"]);
     let leaf = kind.prop_map(|kind| json!({"type": kind}));
@@ -145,7 +145,7 @@ proptest! {
         strategy.validate(&new, &mut errors);
         in_context("", |context| strategy.validate_update(&new, &old, &mut errors, context));
         in_context("status", |context| strategy.validate_update(&new, &old, &mut errors, context));
-        // A default with unknown fields would have been refused with the CRD.
+        // The CRD would have been refused because of unknown fields in a default.
         if decodes[0] && !has_default {
             prop_assert_eq!(decode::coerce(&mut new, &resource, &version), Ok(Vec::new()));
         }

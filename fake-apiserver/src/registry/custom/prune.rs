@@ -1,4 +1,4 @@
-//! Pruning: fields the schema does not declare are removed, and named (rules O5, L4).
+//! Pruning: removes the fields that the schema does not declare, and reports them (rules O5, L4).
 
 use super::path::Path;
 use super::properties::FieldsInOrder;
@@ -6,8 +6,8 @@ use super::schema::{Additional, Structural, is_meta_field};
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
-/// Removes the fields of a whole object which `schema` does not declare, and returns their paths, sorted.
-/// Without a schema nothing but the metadata is declared.
+/// Removes the fields of a whole object that `schema` does not declare, and returns their paths, sorted. Without a
+/// schema only the metadata is declared.
 pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String> {
     let nothing = Structural {
         is_resource: true,
@@ -20,14 +20,14 @@ pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String
     removed
 }
 
-/// The same for a value inside an object.
+/// Like [`prune`], for a value inside an object.
 pub(super) fn prune_value(value: &mut Value, node: &Structural) -> Vec<String> {
     let mut removed = Vec::new();
     walk(value, Some(node), false, &Path::Root, &mut removed);
     removed
 }
 
-/// `keeps` says that the list around the value keeps unknown fields; what is declared in it is pruned all the same.
+/// `keeps` is set if the enclosing list preserves unknown fields. Declared fields below it are pruned nevertheless.
 fn walk(value: &mut Value, node: Option<&Structural>, keeps: bool, path: &Path<'_>, removed: &mut Vec<String>) {
     let keeps = keeps || node.is_some_and(|node| node.preserves_unknown);
     match (value, node) {

@@ -1,7 +1,8 @@
-//! `x-kubernetes-validations`: which rules there are, and where in an object they hold (rules O8, O9).
+//! `x-kubernetes-validations`: finds the rules that apply to the values of an object, and reports violations (rules O8,
+//! O9).
 //!
-//! Rules are evaluated where the crate is built with the feature `cel`; without it a CRD with rules is answered with a
-//! warning that names them.
+//! Rules are evaluated only if the crate is built with the feature `cel`. Without it, the response to a CRD with rules
+//! has a warning that names them.
 
 use std::cell::OnceCell;
 
@@ -22,7 +23,7 @@ pub(super) struct Rule {
     pub(super) message_expression: String,
     kind: FieldErrorKind,
     field_path: String,
-    /// Set if `oldSelf` is an optional, and the rule holds for new values too.
+    /// Set if `oldSelf` is an optional value, so that the rule also applies to new values.
     pub(super) has_optional_old: bool,
     pub(super) compiled: Compiled,
 }
@@ -30,21 +31,21 @@ pub(super) struct Rule {
 /// Result of a rule.
 pub(super) enum RuleVerdict {
     Holds,
-    /// It does not hold; the message that `messageExpression` made, if it made one.
+    /// The rule is violated; contains the result of `messageExpression`, if it returned one.
     Fails(Option<String>),
     /// It could not be evaluated.
     Error(String),
-    /// It costs more than one expression may; nothing more is evaluated.
+    /// It exceeds the cost limit of an expression; evaluation stops.
     TooDear,
-    /// The request may cost no more; nothing more is evaluated.
+    /// The budget of the request is used up; evaluation stops.
     OutOfBudget,
-    /// It does not hold, and its `messageExpression` costs more than one expression may.
+    /// The rule is violated, and its `messageExpression` exceeds the cost limit of an expression.
     MessageTooDear,
-    /// It does not hold, and its `messageExpression` costs more than the request may.
+    /// The rule is violated, and its `messageExpression` exceeds the rest of the request's budget.
     MessageOutOfBudget,
 }
 
-/// Most that all rules of a request may cost together, in units of CEL's cost.
+/// Maximum total cost of all rules of a request, in units of CEL's cost.
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {
@@ -143,7 +144,7 @@ impl Rule {
     }
 }
 
-/// An error that shows the type of a value instead of it.
+/// An error that shows the type of a value instead of the value.
 pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
     let type_name = node.kind.map_or("", |kind| kind.name());
     FieldError {
@@ -155,8 +156,7 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
 }
 
 impl RuleVerdict {
-    /// Returns `true` if the rule was evaluated and does not hold, which is a warning where the old value was invalid,
-    /// too.
+    /// Returns `true` if the rule was evaluated and is violated. This is a warning if the old value violated it, too.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
@@ -164,7 +164,7 @@ impl RuleVerdict {
         }
     }
 
-    /// Returns `true` if nothing more is evaluated after it.
+    /// Returns `true` if evaluation stops after this result.
     fn ends(&self) -> bool {
         match self {
             Self::Holds | Self::Fails(_) | Self::Error(_) => false,
@@ -173,7 +173,7 @@ impl RuleVerdict {
     }
 }
 
-/// The field a rule's `fieldPath` leads to, such as `.a.b` or `.m['x.y']`.
+/// The path of the field that a rule's `fieldPath` selects, such as `.a.b` or `.m['x.y']`.
 fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
     let mut rest = field_path.trim();
     while !rest.is_empty() {
@@ -184,7 +184,7 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
         } else {
             let after = rest.strip_prefix('.').unwrap_or(rest);
             let end = after.find(['.', '[']).unwrap_or(after.len());
-            // A bracket that opens no key ends the path.
+            // A bracket without a quoted key ends the path.
             if end == 0 {
                 break;
             }
@@ -195,8 +195,8 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
     path
 }
 
-/// Checks the rules of a whole object, unless the errors found so far make that unsafe. Of an update, failures of what
-/// did not change are `ratcheted` rather than errors.
+/// Checks the rules of a whole object, unless the errors so far make that unsafe. In an update, violations in unchanged
+/// values are `ratcheted` instead of being errors.
 pub(super) fn validate(
     schema: &Structural,
     object: &Map,
@@ -228,7 +228,7 @@ pub(super) fn validate(
     run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
 }
 
-/// Checks the rules of a default, whose place is `at`: as a value that stays what it is, then as a new one.
+/// Checks the rules of a default at the path `at`: first as an unchanged value, then as a new one.
 pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     let value = ValueView::from(default);
     for old in [Some(value), None] {
@@ -240,7 +240,7 @@ pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldP
             budget: BUDGET,
             has_ended: false,
         };
-        // Nothing was stored before, so that no failure may stay.
+        // No value was stored before, so violations are never ratcheted.
         let stored = Stored {
             old,
             same: None,
@@ -253,7 +253,7 @@ pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldP
     }
 }
 
-/// An error of a value, with its path below the place of that value.
+/// Prefixes the path of an error with the path of the value.
 fn within(at: &FieldPath, mut error: FieldError) -> FieldError {
     let inner = error.path.to_string();
     let inner = inner.trim_start_matches('.');
@@ -280,18 +280,18 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<Str
     found
 }
 
-/// The stored object in the place of a value.
+/// The stored counterpart of a value.
 #[derive(Clone, Copy)]
 struct Stored<'a> {
-    /// The value of `oldSelf`; `None` inside of what is replaced as a whole.
+    /// The value of `oldSelf`; `None` inside values that are replaced as a whole.
     old: Option<ValueView<'a>>,
-    /// The corresponding stored value; `None` if there is none, as for items of lists without keys.
+    /// The corresponding stored value; `None` for values without one, such as items of lists without keys.
     same: Option<ValueView<'a>>,
-    /// The nearest enclosing value that has a corresponding one.
+    /// The nearest enclosing value that has a stored counterpart.
     around: Option<&'a Around<'a>>,
 }
 
-/// A value beside the stored one.
+/// A value and its stored counterpart.
 struct Around<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
@@ -308,8 +308,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Returns `true` if failures of rules on `value` were there before, as `shouldRatchetError` of
-    /// k8s.io/apiextensions-apiserver tells.
+    /// Returns `true` if rules on `value` were violated before, as `shouldRatchetError` of
+    /// k8s.io/apiextensions-apiserver decides.
     fn is_unchanged(self, node: &Structural, value: ValueView<'_>) -> bool {
         match (self.same, self.around) {
             (Some(stored), _) => is_unchanged(node, value, stored),
@@ -325,11 +325,11 @@ impl<'a> Stored<'a> {
 struct Run<'a> {
     errors: &'a mut FieldErrors,
     ratcheted: &'a mut Vec<String>,
-    /// Rules of what has changed are not evaluated.
+    /// Set to skip the rules of changed values.
     only_unchanged: bool,
-    /// Budget left for the rules.
+    /// Remaining budget for the rules.
     budget: u64,
-    /// Set if nothing more is evaluated.
+    /// Set if evaluation has stopped.
     has_ended: bool,
 }
 
@@ -348,7 +348,7 @@ impl Run<'_> {
         let around = here.as_ref().or(stored.around);
         match value {
             ValueView::Object(map) => {
-                // Fields have names, by which they are found again, even those of an atomic map (`MapIsCorrelatable`).
+                // Fields are correlated by name, even inside an atomic map (`MapIsCorrelatable`).
                 let old = stored.old;
                 let mut fields = FieldsInOrder::of(node);
                 for (name, value) in map {
@@ -395,7 +395,7 @@ impl Run<'_> {
         let operands = Operands::new(node, value, old);
         for rule in &node.rules {
             let is_of_change = old.is_none() && rule.uses_old() && !rule.has_optional_old;
-            // A definition with an empty rule is refused for it, and for nothing that follows.
+            // A definition with an empty rule is refused for the empty rule only.
             if is_of_change || rule.text.trim().is_empty() {
                 continue;
             }

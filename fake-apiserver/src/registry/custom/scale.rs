@@ -1,4 +1,4 @@
-//! `/scale` of custom resources: fields of the object, seen as an autoscaling/v1 Scale (rule I2).
+//! `/scale` of custom resources: maps fields of the object to an autoscaling/v1 Scale (rule I2).
 
 use super::definition::ScalePaths;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -7,10 +7,10 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 
-/// Placeholder for replicas that are not set while a Scale is patched.
+/// Placeholder for unset replicas while a Scale is patched.
 const UNSET: i32 = i32::MIN;
 
-/// The Scale a GET answers.
+/// Returns the Scale that answers a GET.
 pub(crate) fn get(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     let scale = read(object, paths)?;
     if scale.replicas.is_none() {
@@ -22,20 +22,20 @@ pub(crate) fn get(object: &Object, paths: &ScalePaths) -> Result<Object, Status>
     Ok(scale.to_object(object))
 }
 
-/// The Scale that a PUT or PATCH starts from, and that it answers. Replicas that are not set are a number no client
-/// sends, which [`update`] refuses.
+/// Returns the Scale from which a PUT or PATCH starts. Unset replicas get a number that no client sends, which
+/// [`update`] refuses.
 pub(crate) fn before_update(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     let mut scale = read(object, paths)?;
     scale.replicas.get_or_insert(i64::from(UNSET));
     Ok(scale.to_object(object))
 }
 
-/// The Scale that a PUT or PATCH answers.
+/// Returns the Scale that answers a PUT or PATCH.
 pub(crate) fn after_update(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     Ok(read(object, paths)?.to_object(object))
 }
 
-/// Writes a Scale into the object. A resourceVersion in it becomes the object's, to be compared with the stored one.
+/// Writes a Scale into the object. The Scale's resourceVersion is copied, so that it is compared with the stored one.
 pub(crate) fn update(object: &mut Object, scale: &Object, paths: &ScalePaths) -> Result<(), Status> {
     let replicas = scale
         .get("spec")
@@ -57,7 +57,7 @@ pub(crate) fn update(object: &mut Object, scale: &Object, paths: &ScalePaths) ->
     Ok(())
 }
 
-/// Checks the fields that `/scale` maps to; those of the spec only where it may have changed.
+/// Checks the fields that `/scale` maps to. The fields of the spec are checked only with `with_spec`.
 pub(super) fn validate(object: &Object, paths: &ScalePaths, with_spec: bool, errors: &mut FieldErrors) {
     let spec = with_spec.then_some(&paths.spec_replicas);
     for path in spec.into_iter().chain([&paths.status_replicas]) {
@@ -109,7 +109,7 @@ impl Scale {
                 metadata.insert(field.into(), value.into());
             }
         }
-        // Go narrows to 32 bits here, and leaves zeros out of the spec.
+        // Go truncates to 32 bits here, and omits zeros in the spec.
         let replicas = self.replicas.unwrap_or(0) as i32;
         let spec = if replicas == 0 {
             json!({})
@@ -134,7 +134,7 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.strip_prefix('.').unwrap_or(path).split('.')
 }
 
-/// The value at a path; an error where something on the way is no map.
+/// The value at a path, or an error if a step of the path is not a map.
 fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String> {
     let mut walked = String::new();
     let mut map = &object.0;
@@ -144,7 +144,7 @@ fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String>
             map = match value {
                 Value::Object(map) => map,
                 Value::Null => return Ok(None),
-                // Go's `NestedFieldNoCopy` names the field that it looked for.
+                // Go's `NestedFieldNoCopy` names the field that it could not find.
                 other => {
                     let path = format!("{walked}.{step}");
                     return Err(accessor_error(&path, other, "map[string]interface{}"));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_a_scale_shows_fields_of_the_object() {
+    fn i2_scale_contains_fields_of_the_object() {
         let mut widget = object(json!({"size": 2}));
         widget.insert("status".into(), json!({"size": 1, "sel": "a=b"}));
         let scale = get(&widget, &paths()).expect("a scale");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_replicas_that_are_not_set() {
+    fn i2_unset_replicas_are_an_error() {
         let mut widget = object(json!({}));
         let error = get(&widget, &paths()).expect_err("nothing set");
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_replicas_are_no_negative_numbers() {
+    fn i2_negative_replicas_are_refused() {
         let mut errors = FieldErrors::new();
         validate(&object(json!({"size": -1})), &paths(), true, &mut errors);
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_through_a_number_names_the_field_looked_for() {
+    fn path_through_a_number_is_an_error_with_the_field_name() {
         let object = Object(json!({"spec": 1}).as_object().cloned().unwrap_or_default());
         let text = ".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}";
         assert_eq!(find(&object, ".spec.replicas").map_err(|why| why == text), Err(true));

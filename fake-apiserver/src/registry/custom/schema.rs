@@ -1,4 +1,4 @@
-//! Structural schemas of custom resources: an OpenAPI v3 schema parsed once into a tree that every request walks.
+//! Structural schemas of custom resources: an OpenAPI v3 schema parsed once into a tree that all requests share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -15,21 +15,20 @@ use crate::registry::types::schema::{CustomSchema, Form, ListKeys, ListType, Sch
 
 /// One node of a structural schema.
 ///
-/// Parsing never fails: what a schema may not contain is refused when the CRD is written, so here a keyword of the
-/// wrong type reads as absent.
+/// Parsing never fails. The CRD was validated when it was written, so a keyword of the wrong type counts as absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Structural {
     pub(super) kind: Option<JsonType>,
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
-    /// Set if texts have a format other than that of bytes, known to the server or not.
+    /// Set if strings have a format other than `byte`, supported by the server or not.
     pub(super) has_format: bool,
     pub(super) preserves_unknown: bool,
-    /// Set if this node or one that it lies in preserves unknown fields, which counts for types of apply.
+    /// Set if this node or an enclosing one preserves unknown fields; used for the types of apply.
     pub(super) keeps_unknown: bool,
-    /// The node is a whole object: `apiVersion`, `kind` and `metadata` are implied.
+    /// Set if the node is a whole object: `apiVersion`, `kind` and `metadata` are implied.
     pub(super) is_resource: bool,
-    /// The node has `x-kubernetes-embedded-resource` (the root has not, though it is a resource).
+    /// Set if the node has `x-kubernetes-embedded-resource`. Unset at the root, although the root is a resource.
     pub(super) is_embedded: bool,
     pub(super) default: Option<Value>,
     pub(super) properties: Properties,
@@ -39,7 +38,7 @@ pub(crate) struct Structural {
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
     pub(super) rules: Vec<Arc<Rule>>,
-    /// Parts that walks may skip, as nothing below has them.
+    /// Features below this node; walks skip a node without the feature they need.
     pub(super) below: Below,
 }
 
@@ -110,7 +109,7 @@ impl Structural {
         Parser::default().node(schema)
     }
 
-    /// A node that says nothing but that anything goes is what apply calls a deduced type.
+    /// Returns the schema for apply. A node that only preserves unknown fields has apply's deduced type.
     fn as_schema(&self) -> SchemaRef<'_> {
         if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
             SchemaRef::Deduced
@@ -131,7 +130,7 @@ impl CustomSchema for Structural {
             (None, Additional::Schema(node)) => Some(node.as_schema()),
             (None, Additional::Bool(true)) => Some(SchemaRef::Deduced),
             (None, Additional::Bool(false)) => None,
-            // An object of which nothing is said is a free form.
+            // An object without declarations is free-form.
             (None, Additional::Unset) => {
                 let is_free = self.keeps_unknown || (self.properties.is_empty() && !self.is_resource);
                 is_free.then_some(SchemaRef::Deduced)
@@ -144,14 +143,15 @@ impl CustomSchema for Structural {
     }
 
     fn form(&self) -> Form {
-        // A number or a text has no type in the schema, so that it is one of any (schemaconv's `parseSchema`).
+        // Values that may be integers or strings do not have a type in the schema, so any scalar is accepted
+        // (schemaconv's `parseSchema`).
         match self.kind.filter(|_| !self.int_or_string) {
             None => Form::Any,
             Some(JsonType::Array) => Form::List,
             Some(JsonType::Boolean) => Form::Boolean,
             Some(JsonType::Integer | JsonType::Number) => Form::Numeric,
             Some(JsonType::Object) => Form::Map,
-            // Any format but that of bytes makes it a scalar of any type (schemaconv's `convertPrimitive`).
+            // A format other than `byte` turns the string into an untyped scalar (schemaconv's `convertPrimitive`).
             Some(JsonType::String) if self.has_format => Form::Scalar,
             Some(JsonType::String) => Form::String,
         }
@@ -184,7 +184,7 @@ pub(super) fn is_meta_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Returns the implied schema of a resource, as rules see it; declarations of these fields are ignored.
+/// Returns the implied schema of a resource's field for rules; declarations of these fields are ignored.
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {
         let text = json!({"type": "string"});
@@ -198,10 +198,10 @@ pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     }
 }
 
-/// Parses one schema; equal patterns become one.
+/// Parses a schema; equal patterns share one instance.
 #[derive(Default)]
 struct Parser {
-    /// Set if what is parsed lies in a node that preserves unknown fields.
+    /// Set inside a node that preserves unknown fields.
     keeps_unknown: bool,
     patterns: BTreeMap<String, Arc<Pattern>>,
 }

@@ -1,4 +1,4 @@
-//! `CustomStrategy`: the strategy of a CRD's objects in one version.
+//! `CustomStrategy`: the strategy of custom objects in one version of a CRD.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::registry::kinds::metadata::finalizer_warnings;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
 
-/// The strategy of custom resources in one version. Objects are handled in the version of the request, not of storage.
+/// The strategy of custom resources in one version. Objects are handled in the version of the request, not in the
+/// storage version.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomStrategy {
     /// The version's part of the CRD.
@@ -59,7 +60,7 @@ impl Strategy for CustomStrategy {
             self.validate_schema(object, Some(old), errors);
             self.validate_fields(object, errors);
         }
-        // An object with duplicates may keep them, and may get others.
+        // An object that already has duplicates may keep them, and may get more.
         let found = self.duplicates(object);
         if !found.is_empty() && self.duplicates(old).is_empty() {
             errors.extend(found);
@@ -125,7 +126,7 @@ impl CustomStrategy {
     }
 }
 
-/// A write to `/status` changes nothing but the status, and who owns its fields (rule C6).
+/// Restores all fields but the status and the managed fields after a write to `/status` (rule C6).
 fn restore_all_but_status(object: &mut Object, old: &Object) {
     let status = object.remove("status");
     let managed_fields = object.metadata_mut().remove("managedFields");
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn b9_generation() {
+    fn b9_generation_increases_with_the_spec() {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let old = object(json!({"a": 1}));
         let mut relabelled = old.clone();
@@ -200,7 +201,7 @@ mod tests {
             .metadata_mut()
             .insert("managedFields".into(), json!([{"manager": "m"}]));
         assert_eq!(new, expected);
-        // Without a status it is cleared.
+        // An update without a status clears it.
         let mut cleared = object(json!({"size": 1}));
         in_context("status", |context| {
             strategy.prepare_for_update(&mut cleared, &expected, context)
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_duplicates_may_stay() {
+    fn o9_stored_duplicates_are_accepted() {
         let list = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
         let strategy = strategy(spec_schema(json!({"l": list, "c": {"type": "string"}})), json!({}));
         let twice = object(json!({"l": ["a", "b", "a"]}));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_duplicate_keys_of_map_lists() {
+    fn o9_duplicate_keys_of_map_lists_are_refused() {
         let item = json!({"type": "object", "properties":
             {"n": {"type": "string"}, "p": {"type": "integer", "default": 1}}});
         let list = json!({"type": "array", "items": item, "x-kubernetes-list-type": "map",
@@ -240,7 +241,7 @@ mod tests {
         json!({"color": "", "forced": {"x": "in", "y": "1"}, "nested": {"x": "in"}, "on": true, "size": 0}))]
     #[case(json!({"size": null, "list": [{}], "m": {"k": {}}}), json!({"color": "red", "forced": {"x": "in"},
         "on": false, "size": 3, "list": [{"p": 80}], "m": {"k": {"q": 1}}}))]
-    fn o6_defaults(#[case] spec: Value, #[case] expected: Value) {
+    fn o6_schema_defaults_are_filled_in(#[case] spec: Value, #[case] expected: Value) {
         let inner = json!({"type": "object", "properties": {"x": {"type": "string", "default": "in"}}});
         let forced = json!({"type": "object", "default": {}, "properties":
             {"x": {"type": "string", "default": "in"}, "y": {"type": "string"}}});
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn f9_selectable_fields() {
+    fn f9_selectable_fields_are_matched() {
         let fields = json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.n"}, {"jsonPath": ".spec.o.x"}]);
         let strategy = strategy(json!({"type": "object"}), json!({"selectableFields": fields}));
         let values = strategy.selectable_fields(&object(json!({"color": "red", "n": 1})));

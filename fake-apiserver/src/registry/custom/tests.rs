@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::kinds::strategy::Context;
 
-/// An established CRD of Widgets with one version; `more` are further fields of the version.
+/// An established CRD of Widgets with one version; `more` contains further fields of the version.
 pub(super) fn resource(schema: Value, more: Value) -> CustomResource {
     let mut version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
     for (key, value) in more.as_object().expect("an object") {
@@ -42,7 +42,7 @@ pub(super) fn object(spec: Value) -> Object {
     Object(widget.as_object().expect("an object").clone())
 }
 
-/// Runs `then` with a context that knows no other objects.
+/// Runs `then` with a context without other objects.
 pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -56,5 +56,6 @@ pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     })
 }

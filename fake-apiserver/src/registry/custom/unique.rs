@@ -1,4 +1,4 @@
-//! Lists that are sets or maps hold an item only once (rule O9).
+//! Sets and map-lists must not contain duplicates (rule O9).
 
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
@@ -6,7 +6,7 @@ use crate::api::field::FieldErrors;
 use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
-/// Finds items of sets, and keys of map-lists, that come twice. Each is reported at its second occurrence.
+/// Finds duplicate items of sets, and duplicate keys of map-lists. Each is reported at its second occurrence.
 pub(super) fn validate(object: &Map, schema: &Structural) -> FieldErrors {
     let mut errors = FieldErrors::new();
     check_fields(&Cursor::root(object), schema, &mut errors);
@@ -63,7 +63,7 @@ fn report_twice(list: &[Value], at: &Cursor<'_>, errors: &mut FieldErrors) {
     if list.len() < 2 {
         return;
     }
-    // Sorted by their text, so that no body costs quadratic time.
+    // Sorted by their text, so that no body takes quadratic time.
     let mut order: Vec<(String, usize)> = list.iter().enumerate().map(|(at, it)| (it.to_string(), at)).collect();
     order.sort_unstable();
     let mut second: Vec<usize> = order

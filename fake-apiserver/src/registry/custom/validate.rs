@@ -1,4 +1,4 @@
-//! Validation of a value against its schema, with the texts of the real server (rule O7) and ratcheting (rule O9).
+//! Validation of a value against its schema, with kube-apiserver's error texts (rule O7) and ratcheting (rule O9).
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 use crate::registry::types::cursor::Cursor;
 
-/// Checks the value under a cursor against `schema`. Of an update, `old` is the stored value: what was wrong already
-/// and has not changed is let through.
+/// Checks the value under a cursor against `schema`. In an update, `old` is the stored value: errors in unchanged
+/// values are ignored.
 pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Value>) -> FieldErrors {
     let mut outcome = Outcome::default();
     let view = value.get("").map_or(ValueView::Null, ValueView::from);
@@ -36,7 +36,7 @@ pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Ma
     outcome.into_errors(&Cursor::root(object))
 }
 
-/// A value looked at; a whole object is none of `serde_json`'s values.
+/// A borrowed value. A whole object is a map, which is not one of `serde_json`'s values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ValueView<'a> {
     Null,
@@ -88,13 +88,13 @@ impl<'a> ValueView<'a> {
 #[derive(Debug, Default)]
 struct Outcome {
     findings: Vec<Finding>,
-    /// Number of checks that passed; `anyOf` and `oneOf` show the errors of the branch with most.
+    /// Number of passed checks. `anyOf` and `oneOf` report the errors of the branch with the most.
     matches: u32,
 }
 
 #[derive(Debug)]
 struct Finding {
-    /// Path below the validated value; `None` where the error names no field.
+    /// Path below the validated value; `None` if the error does not name a field.
     path: Option<String>,
     kind: FieldErrorKind,
     value: Option<Value>,
@@ -116,7 +116,7 @@ impl Finding {
                 path,
                 kind: self.kind,
                 value: self.value.clone(),
-                // The text before the mark only tells findings apart.
+                // The part before the separator only distinguishes findings.
                 detail: detail
                     .split_once('\0')
                     .map_or_else(String::new, |(_, shown)| shown.to_owned()),
@@ -134,7 +134,7 @@ impl Finding {
 impl Outcome {
     fn into_errors(self, base: &Cursor<'_>) -> FieldErrors {
         let mut errors = FieldErrors::new();
-        // Equal texts are one error, for any values.
+        // Errors with equal texts are reported once, even for different values.
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for finding in &self.findings {
             if seen.insert(&finding.text) {
@@ -166,7 +166,7 @@ impl Outcome {
         self.find(path, FieldErrorKind::TypeInvalid, Some(Value::from(found)), text);
     }
 
-    /// An error that is printed without the field it is about.
+    /// Adds an error that is printed without the field it refers to.
     fn plain(&mut self, text: String) {
         self.findings.push(Finding {
             path: None,
@@ -235,7 +235,7 @@ fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mu
         ValueView::String(_) => (JsonType::String, ""),
         ValueView::Array(_) => (JsonType::Array, ""),
         ValueView::Object(_) => (JsonType::Object, ""),
-        // Go reads what does not fit 64 bits with a sign as a float.
+        // Like Go, treats numbers that do not fit into a signed 64-bit integer as floats.
         ValueView::Number(number) if integer(number).is_some() => (JsonType::Integer, "int64"),
         ValueView::Number(_) => (JsonType::Number, "float64"),
     };
@@ -266,7 +266,7 @@ fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mu
     }
 }
 
-/// `anyOf`, `oneOf`, `allOf` and `not`. Inside them nothing is let through because it is unchanged.
+/// Checks `anyOf`, `oneOf`, `allOf` and `not`. Ratcheting does not apply inside them.
 fn check_junctors(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     let branch = |schema: &Structural| {
@@ -318,8 +318,8 @@ fn check_junctors(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out:
     }
 }
 
-/// Returns the number of valid branches, and the outcome to show: the first valid one, else the one where most checks
-/// passed.
+/// Returns the number of valid branches, and the outcome to report: the first valid one, or else the one with the most
+/// passed checks.
 fn best(outcomes: impl Iterator<Item = Outcome>, stop_at_first: bool) -> (usize, Outcome) {
     let mut valid = 0;
     let mut shown: Option<Outcome> = None;
@@ -491,18 +491,18 @@ fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
     }
 }
 
-/// Returns the stored item of a map-list with the keys of `item`. Items of other lists cannot be correlated over time.
+/// Returns the stored item of a map-list that has the keys of `item`. Items of other lists cannot be correlated.
 pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: ValueView<'a>) -> Option<&'a Value> {
     let (ListKind::Map(keys), ValueView::Array(old)) = (&node.list, old) else {
         return None;
     };
     let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
-    // Mostly it is where it was.
+    // Usually the item has the same index.
     old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
-/// Returns `true` if nothing changed, as far as the schema lets the two values be compared: a field it does not know,
-/// or an item whose keys are new, counts as a change.
+/// Returns `true` if a value is unchanged, as far as the schema permits the comparison. An undeclared field, or an item
+/// with new keys, counts as a change.
 pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueView<'_>) -> bool {
     match (value, old) {
         (ValueView::Object(map), ValueView::Object(old_map)) => {
@@ -553,7 +553,7 @@ mod tests {
     #[case(json!(null), &["spec.i: Invalid value: \"null\": spec.i in body must be of type integer: \"null\""])]
     #[case(json!(1.5), &["spec.i: Invalid value: \"number\": spec.i in body must be of type integer: \"number\"",
         "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in spec.i"])]
-    fn o7_wrong_types(#[case] value: Value, #[case] expected: &[&str]) {
+    fn o7_wrong_types_are_errors(#[case] value: Value, #[case] expected: &[&str]) {
         assert_eq!(
             spec_errors(json!({"i": {"type": "integer"}}), json!({"i": value})),
             expected
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn o7_all_errors_in_order() {
+    fn o7_errors_are_reported_in_order() {
         let schema = json!({"l": {"type": "array", "items": {"type": "object", "required": ["a"], "properties": {
             "a": {"type": "integer", "minimum": 5, "multipleOf": 3},
             "c": {"type": "string", "enum": ["x"], "minLength": 2, "pattern": "^x"},
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_unchanged_parts_are_let_through() {
+    fn o9_errors_in_unchanged_parts_are_ignored() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "a": {"type": "integer", "minimum": 5}, "c": {"type": "string"},
         }, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}}});

@@ -1,5 +1,6 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, as `ValidateValidatingAdmissionPolicy`,
-//! `ValidateMutatingAdmissionPolicy` and the like in `pkg/apis/admissionregistration/validation` check them.
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, checked like
+//! `ValidateValidatingAdmissionPolicy`, `ValidateMutatingAdmissionPolicy` and related functions of
+//! `pkg/apis/admissionregistration/validation`.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,6 @@ use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::cel::output::Names;
 use crate::registry::types::conditions::validate_conditions as validate_status_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, object_mut};
@@ -19,7 +19,7 @@ use crate::registry::types::{labels, names};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
-/// The longest expression of an audit annotation, in bytes.
+/// Maximum length of the expression of an audit annotation, in bytes.
 const AUDIT_EXPRESSION_MAX: usize = 5 * 1_024;
 
 /// The strategy of admission policies.
@@ -98,8 +98,7 @@ impl AdmissionPolicy {
         }
         let mut scope = RuleScope::of_requests(kind.is_set(""));
         if self.is_mutating || !spec.is_empty("variables") {
-            scope.names.push("variables");
-            scope.variables = Some(Names::default());
+            scope.names.add_variables();
         }
         for variable in spec.items("variables") {
             validate_variable(&variable, &mut scope, errors);
@@ -142,7 +141,7 @@ fn validate_param_kind(kind: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateVariable`; what follows sees it.
+/// `validateVariable`; later expressions may refer to the variable.
 fn validate_variable(variable: &Cursor<'_>, scope: &mut RuleScope, errors: &mut FieldErrors) {
     let (name, expression) = (variable.at("name"), variable.at("expression"));
     if name.as_text().trim().is_empty() {
@@ -155,8 +154,7 @@ fn validate_variable(variable: &Cursor<'_>, scope: &mut RuleScope, errors: &mut 
         return;
     }
     scope.check(&expression, expression.as_text(), &[], errors);
-    let variables = scope.variables.get_or_insert_default();
-    variables.declare(name.as_text(), expression.as_text());
+    scope.names.declare(name.as_text(), expression.as_text());
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -202,9 +200,8 @@ fn validate_validation(validation: &Cursor<'_>, scope: &RuleScope, errors: &mut 
         "" => {}
         text if text.trim().is_empty() => errors.invalid(told, text, "must be non-empty if specified"),
         text => {
-            let mut scope = scope.clone();
-            scope.names.retain(|it| *it != "authorizer");
-            scope.check(&told, text, &["string"], errors);
+            let names = scope.names.clone().without_authorizer();
+            RuleScope { names }.check(&told, text, &["string"], errors);
         }
     }
     match message.as_text() {
@@ -271,7 +268,10 @@ fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut Fiel
             errors.required(patch, text);
         }
         (true, "") => errors.required(expression, ""),
-        (true, text) => scope.check(&expression, text, &[made], errors),
+        (true, text) => {
+            let names = scope.names.clone().of_mutations();
+            RuleScope { names }.check(&expression, text, &[made], errors);
+        }
     }
     if mutation.is_set(other) {
         let text = format!("must not be specified when patchType is {}", kind.as_text());

@@ -1,5 +1,5 @@
-//! Checks that webhook configurations and admission policies have in common: which requests they are about, and
-//! conditions on them (`pkg/apis/admissionregistration/validation`).
+//! Checks shared by webhook configurations and admission policies: rules, selectors and match conditions
+//! (`pkg/apis/admissionregistration/validation`).
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use crate::registry::types::{labels, names};
 
 /// The operations, in the order in which errors name them.
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-/// Those of requests that can be changed.
+/// The operations that can change an object.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-/// Most conditions of a webhook or a policy.
+/// Maximum number of conditions in a webhook or a policy.
 const CONDITIONS_MAX: usize = 64;
 
 /// Fills in the scope of rules.
@@ -24,7 +24,7 @@ pub(super) fn default_rules(map: &mut Map, field: &str) {
     }
 }
 
-/// Fills in what `MatchResources` leaves out.
+/// Fills in the defaults of `MatchResources`.
 pub(super) fn default_match(resources: &mut Map) {
     default_value(resources, "matchPolicy", "Equivalent");
     default_value(resources, "namespaceSelector", json!({}));
@@ -57,7 +57,7 @@ pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Policies that change objects can do so to some requests alone.
+/// Policies that change objects support only some operations.
 pub(super) fn validate_mutating_operations(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     for rule in resources.items("resourceRules") {
         for operation in rule.items("operations") {
@@ -88,7 +88,7 @@ pub(super) fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     rule.at("scope").check_one_of(&["*", "Cluster", "Namespaced"], errors);
 }
 
-/// A list has something in it, and `*` stands alone.
+/// A list must not be empty, and `*` must be its only item.
 fn check_list(list: &Cursor<'_>, what: &str, errors: &mut FieldErrors) {
     let items = list.list("");
     if items.is_empty() {
@@ -164,31 +164,26 @@ pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, err
     }
 }
 
-/// Names that an expression sees.
+/// Names that are available to an expression.
 #[derive(Clone, Debug)]
 pub(super) struct RuleScope {
-    pub(super) names: Vec<&'static str>,
-    /// The fields of `variables`, if there is such a thing.
-    pub(super) variables: Option<cel::output::Names>,
+    pub(super) names: cel::requests::Names,
 }
 
 impl RuleScope {
     /// Of expressions about a request.
     pub(super) fn of_requests(has_params: bool) -> Self {
-        let mut names = vec!["object", "oldObject", "request", "namespaceObject", "authorizer"];
-        if has_params {
-            names.push("params");
-        }
-        Self { names, variables: None }
+        let names = cel::requests::Names::of_requests(has_params);
+        Self { names }
     }
 
-    /// Refuses an expression that cannot be evaluated, or that makes none of the types `wanted`, if any are. Its text
-    /// is not always what the error shows.
+    /// Refuses an expression that does not compile, or that has another type than `wanted` (if non-empty). The error
+    /// may show another text than the expression.
     pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
         if !cel::IS_EVALUATED {
             let text = "expressions are not supported by this server, which is built without the feature cel";
             errors.forbidden(at, text);
-        } else if let Some(problem) = cel::program::problem(text, wanted, &self.names, self.variables.as_ref()) {
+        } else if let Some(problem) = cel::requests::problem(text, wanted, &self.names) {
             errors.invalid(at, text, problem);
         }
     }

@@ -1,6 +1,8 @@
 //! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
 //! other kinds of their group, which are selected by their signer.
 
+use std::collections::BTreeSet;
+
 use super::facts::{Facts, FieldLabels};
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
@@ -13,11 +15,11 @@ use crate::registry::types::edit::{copy_field, default_value, ensure_object, ite
 use crate::registry::types::names;
 use crate::registry::types::pem::pem_blocks;
 
-/// The shortest life of a certificate that may be asked for, in seconds.
+/// Minimum lifetime of a certificate that may be requested, in seconds.
 const EXPIRATION_MIN: i64 = 600;
-/// The signer of requests that named none in v1beta1.
+/// The default signer of requests in v1beta1.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-/// Longest name of a signer's path: a namespace and a name (`ValidateSignerName`).
+/// Maximum length of a signer's path: a namespace and a name (`ValidateSignerName`).
 const SIGNER_MAX: usize = 571;
 
 const APPROVED: &str = "Approved";
@@ -130,7 +132,7 @@ fn set_requester(spec: &mut Map, user: &UserInfo) {
     }
 }
 
-/// `preserveConditionInstances`: the conditions of this type are the old ones, unless some came or went.
+/// `preserveConditionInstances`: keeps the old conditions of this type, unless some were added or removed.
 fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
     let kept: Vec<Value> = conditions_of(&Cursor::root(old), kind)
         .map(|it| it.to_value())
@@ -146,8 +148,8 @@ fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
     }
 }
 
-/// `populateConditionTimestamps`: a missing lastTransitionTime is that of the old condition of the same type and
-/// status, or now.
+/// `populateConditionTimestamps`: sets a missing lastTransitionTime to the time of the old condition with the same type
+/// and status, or to now.
 fn populate_condition_timestamps(object: &mut Object, old: &Object, context: &Context<'_>) {
     let now = Value::from(context.entropy.now_seconds());
     let old = Cursor::root(old);
@@ -170,7 +172,7 @@ fn conditions_of<'a>(request: &'a Cursor<'a>, kind: &'a str) -> impl Iterator<It
         .filter(move |it| it.text("type") == kind)
 }
 
-/// `validateCertificateSigningRequest`; what the old object had wrong already is tolerated (`getValidationOptions`).
+/// `validateCertificateSigningRequest`; errors of the old object are tolerated (`getValidationOptions`).
 fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let object = Cursor::root(object);
     let old = old.map(|old| Cursor::root(old));
@@ -215,9 +217,10 @@ fn request_error(request: &str) -> Option<String> {
     }
 }
 
-/// Returns `true` if the item at this place of a list stands before it, too.
-fn is_repeated(all: &[&str], index: usize) -> bool {
-    all.iter().take(index).any(|it| Some(it) == all.get(index))
+/// For each item of a list, `true` if an earlier item is equal.
+fn repeated(all: &[&str]) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    all.iter().map(|it| !seen.insert(*it)).collect()
 }
 
 fn validate_usages(object: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
@@ -232,12 +235,9 @@ fn validate_usages(object: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut F
             usage.check_supported(&USAGES, errors);
         }
     }
-    if !(0..earlier.len()).any(|index| is_repeated(&earlier, index)) {
-        for (_, usage) in usages
-            .items("")
-            .enumerate()
-            .filter(|(index, _)| is_repeated(&new, *index))
-        {
+    if !repeated(&earlier).contains(&true) {
+        let all = usages.items("").zip(repeated(&new));
+        for (usage, _) in all.filter(|(_, is_repeated)| *is_repeated) {
             errors.duplicate(usage, usage.as_text());
         }
     }
@@ -249,8 +249,8 @@ fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors
     let earlier: Vec<&str> = earlier.map(|it| it["type"].as_str().unwrap_or_default()).collect();
     let allows_empty = earlier.contains(&"");
     let allows_both = [APPROVED, DENIED].iter().all(|kind| earlier.contains(kind));
-    let allows_repeats = (1..earlier.len()).any(|index| is_repeated(&earlier, index));
-    let mut seen: Vec<&str> = Vec::new();
+    let allows_repeats = repeated(&earlier).contains(&true);
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in conditions.items("") {
         let kind = condition.text("type");
         if kind.is_empty() && !allows_empty {
@@ -273,11 +273,11 @@ fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors
         if !allows_repeats && seen.contains(&kind) {
             errors.duplicate(condition.at("type"), kind);
         }
-        seen.push(kind);
+        seen.insert(kind);
     }
 }
 
-/// Decided conditions stay, and only a write of the approval brings new ones
+/// Decided conditions are kept, and only a write of the approval adds new ones
 /// (`validateCertificateSigningRequestUpdate`).
 fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval: bool, errors: &mut FieldErrors) {
     let conditions = object.at("status.conditions");
@@ -305,7 +305,7 @@ fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval
     }
 }
 
-/// `validation.ValidateSignerName`: a domain, and a path whose parts are subdomains.
+/// `validation.ValidateSignerName`: a domain, and a path of subdomains.
 fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = signer.as_text();
     if !signer.check_required(errors) {
@@ -341,8 +341,7 @@ fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec
     }
 }
 
-/// `validateCertificate`: nothing, or certificates in PEM and nothing else. What is in them is not read beyond the
-/// outermost element.
+/// `validateCertificate`: empty, or only PEM certificates. Only their outermost element is parsed.
 fn check_certificate(encoded: &str) -> Result<(), String> {
     if encoded.is_empty() {
         return Ok(());

@@ -7,7 +7,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
-/// Bytes that the values of one ConfigMap or Secret may have together.
+/// Maximum total size of the values of one ConfigMap or Secret, in bytes.
 pub(crate) const DATA_MAX: usize = 1024 * 1024;
 
 /// The strategy of ConfigMaps.
@@ -46,7 +46,7 @@ pub(crate) fn validate_key(key: &str, value: &Cursor<'_>, errors: &mut FieldErro
     value.refuse(key, names::config_map_key(key), errors);
 }
 
-/// Bytes that base64 text stands for.
+/// Number of bytes that a base64 text encodes.
 pub(crate) fn decoded_length(text: &str) -> usize {
     let text = text.trim_end_matches('=');
     text.len() / 4 * 3 + (text.len() % 4).saturating_sub(1)
@@ -70,7 +70,7 @@ pub(crate) fn validate_immutable(
     }
     for field in fields {
         let is_changed = match object.is_empty(field) && old.is_empty(field) {
-            // Go has `reflect.DeepEqual` compare them, to which an empty map is none that is absent.
+            // Go compares with `reflect.DeepEqual`, for which an empty map differs from an absent one.
             true => hidden.has_emptied(field),
             false => !object.same(&old, field),
         };

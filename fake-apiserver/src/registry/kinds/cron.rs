@@ -15,7 +15,7 @@ pub(crate) struct CronSchedule<'a> {
 /// Times of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronTimes {
-    /// Every minute whose parts are in these sets of bits: minute, hour, day of the month, month, day of the week.
+    /// The minutes that are in all of these bit sets: minute, hour, day of the month, month, day of the week.
     Fields {
         fields: [u64; 5],
         /// Set for the day of the month and the day of the week if they are unrestricted.
@@ -25,7 +25,7 @@ pub(crate) enum CronTimes {
     Every(SignedDuration),
 }
 
-/// One field of a schedule: its least and greatest number, and the names of its numbers from the least on.
+/// One field of a schedule: its minimum, its maximum, and the names of its numbers from the minimum.
 struct Bounds {
     min: u64,
     max: u64,
@@ -63,7 +63,7 @@ const DESCRIPTORS: [(&str, &str); 7] = [
 /// The names of all time zones.
 static TIME_ZONES: &str = include_str!("time_zones.txt");
 
-/// Returns `true` if there is a time zone of this name.
+/// Returns `true` if a time zone with this name exists.
 pub(crate) fn is_time_zone(name: &str) -> bool {
     TIME_ZONES.split_ascii_whitespace().any(|zone| zone == name)
 }
@@ -203,7 +203,7 @@ mod tests {
     #[case("@hourly")]
     #[case("@every 1h30m")]
     #[case("TZ=UTC * * * * *")]
-    fn right(#[case] schedule: &str) {
+    fn valid_schedules_are_accepted(#[case] schedule: &str) {
         assert_eq!(parse_schedule(schedule).map(drop), Ok(()));
     }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn zones() {
+    fn time_zones_are_known() {
         assert!(is_time_zone("Europe/Berlin") && is_time_zone("UTC"));
         assert!(!is_time_zone("Mars/Base") && !is_time_zone("europe/berlin") && !is_time_zone(""));
     }

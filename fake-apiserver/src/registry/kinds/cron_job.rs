@@ -13,10 +13,10 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object};
 
-/// The longest name, so that those of its Jobs, eleven characters longer, are labels.
+/// Maximum length of a name, so that the names of its Jobs, eleven characters longer, are valid labels.
 const NAME_MAX: usize = 52;
 
-/// Warning for a schedule with a time zone of its own, as old ones have it.
+/// Warning for a schedule that contains a time zone, as older ones may.
 const OLD_ZONE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
     https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
 

@@ -15,7 +15,7 @@ use crate::registry::types::edit::{default_value, ensure_object};
 const PREVENTS_SCHEDULING: &str = "preventPodSchedulingIfMissing";
 const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
-/// Shortest life of a token, in seconds.
+/// Minimum lifetime of a token, in seconds.
 const EXPIRATION_MIN: i64 = 600;
 const EXPIRATION_MAX: i64 = 1 << 32;
 const ALLOCATABLE_PERIOD_MIN: i64 = 10;
@@ -23,14 +23,14 @@ const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 /// The strategy of CSIDrivers.
 #[derive(Debug)]
 pub(crate) struct CsiDriver {
-    /// The version of Kubernetes: from 1.37 on a field behind a gate of 1.36 (`VolumeLimitScaling`) is kept.
+    /// The version of Kubernetes: since 1.37, a field that depended on a gate in 1.36 (`VolumeLimitScaling`) is kept.
     pub(crate) version: KubernetesVersion,
 }
 
 impl Strategy for CsiDriver {
     fn facts(&self) -> &Facts {
         &Facts {
-            // `PrepareForCreate` sets none.
+            // `PrepareForCreate` does not set a generation.
             generation: Generation::FromFirstChange,
             allows_unconditional_update: false,
             returns_deleted_object: true,

@@ -54,7 +54,7 @@ impl Strategy for CsiNode {
 }
 
 impl CsiNode {
-    /// The driver without what may change: from 1.35 on (`MutableCSINodeAllocatableCount`) that is `allocatable`.
+    /// The driver without its mutable fields: `allocatable` since 1.35 (`MutableCSINodeAllocatableCount`).
     fn fixed_part(&self, driver: &Cursor<'_>) -> Value {
         let mut fields = driver.map("").cloned().unwrap_or_default();
         if self.version >= KubernetesVersion::V1_35 {
@@ -65,7 +65,7 @@ impl CsiNode {
     }
 }
 
-/// Go's `validateCSINodeDriver`; topology keys are blamed on the driver.
+/// Go's `validateCSINodeDriver`; errors of topology keys have the path of the driver.
 fn validate_driver(driver: &Cursor<'_>, seen: &mut BTreeSet<String>, errors: &mut FieldErrors) {
     let (name, id) = (driver.at("name"), driver.at("nodeID"));
     check_driver_name(&name, errors);

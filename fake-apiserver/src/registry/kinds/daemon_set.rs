@@ -19,7 +19,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
 use crate::registry::types::labels;
 
-/// Counts the changes of the template; a field of old, shown as an annotation.
+/// Counts the changes of the template. This former field is now an annotation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// The numbers of a status that are always shown.

@@ -122,7 +122,7 @@ fn validate_rollout(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// An update strategy of no known type, which is printed whole.
+/// Reports an update strategy of an unsupported type, which is printed as a whole.
 pub(super) fn unsupported_strategy(strategy: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     let printed = go_struct(strategy, &["type", "rollingUpdate"]);
     let supported: Vec<String> = supported.iter().map(|it| format!("\"{it}\"")).collect();

@@ -12,11 +12,11 @@ use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Most selectors of a request or a class, and most configurations of a class.
+/// Maximum number of selectors in a request or a class, and of configurations in a class.
 const SELECTORS_MAX: usize = 32;
-/// Most bytes of an expression, and of the parameters of a driver.
+/// Maximum length in bytes of an expression, and of the parameters of a driver.
 const TEXT_MAX: usize = 10 * 1024;
-/// Most bytes of the name of an attribute without its domain.
+/// Maximum length in bytes of the name of an attribute without its domain.
 const ID_MAX: usize = 32;
 /// Effects of a device taint.
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
@@ -52,7 +52,7 @@ fn is_extended_resource_name(name: &str) -> bool {
     !is_native && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }
 
-/// Go's `validateSlice`: too many items are reported alone.
+/// Go's `validateSlice`: if there are too many items, no item is checked.
 pub(super) fn check_items(
     list: &Cursor<'_>,
     max: usize,
@@ -70,7 +70,7 @@ pub(super) fn check_items(
     true
 }
 
-/// Go's `validateSet`: the items, and after all of them those that are there twice.
+/// Go's `validateSet`: checks the items, then reports the duplicates.
 pub(super) fn check_set(
     list: &Cursor<'_>,
     max: usize,
@@ -90,7 +90,7 @@ pub(super) fn check_set(
     }
 }
 
-/// Go's `validateSelector` of each. What an expression costs is not estimated.
+/// Go's `validateSelector` for each selector. The cost of the expression is not estimated.
 pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
     check_items(selectors, SELECTORS_MAX, errors, |selector, errors| {
         let cel = selector.at("cel");
@@ -107,7 +107,7 @@ pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) 
 /// Refuses an expression on a device that cannot be evaluated.
 fn check_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = expression.as_text();
-    if let Some(problem) = cel::program::problem(text, &["bool"], &["device"], None) {
+    if let Some(problem) = cel::requests::problem(text, &["bool"], &cel::requests::Names::of_devices()) {
         errors.invalid(expression, text, problem);
     }
 }

@@ -21,18 +21,18 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
 use crate::registry::types::names;
 
-/// Most requests of a claim, most references to them, and most results of an allocation.
+/// Maximum number of requests in a claim, of references to them, and of results in an allocation.
 const REQUESTS_MAX: usize = 32;
-/// Most constraints of a claim.
+/// Maximum number of constraints in a claim.
 const CONSTRAINTS_MAX: usize = 32;
-/// Most configurations of a claim.
+/// Maximum number of configurations in a claim.
 const CONFIG_MAX: usize = 32;
-/// Most alternatives of one request.
+/// Maximum number of alternatives in one request.
 const FIRST_AVAILABLE_MAX: usize = 8;
-/// Most consumers of a claim.
+/// Maximum number of consumers in a claim.
 const RESERVED_FOR_MAX: usize = 256;
 
-/// The label of a namespace whose claims see all devices.
+/// The namespace label that permits claims to use devices with admin access.
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 const ADMIN_NEEDS: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
 
@@ -113,7 +113,7 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// `AuthorizedForAdmin` of `pkg/registry/resource`; a template is blamed as the claim it makes.
+/// `AuthorizedForAdmin` of `pkg/registry/resource`; errors of a template name the claim it creates.
 fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
     let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
     let asked = object.items(way).position(|it| asks(&it));
@@ -170,7 +170,7 @@ fn default_request(request: &mut Map) {
     }
 }
 
-/// The names of requests, each with those of its alternatives.
+/// The names of requests, each with the names of its alternatives.
 type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// Go's `validateDeviceClaim`.

@@ -12,7 +12,7 @@ use crate::registry::types::{names, net};
 const CONDITIONS_MAX: usize = 8;
 const DATA_MAX: usize = 10 * 1024;
 const ADDRESSES_MAX: usize = 16;
-/// Fields of a network device with the most bytes they may have.
+/// Fields of a network device with their maximum lengths in bytes.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
 
 /// The driver, pool, device and share that name a device.
@@ -60,7 +60,7 @@ pub(super) fn check_share(share: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error of Go's `uuid.Validate`, which takes a prefix, braces, and no dashes, too.
+/// Returns the error of Go's `uuid.Validate`, which also accepts a prefix, braces, and no dashes.
 fn wrong_in_uuid(text: &str) -> Option<String> {
     const FORMAT: &str = "invalid UUID format";
     let bytes = text.as_bytes();

@@ -1,5 +1,7 @@
 //! EndpointSlices; follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
 
+use std::collections::BTreeSet;
+
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -15,11 +17,11 @@ const ENDPOINTS_MAX: usize = 1_000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
 const TOPOLOGY_MAX: usize = 16;
-/// Zones, and nodes, that an endpoint may be meant for.
+/// Maximum number of zones, and of nodes, in the hints of an endpoint.
 const HINTS_MAX: usize = 8;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Controllers whose addresses are known to be right.
+/// Managing controllers that exempt a slice from the check of its addresses.
 const CONTROLLERS: [&str; 2] = [
     "endpointslice-controller.k8s.io",
     "endpointslicemirroring-controller.k8s.io",
@@ -99,8 +101,8 @@ impl Strategy for EndpointSlice {
     }
 }
 
-/// `dropTopologyOnV1`: the field is read alone in this version; a node's name in it that was there before moves to its
-/// own field.
+/// `dropTopologyOnV1`: the field is read-only in this version; a node name that was already in it moves to its own
+/// field.
 fn drop_topology(object: &mut Object, old: Option<&Object>) {
     let hosts: Vec<String> = old
         .map(|old| {
@@ -165,7 +167,7 @@ fn validate_topology(endpoint: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_labels(&topology, errors);
 }
 
-/// `validateHints`: a list that is too long hides what follows it.
+/// `validateHints`: if a list is too long, later errors are not reported.
 fn validate_hints(hints: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, rule) in [
         ("forZones", names::label_value as fn(&str) -> Vec<String>),
@@ -176,14 +178,14 @@ fn validate_hints(hints: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.too_many(hints.at(field).path(), all.len(), HINTS_MAX);
             return;
         }
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
         for hint in hints.items(field) {
             let text = hint.text("name");
             let name = hint.at("name");
             if seen.contains(&text) {
                 errors.duplicate(name.path(), text);
             }
-            seen.push(text);
+            seen.insert(text);
             name.check_texts(rule(text), errors);
         }
     }
@@ -245,14 +247,14 @@ fn validate_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
         errors.too_many(slice.at("ports").path(), count, PORTS_MAX);
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for port in slice.items("ports") {
         let name = port.text("name");
         port.at("name").check_label(errors);
         if seen.contains(&name) {
             errors.duplicate(port.at("name").path(), name);
         }
-        seen.push(name);
+        seen.insert(name);
         if port.is_set("protocol") {
             port.at("protocol").check_one_of(&["SCTP", "TCP", "UDP"], errors);
         } else {

@@ -45,7 +45,7 @@ impl Strategy for Endpoints {
         }
     }
 
-    /// `endpointsWarnings`; what the controller of endpoints writes is known to be right.
+    /// `endpointsWarnings`; writes of the endpoints controller cause no warnings.
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
         let endpoints = Cursor::root(object);
         let labels = endpoints.map("metadata.labels");

@@ -12,7 +12,7 @@ use crate::registry::types::{labels, names};
 
 const CORE: &str = "v1";
 const EVENTS: &str = "events.k8s.io/v1";
-/// Field names of the core group and what `events.k8s.io` calls them.
+/// Field names of the core group with their names in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -22,8 +22,8 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 ];
-/// Fields that an Event of `events.k8s.io` keeps, in the order in which Kubernetes names them, with the values that
-/// they have where they are absent. The reason is looked at twice.
+/// Immutable fields of an Event of `events.k8s.io`, in Kubernetes' order, with their values if they are absent. The
+/// reason is checked twice.
 const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
     ("involvedObject", Zero::Null),
     ("reason", Zero::Text),
@@ -61,7 +61,7 @@ impl From<Zero> for Value {
     }
 }
 
-/// The strategy of Events as one of the groups serves them. They are stored as the core group has them.
+/// The strategy of Events in one of the two groups. They are stored in the form of the core group.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// Set for the Event of `events.k8s.io`.
@@ -153,7 +153,7 @@ impl Strategy for Event {
     }
 
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
-        // Whichever group wrote an Event, the other one finds it.
+        // An Event written through either group is found through the other.
         let only_new = NEW_LABELS.iter().filter(|label| !CORE_LABELS.contains(label));
         let labels = CORE_LABELS.iter().chain(only_new);
         labels
@@ -225,7 +225,7 @@ fn field_value(object: &Object, label: &str) -> String {
 }
 
 impl Event {
-    /// `legacyValidateEvent`: what holds for the Events of both groups.
+    /// `legacyValidateEvent`: the rules shared by the Events of both groups.
     fn validate_legacy(&self, object: &Object, errors: &mut FieldErrors) {
         let event = Cursor::root(object);
         let involved = event.at("involvedObject.namespace");

@@ -1,27 +1,27 @@
-//! `Facts`: the constants of a kind, which hold for all its objects.
+//! `Facts`: the constants of a kind.
 
 use crate::api::field::quote;
 use crate::registry::types::names;
 
-/// Propagation of a deletion for which the client names none (rule B19).
+/// Default propagation of a deletion (rule B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// The object goes at once, dependents later.
+    /// The object is deleted immediately, its dependents later.
     Background,
     /// Dependents stay.
     Orphan,
-    /// Nothing depends on objects of this kind, whatever the client says.
+    /// Objects of this kind cannot have dependents, so the option is ignored.
     Unsupported,
 }
 
-/// The way `metadata.generation` is kept (rule B8).
+/// Rule for maintaining `metadata.generation` (rule B8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// The kind has none.
+    /// Objects of the kind do not have a generation.
     Absent,
     /// A new object has 1.
     FromCreate,
-    /// A new object has none; the first change sets it.
+    /// The first change of an object sets the generation; creation does not.
     FromFirstChange,
 }
 
@@ -36,35 +36,39 @@ pub(crate) enum FirstDelete {
     MarksAndPropagates,
 }
 
-/// The constants of a kind. A kind names those that differ from [`Facts::DEFAULT`], as the strategies of Go do.
+/// The constants of a kind. A kind lists only its differences from [`Facts::DEFAULT`], like the strategies in Go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// The `apiVersion` objects are stored in, for kinds that are served in several; `None`: the one they are served
-    /// in.
+    /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` if it is the only
+    /// served one.
     pub(crate) stored_api_version: Option<&'static str>,
     /// The group and resource that this one shares its storage with, as Events of both groups do.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,
-    /// Checks `metadata.name`, or a prefix of one; returns the texts of what is wrong with it (rule B26).
+    /// Checks `metadata.name`, or the prefix of a generated one; returns the error texts (rule B26).
     pub(crate) name: fn(&str, bool) -> Vec<String>,
     /// The warning for every request of a deprecated kind (rule U5).
     pub(crate) deprecation: Option<&'static str>,
+    /// Set if the defaults of the kind complete what the server stores of a new object, such as the phase of a status
+    /// that it has just emptied. The first write then makes a new version even if it changes nothing.
+    pub(crate) is_completed_on_read: bool,
     /// Set if PUT without a resourceVersion overwrites (rule C1).
     pub(crate) allows_unconditional_update: bool,
     /// Set if PUT creates a missing object (rule C3).
     pub(crate) allows_create_on_update: bool,
-    /// The way `metadata.generation` is kept (rule B8).
+    /// Rule for maintaining `metadata.generation` (rule B8).
     pub(crate) generation: Generation,
-    /// Set if a new object keeps the status of its body, although the kind has the subresource.
+    /// Set if a new object keeps the status of its body, although the kind has the subresource, or if its strategy
+    /// reads that status.
     pub(crate) keeps_status_on_create: bool,
     /// Set if a delete that removed the object answers with it rather than with a Status (rule B16).
     pub(crate) returns_deleted_object: bool,
-    /// Propagation where neither the client nor a finalizer says (rule B19).
+    /// Propagation policy if neither the client nor a finalizer sets one (rule B19).
     pub(crate) default_propagation: Propagation,
     /// Effect of the first delete (rule R4).
     pub(crate) first_delete: FirstDelete,
-    /// Field selectors beside those of metadata.
+    /// Field labels in addition to the labels of metadata.
     pub(crate) fields: FieldLabels,
-    /// Fields that Go compares by `reflect.DeepEqual`, to which an empty list is a change where storage has none.
+    /// Fields that Go compares by `reflect.DeepEqual`, for which an empty list differs from an absent one.
     pub(crate) exact: &'static [&'static str],
 }
 
@@ -75,6 +79,7 @@ impl Facts {
         stored_as: None,
         name: names::dns1123_subdomain,
         deprecation: None,
+        is_completed_on_read: false,
         allows_unconditional_update: true,
         allows_create_on_update: false,
         generation: Generation::Absent,
@@ -90,12 +95,12 @@ impl Facts {
 /// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldLabels {
-    /// None but the two of metadata; others are `"x" is not a known field selector: only "metadata.name",
-    /// "metadata.namespace"`.
+    /// Only the two labels of metadata; others are refused with `"x" is not a known field selector: only
+    /// "metadata.name", "metadata.namespace"`.
     Default,
-    /// These too; others are refused in the kind's own words.
+    /// Also these labels; others are refused with the kind's own text.
     These {
-        /// The labels beside `metadata.name`.
+        /// The labels in addition to `metadata.name`.
         labels: &'static [&'static str],
         /// Set if `metadata.namespace` is accepted.
         namespace: bool,
@@ -107,7 +112,7 @@ pub(crate) enum FieldLabels {
 }
 
 impl FieldLabels {
-    /// Labels beside those of metadata, refused in the usual words.
+    /// Labels in addition to the labels of metadata; other labels are refused with the usual text.
     pub(crate) const fn of(labels: &'static [&'static str], namespace: bool) -> Self {
         Self::These {
             labels,
@@ -117,7 +122,7 @@ impl FieldLabels {
         }
     }
 
-    /// Returns the labels beside those of metadata.
+    /// Returns the labels in addition to the labels of metadata.
     pub(crate) fn own(&self) -> &'static [&'static str] {
         match self {
             Self::Default => &[],
@@ -125,10 +130,10 @@ impl FieldLabels {
         }
     }
 
-    /// Returns the label that a selector's label stands for.
+    /// Returns the label to which a selector's label is converted.
     ///
     /// # Errors
-    /// The text of the refusal, if the kind does not know it.
+    /// The text of the refusal, if the kind does not support the label.
     pub(crate) fn resolve(&self, label: String) -> Result<String, String> {
         match self {
             Self::Default => match label.as_str() {

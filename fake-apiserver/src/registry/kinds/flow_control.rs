@@ -17,13 +17,13 @@ use crate::registry::types::names;
 const PRECEDENCE: i64 = 1_000;
 const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
-/// Bits of a hash that hands may be dealt from.
+/// Number of hash bits available for shuffle sharding.
 const HASH_BITS: i64 = 60;
-/// The name of the one schema, and of the one level, that nothing limits.
+/// The name of the flow schema, and of the priority level, without limits.
 const EXEMPT: &str = "exempt";
-/// The annotation of an older version, which no object of this one may have.
+/// The annotation of an older version, which objects of this version must not have.
 const KEEPS_ZERO: &str = "flowcontrol.k8s.io/preserve-zero-concurrency-shares";
-/// The name of those for requests that no other matches.
+/// The name of the schema and the level for requests that no other schema matches.
 const CATCH_ALL: &str = "catch-all";
 const VERBS: [&str; 9] = [
     "create",
@@ -88,7 +88,7 @@ impl Strategy for FlowSchema {
     }
 }
 
-/// The schemas that are always there may be written, but not changed.
+/// The mandatory schemas may be written, but not changed.
 fn validate_mandatory_schema(spec: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
     let (precedence, subjects) = match name {
@@ -211,7 +211,8 @@ fn validate_named(field: &str, who: &Cursor<'_>, errors: &mut FieldErrors) {
     namespace.check_label(errors);
 }
 
-/// Checks that a list is not empty and that `*` stands alone in it; whether its items are still to be checked.
+/// Checks that a list is not empty and that `*` is its only item if present; returns `true` if its items must still be
+/// checked.
 fn check_list(list: &Cursor<'_>, missing: &str, what: &str, errors: &mut FieldErrors) -> bool {
     let items = list.list("");
     let has_wildcard = items.iter().any(|it| it == "*");
@@ -295,7 +296,7 @@ fn wrong_in_url(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Conditions have types, each another one.
+/// Conditions must have distinct types.
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for condition in status.items("conditions") {

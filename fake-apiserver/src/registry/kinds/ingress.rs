@@ -106,7 +106,7 @@ fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut Fie
     }
 }
 
-/// A point of `status.loadBalancer`; addresses that were there may stay as they are.
+/// An entry of `status.loadBalancer`; addresses of the stored object are valid.
 fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors) {
     let (ip, host) = (point.at("ip"), point.at("hostname"));
     if !ip.as_text().is_empty() && !known.iter().any(|it| it == ip.as_text()) {

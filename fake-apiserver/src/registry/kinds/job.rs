@@ -1,4 +1,4 @@
-//! The strategy of Jobs: defaults, the selector they make for themselves, and what may change.
+//! The strategy of Jobs: defaults, the generated selector, and mutable fields.
 
 use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::job_policies::{validate_failure_policy, validate_success_policy};
@@ -23,10 +23,10 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const LEGACY_CONTROLLER_UID: &str = "controller-uid";
 const LEGACY_JOB_NAME: &str = "job-name";
 
-/// The most pods at once, and failed indexes, of a Job with indexes.
+/// Maximum parallelism, and maximum number of failed indexes, of an indexed Job.
 const INDEXED_MAX: i64 = 100_000;
 
-/// The same where each of very many indexes has its own limit of failures.
+/// Maximum for Jobs with very many indexes, each with its own failure limit.
 const MANY_INDEXES_MAX: i64 = 10_000;
 
 /// Jobs.
@@ -69,13 +69,13 @@ impl Strategy for JobStrategy {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         if context.hidden.shares_labels {
-            // they are the labels of the template, to which more have been added
+            // the labels are the template's, with additional ones
             object.metadata_mut().remove("labels");
             default_labels(object);
         }
     }
 
-    /// Gives a Job the labels that the server shows since it fills in defaults whenever it reads.
+    /// Adds the labels that kube-apiserver fills in as defaults on every read.
     fn canonicalize(&self, object: &mut Object) {
         default_labels(object);
     }
@@ -97,7 +97,7 @@ impl Strategy for JobStrategy {
         validate_job(object, prefixed, errors);
         let spec = new.at("spec");
         if !errors.is_empty() {
-            // the server checks the spec twice on update, so that each of its errors is there twice
+            // the server checks the spec twice on update, so each of its errors is reported twice
             validate_selecting_spec(&spec, errors);
         }
         validate_changes(&spec, &was, errors);
@@ -146,7 +146,7 @@ fn default_spec(spec: &mut Map) {
     default_policies(spec);
 }
 
-/// Conditions in a failure policy mean `True` where they do not say.
+/// Conditions in a failure policy have the default status `True`.
 pub(super) fn default_policies(spec: &mut Map) {
     for rule in items_mut(spec, "podFailurePolicy.rules") {
         for pattern in items_mut(rule, "onPodConditions") {
@@ -155,7 +155,7 @@ pub(super) fn default_policies(spec: &mut Map) {
     }
 }
 
-/// A Job without labels has those of its template.
+/// A Job without labels gets the labels of its template.
 fn default_labels(object: &mut Object) {
     let read = Cursor::root(object);
     let labels = read.at("spec.template.metadata.labels");
@@ -209,7 +209,7 @@ fn validate_selecting_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A selector the user did not write must be the one that is made for this Job.
+/// A selector that the user did not set must equal the one generated for this Job.
 fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, errors: &mut FieldErrors) {
     let selector = spec.at("selector");
     if spec.flag("manualSelector") == Some(true) || !selector.is_set("") {
@@ -243,7 +243,7 @@ fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, 
     }
 }
 
-/// Checks the spec of a Job, also of one that a CronJob will make; not its selector.
+/// Checks the spec of a Job, or of the Job template in a CronJob, without its selector.
 pub(super) fn validate_job_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for count in [
         "parallelism",
@@ -312,7 +312,7 @@ fn validate_manager(at: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Warns of so many indexes that no status can hold them (`WarningsForJobSpec`), before the warnings about the
+/// Warns if there are too many indexes to be listed in a status (`WarningsForJobSpec`), before the warnings about the
 /// template.
 pub(super) fn warn_of_indexes(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     let number = |field| spec.integer(field).unwrap_or(0);
@@ -372,7 +372,7 @@ fn validate_indexed(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that only what may change did.
+/// Checks that only mutable fields changed.
 fn validate_changes(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (old_spec, completions) = (old.at("spec"), spec.at("completions"));
     if spec.text("completionMode") != "Indexed" {
@@ -400,8 +400,8 @@ fn validate_changes(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// The template may change only while the Job is suspended and none of its pods run, and then only where and with
-/// what resources they will run.
+/// The template may change only while the Job is suspended without active pods, and only in the fields that determine
+/// the nodes and resources of the pods.
 fn validate_template_change(template: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let is_suspended = |it: Cursor<'_>| it.text("type") == "Suspended" && it.text("status") == "True";
     let was_suspended = old.items("status.conditions").any(is_suspended);

@@ -1,7 +1,7 @@
 //! Lists of a Job's indexes, such as `1,3-5`. After `validateIndexesFormat` and `parseIndexInterval` of
 //! `pkg/apis/batch/validation`.
 
-/// Counts the indexes that a list such as `1,3-5` names, all below `completions` and rising.
+/// Returns the number of indexes in a list such as `1,3-5`, which must be ascending and below `completions`.
 pub(super) fn count_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last: Option<i64> = None;
@@ -40,7 +40,7 @@ fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String
     Ok((first, end))
 }
 
-/// The first index that both lists name; parts that are no intervals are passed over.
+/// The first index that both lists contain; invalid intervals are skipped.
 pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
     let intervals = |list: &str| -> Vec<(i64, i64)> {
         let parsed = list.split(',').map(|it| parse_interval(it, completions));
@@ -72,12 +72,12 @@ mod tests {
     #[case("3,1", Err("non-increasing order, previous: 3, current: 1"))]
     #[case("9", Err("too large index: \"9\""))]
     #[case("x", Err("cannot convert string to integer for index: \"x\""))]
-    fn indexes(#[case] list: &str, #[case] expected: Result<i64, &str>) {
+    fn index_lists_are_validated(#[case] list: &str, #[case] expected: Result<i64, &str>) {
         assert_eq!(count_indexes(list, 5), expected.map_err(str::to_owned));
     }
 
     #[test]
-    fn overlaps() {
+    fn overlapping_index_lists_are_detected() {
         assert_eq!(common_index("0-2,4", "3,4", 5), Some(4));
         assert_eq!(common_index("0-2", "3-4", 5), None);
     }

@@ -12,13 +12,13 @@ const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
 
-/// The most rules of either policy, and patterns of a rule.
+/// Maximum number of rules in either policy, and of patterns in a rule.
 const RULES_MAX: usize = 20;
 
-/// The most exit codes of a rule.
+/// Maximum number of exit codes in a rule.
 const CODES_MAX: usize = 255;
 
-/// The most bytes of a list of indexes.
+/// Maximum length of a list of indexes, in bytes.
 const INDEXES_MAX: usize = 64 * 1024;
 
 /// Checks `podFailurePolicy`.
@@ -45,7 +45,7 @@ pub(super) fn validate_failure_policy(spec: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// `path: Invalid value: detail`, with no value shown.
+/// `path: Invalid value: detail`, without the value.
 pub(super) fn without_value(at: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
     errors.push(FieldError {
         path: at.path(),
@@ -63,7 +63,7 @@ fn validate_count(list: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a word is there and supported.
+/// Checks that a word is set and supported.
 fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     match word.is_empty("") {
         true => errors.required(word, quoted(supported)),
@@ -71,7 +71,7 @@ fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors
     }
 }
 
-/// Strings as Go's `%q` prints a list of them.
+/// Formats a list of strings like Go's `%q`.
 fn quoted(values: &[&str]) -> String {
     let values: Vec<String> = values.iter().map(|value| format!("\"{value}\"")).collect();
     format!("valid values: [{}]", values.join(" "))

@@ -1,4 +1,6 @@
-//! The check of a Job's status, which any controller may write: a Job that has ended stays so.
+//! Validation of a Job's status, which any controller may write. A finished Job must stay finished.
+
+use std::collections::BTreeSet;
 
 use super::job_indexes::{common_index, count_indexes};
 use super::job_policies::without_value;
@@ -52,7 +54,7 @@ struct Check<'a> {
     errors: &'a mut FieldErrors,
 }
 
-/// Checks a write of `/status`. Most rules hold only for what the write changed, so that a status that breaks one
+/// Checks a write of `/status`. Usually a rule applies only if the write changes the field, so that an invalid status
 /// can still be written.
 pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldErrors) {
     let (object, old) = (Cursor::root(object), Cursor::root(old));
@@ -71,7 +73,7 @@ pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldE
 }
 
 fn validate_uncounted(uncounted: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for uid in ["succeeded", "failed"].iter().flat_map(|field| uncounted.items(field)) {
         let text = uid.as_text();
         if text.is_empty() {
@@ -79,7 +81,7 @@ fn validate_uncounted(uncounted: &Cursor<'_>, errors: &mut FieldErrors) {
         } else if seen.contains(&text) {
             errors.duplicate(uid, text);
         } else {
-            seen.push(text);
+            seen.insert(text);
         }
     }
 }
@@ -90,7 +92,7 @@ impl Check<'_> {
         !self.job.status.same(&self.old.status, field)
     }
 
-    /// Returns `true` if a condition has become true, or is so no longer.
+    /// Returns `true` if a condition has become true, or has ceased to be true.
     fn turned(&self, condition: &str) -> bool {
         self.job.is(condition) != self.old.is(condition)
     }
@@ -120,7 +122,7 @@ impl Check<'_> {
                     .required(end, "completionTime is required for Complete jobs");
             }
         }
-        // times of one form compare as text
+        // times of the same format compare as text
         let is_reversed = !start.is_empty("") && !end.is_empty("") && end.as_text() < start.as_text();
         if (self.changed("startTime") || self.changed("completionTime")) && is_reversed {
             self.errors

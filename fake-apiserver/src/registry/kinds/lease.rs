@@ -10,7 +10,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
-/// The one strategy that is Kubernetes' own.
+/// The only strategy defined by Kubernetes itself.
 const OLDEST: &str = "OldestEmulationVersion";
 
 /// The strategy of Leases.
@@ -56,7 +56,7 @@ impl Strategy for Lease {
     }
 }
 
-/// Drops what is behind the gate CoordinatedLeaderElection, unless it is stored already.
+/// Drops fields that depend on the gate CoordinatedLeaderElection, unless the stored object has them.
 fn drop_coordinated(lease: &mut Object, old: Option<&Object>) {
     for field in ["strategy", "preferredHolder"] {
         let is_stored = old.is_some_and(|it| Cursor::root(it).at("spec").is_set(field));
@@ -127,7 +127,7 @@ impl Strategy for LeaseCandidate {
     }
 }
 
-/// The three numbers of a semantic version, unless there is none.
+/// The three numbers of a semantic version, if it is valid.
 fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64, u64, u64)> {
     let text = version.as_text();
     let parsed = parse_version(text);

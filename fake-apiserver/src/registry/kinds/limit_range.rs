@@ -28,7 +28,7 @@ impl Strategy for LimitRange {
     fn default(&self, object: &mut Object) {
         for limit in items_mut(object, "spec.limits") {
             if limit.get("type").is_some_and(|it| it == "Container") {
-                // A missing default is the maximum; a missing request the default, else the minimum.
+                // A missing default is the maximum; a missing request is the default, or else the minimum.
                 fill(limit, "default", "max");
                 fill(limit, "defaultRequest", "default");
                 fill(limit, "defaultRequest", "min");
@@ -101,7 +101,7 @@ fn validate_limit(limit: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The amount of a resource in one of the maps of a limit, as it is written and as it is read.
+/// The amount of a resource in one of the maps of a limit, as text and parsed.
 fn amount<'a>(limit: &Cursor<'a>, field: &str, resource: &str) -> Option<(&'a str, Quantity)> {
     let text = limit.map(field)?.get(resource)?.as_str()?;
     Some((text, Quantity::parse(text).ok()?))
@@ -115,7 +115,7 @@ fn compare(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     };
     let [min, max, default, request] = ["min", "max", "default", "defaultRequest"].map(amount);
     let words = ["min value", "max value", "default value", "default request value"];
-    // Where the error is, whose value it shows, and what must not be greater than what.
+    // The field with the error, the value it shows, and the pair of amounts to compare.
     for (field, shown, (low, low_words), (high, high_words)) in [
         ("min", min, (min, words[0]), (max, words[1])),
         ("defaultRequest", request, (min, words[0]), (request, words[3])),
@@ -160,7 +160,7 @@ fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
         return;
     };
     let is_small = [&ratio, &min, &max].iter().all(|it| it.value() < i64::MAX / 1_000);
-    // Go divides floats, so that a minimum of zero makes an infinite limit.
+    // Go divides floats, so a minimum of zero gives an infinite ratio.
     let as_float = |it: &Quantity| {
         if is_small {
             it.milli_value() as f64

@@ -1,5 +1,7 @@
 //! The rules of the metadata of every kind (rules B1 to B5, B10 to B15, B23 to B26).
 
+use std::collections::BTreeSet;
+
 use super::facts::Generation;
 use super::metadata_checks::{MetadataChecks, Pass};
 use super::strategy::Strategy;
@@ -18,10 +20,10 @@ pub(crate) const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub(crate) const ORPHAN_FINALIZER: &str = "orphan";
 
 const IMMUTABLE: &str = "field is immutable";
-/// Letters of a generated name that come from the client (rule B2).
+/// Maximum length of the client's part of a generated name (rule B2).
 const GENERATED_BASE_MAX: usize = 58;
 
-/// Fills the namespace of a written object in from the URL (rule B4). `namespace` is empty for cluster-scoped kinds.
+/// Fills in the namespace of a written object from the URL (rule B4). `namespace` is empty for cluster-scoped kinds.
 pub(crate) fn fill_namespace(object: &mut Object, namespace: &str) -> Result<(), Status> {
     let given = object.namespace();
     if namespace.is_empty() {
@@ -50,7 +52,7 @@ pub(crate) fn check_name(object: &Object, name: &str) -> Result<(), Status> {
     }))
 }
 
-/// Makes up a name from `generateName` where there is none (rule B2).
+/// Generates a name from `generateName` if `name` is empty (rule B2).
 pub(crate) fn generate_name(object: &mut Object, entropy: &Entropy) {
     if !object.name().is_empty() {
         return;
@@ -67,7 +69,7 @@ pub(crate) fn generate_name(object: &mut Object, entropy: &Entropy) {
     object.metadata_mut().insert("name".into(), name.into());
 }
 
-/// Begins an object's life: uid, creationTimestamp and generation are set whatever the client sent (rules B1, B8, B29).
+/// Sets the uid, creationTimestamp and generation of a new object, regardless of the request (rules B1, B8, B29).
 pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let meta = object.metadata_mut();
     meta.remove("selfLink");
@@ -78,7 +80,7 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
 }
 
-/// Gives an object that is stored as it is what every object has: uid, creationTimestamp and generation.
+/// Adds missing metadata to an object that is stored unchanged: uid, creationTimestamp and generation.
 pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let (no_uid, no_time) = (object.uid().is_empty(), object.meta_str("creationTimestamp").is_empty());
     let meta = object.metadata_mut();
@@ -93,9 +95,9 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
     }
 }
 
-/// Restores on update what the server keeps: generation, uid, creationTimestamp, the marks of deletion (rules B11,
-/// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
-/// (rule B8), but never by a write of its status.
+/// Restores the fields that the server keeps on update: generation, uid, creationTimestamp and the deletion fields
+/// (rules B11, B12). The strategy's own preparation has already run. A changed object of a kind with generations gets
+/// the next one (rule B8), unless only its status was written.
 pub(crate) fn prepare_update(
     new: &mut Object,
     old: &Object,
@@ -112,7 +114,7 @@ pub(crate) fn prepare_update(
     let meta = new.metadata_mut();
     let mut restore = |field: &str| match present(old, field) {
         Some(value) => {
-            // Most updates carry the stored value already.
+            // Usually an update already contains the stored value.
             if meta.get(field) != Some(value) {
                 meta.insert(field.into(), value.clone());
             }
@@ -146,24 +148,23 @@ pub(crate) fn prepare_update(
     }
 }
 
-/// Drops owner references that repeat another one exactly, and says so in a warning (rule B24).
+/// Drops duplicate owner references, with a warning (rule B24).
 pub(crate) fn dedupe_owner_references(object: &mut Object, after_admission: bool) -> Option<String> {
     let references = object.metadata().and_then(|meta| meta.get("ownerReferences"));
     if references.and_then(Value::as_array).is_none_or(|list| list.len() < 2) {
         return None;
     }
     let references = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
-    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
+    let mut seen = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
-    for reference in references.drain(..) {
-        if kept.contains(&reference) {
+    references.retain(|reference| {
+        let is_new = seen.insert(reference.to_string());
+        if !is_new {
             let uid = reference.get("uid").and_then(Value::as_str).unwrap_or_default();
             repeated.push(uid.to_owned());
-        } else {
-            kept.push(reference);
         }
-    }
-    *references = kept;
+        is_new
+    });
     if repeated.is_empty() {
         return None;
     }
@@ -179,20 +180,33 @@ pub(crate) fn dedupe_owner_references(object: &mut Object, after_admission: bool
     ))
 }
 
-/// Warns of finalizers without a domain, as the server does for custom resources (rule B25).
+/// Returns the warnings about new finalizers that are not qualified names or lack a domain, sorted by name.
+/// kube-apiserver only warns for custom resources (rule B25).
 pub(crate) fn finalizer_warnings(object: &Object, old: Option<&Object>) -> Vec<String> {
-    object
-        .finalizers()
-        .filter(|name| !is_known_finalizer(name) && !name.contains('/'))
-        .filter(|name| old.is_none_or(|old| old.finalizers().all(|it| it != *name)))
-        .map(|name| {
-            format!(
-                "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with \
-                 other finalizer writers",
+    let earlier: BTreeSet<&str> = old.into_iter().flat_map(Object::finalizers).collect();
+    let added: BTreeSet<&str> = object.finalizers().filter(|name| !earlier.contains(name)).collect();
+    let mut warnings = Vec::new();
+    for name in added {
+        let mut warn = |text: &str| {
+            warnings.push(format!(
+                "metadata.finalizers: {}: {text}",
                 crate::api::field::quote(name)
-            )
-        })
-        .collect()
+            ));
+        };
+        names::qualified_name(name).iter().for_each(|text| warn(text));
+        if !is_known_finalizer(name) && !name.contains('/') {
+            let path = if name.contains('.') {
+                " including a path (/)"
+            } else {
+                ""
+            };
+            warn(&format!(
+                "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer \
+                 writers"
+            ));
+        }
+    }
+    warnings
 }
 
 /// Checks the metadata of a new object (rules B3, B23 to B26) if its kind does so itself.
@@ -242,16 +256,16 @@ pub(crate) fn validate_core(object: &Object, errors: &mut FieldErrors) {
     validate_finalizer_names(object, errors);
 }
 
-/// Checks that a name whose kind takes any is one segment of a path, as those of signing requests.
+/// Checks that a name without further rules is one segment of a path, such as the name of a signing request.
 pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
     for text in names::path_segment(object.name(), false) {
         errors.invalid(path("name"), object.name(), text);
     }
 }
 
-/// Errors that every pass over the metadata of an object names.
+/// Errors that every pass over the metadata of an object reports.
 struct CommonErrors {
-    /// Those of labels, annotations and owners.
+    /// Errors of labels, annotations and owners.
     common: FieldErrors,
     finalizers: FieldErrors,
     managed_fields: FieldErrors,
@@ -311,8 +325,8 @@ fn validate_new(
     errors.extend(common.managed_fields.clone());
 }
 
-/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes of every
-/// object (`rest.BeforeUpdate`), then those of the kind, which name the same errors again.
+/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes for all
+/// objects (`rest.BeforeUpdate`), then the passes of the kind, which repeat the same errors.
 pub(crate) fn validate_update(
     new: &Object,
     old: &Object,
@@ -320,7 +334,7 @@ pub(crate) fn validate_update(
     checks: &MetadataChecks,
     errors: &mut FieldErrors,
 ) {
-    // An object does not move: it is in a namespace if it has one.
+    // An object cannot change its namespace.
     let namespaced = !new.namespace().is_empty();
     let common = CommonErrors::of(new);
     validate_new(new, namespaced, &names::path_segment, &common, errors);
@@ -434,7 +448,7 @@ fn print_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// `path: Invalid value: <printed>: detail`, for values whose fields are not printed in alphabetical order.
+/// `path: Invalid value: <printed>: detail`, for values with fields that are not printed in alphabetical order.
 pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail: &str, errors: &mut FieldErrors) {
     errors.push(crate::api::field::FieldError {
         path: path.into(),

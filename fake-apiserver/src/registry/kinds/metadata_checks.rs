@@ -1,4 +1,4 @@
-//! Checks of metadata that a kind runs beside those of every object: the calls of `ValidateObjectMeta` and
+//! Checks of metadata that a kind adds to the checks of every object: the calls of `ValidateObjectMeta` and
 //! `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of `pkg/registry`.
 
 /// A pass over metadata that a kind's validation runs itself.
@@ -15,10 +15,10 @@ pub(crate) enum Pass {
 pub(crate) struct MetadataChecks {
     /// The passes of a create; without any the name is only checked to be one segment of a path.
     pub(crate) on_create: &'static [Pass],
-    /// The passes of an update, each of which names its errors once more.
+    /// The passes of an update; each pass reports its errors again.
     pub(crate) on_update: &'static [Pass],
-    /// Set if finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as where the functions
-    /// are those of `pkg/apis/core/validation`.
+    /// Set if finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as in the functions of
+    /// `pkg/apis/core/validation`.
     pub(crate) kube_finalizers: bool,
 }
 
@@ -26,7 +26,7 @@ const ONCE: &[Pass] = &[Pass::Create];
 const UPDATE: &[Pass] = &[Pass::Update];
 const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
 
-/// The checks of a built-in resource, or with a group that is none of Kubernetes' own those of a custom one.
+/// The checks of a built-in resource, or of a custom one if the group is not one of Kubernetes'.
 pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
     let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {
         update_passes(group, resource)

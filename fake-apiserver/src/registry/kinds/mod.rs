@@ -1,5 +1,5 @@
-//! Rules of the kinds: what every object obeys (`metadata`), what a kind adds (`Strategy`), and a file for each
-//! built-in kind that adds something. It knows objects and types, nothing of stored objects, verbs or HTTP.
+//! Rules of the kinds: the rules of every object (`metadata`), the rules that a kind adds (`Strategy`), and a file for
+//! each built-in kind that adds some. It depends on objects and types, and neither on storage nor on verbs and HTTP.
 
 pub(crate) mod strategy;
 pub(crate) mod facts;

@@ -8,9 +8,10 @@ use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, ensure_object};
+use crate::registry::types::plugins::{Plugin, PluginSet};
 use crate::registry::types::{labels, names};
 
-/// The label every Namespace carries its name in.
+/// The label of a Namespace that contains its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const KUBERNETES: &str = "kubernetes";
 
@@ -57,7 +58,7 @@ impl Strategy for Namespace {
     }
 
     fn canonicalize(&self, object: &mut Object) {
-        // A generated name is not known yet when the object is decoded.
+        // Decoding happens before the name is generated.
         self.default(object);
     }
 
@@ -106,8 +107,9 @@ impl Strategy for Namespace {
         !Cursor::root(object).is_empty("spec.finalizers")
     }
 
-    fn forbids_deletion(&self, object: &Object) -> Option<String> {
-        let is_protected = matches!(object.name(), "default" | "kube-system" | "kube-public");
+    fn forbids_deletion(&self, object: &Object, plugins: PluginSet) -> Option<String> {
+        let is_protected = plugins.has(Plugin::NamespaceLifecycle)
+            && matches!(object.name(), "default" | "kube-system" | "kube-public");
         is_protected.then(|| "this namespace may not be deleted".to_owned())
     }
 }

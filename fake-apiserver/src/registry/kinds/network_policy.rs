@@ -10,7 +10,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object, items_mut};
 use crate::registry::types::{labels, names, net};
 
-/// The directions of traffic: the list of rules, and what a rule calls its peers.
+/// The directions of traffic: the field of the rules, and the field of a rule's peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 /// The strategy of NetworkPolicies.
@@ -49,7 +49,7 @@ impl Strategy for NetworkPolicy {
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        // Any range of the stored object may stay, wherever it stands now.
+        // Ranges of the stored object are valid at any position in the new one.
         let mut kept = Vec::new();
         for_each_block(&Cursor::root(old).at("spec"), |block| {
             kept.extend(block.get("cidr").cloned());

@@ -1,5 +1,7 @@
 //! Nodes (`pkg/registry/core/node`, `ValidateNode` of `pkg/apis/core/validation`).
 
+use std::collections::BTreeSet;
+
 use super::facts::{Facts, FieldLabels};
 use super::pod::resources::validate_quantity_value;
 use super::strategy::{Context, Strategy};
@@ -9,9 +11,10 @@ use crate::api::object::Object;
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, object_mut};
+use crate::registry::types::plugins::Plugin;
 use crate::registry::types::{labels, names, net};
 
-/// The taint a Node carries until its kubelet says it is ready.
+/// The taint of a new Node, until its kubelet reports it ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The strategy of Nodes.
@@ -39,7 +42,7 @@ impl Strategy for Node {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         for (part, field) in [("spec", "configSource"), ("status", "config")] {
             if let Some(part) = object_mut(object, part) {
                 part.remove(field);
@@ -47,7 +50,8 @@ impl Strategy for Node {
         }
         let read = Cursor::root(object);
         let is_not_ready = |it: Cursor<'_>| it.text("key") == NOT_READY && it.text("effect") == "NoSchedule";
-        if !read.items("spec.taints").any(is_not_ready) {
+        let is_tainted = context.plugins.has(Plugin::TaintNodesByCondition);
+        if is_tainted && !read.items("spec.taints").any(is_not_ready) {
             let mut taints = read.list("spec.taints").to_vec();
             taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
             ensure_object(object, "spec").insert("taints".into(), taints.into());
@@ -55,7 +59,7 @@ impl Strategy for Node {
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
-        // Dynamic configuration is gone; what is stored of it stays.
+        // Dynamic configuration is no longer supported; only stored values are kept.
         let (part, field, way) = match context.subresource {
             "status" => ("status", "config", "status.config"),
             _ => ("spec", "configSource", "spec.configSource"),
@@ -73,7 +77,7 @@ impl Strategy for Node {
         validate_resources(&node, errors);
         let swap = node.at("status.nodeInfo.swap.capacity");
         if let Some(capacity) = swap.integer("").filter(|it| *it <= 0) {
-            // The path is that of the metadata, as the real server has it.
+            // As in kube-apiserver, the path is below the metadata.
             errors.invalid(
                 FieldPath::new("metadata.nodeSwapStatus.capacity"),
                 capacity,
@@ -132,7 +136,7 @@ impl Strategy for Node {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`, and wins where they differ (`Convert_v1_NodeSpec_To_core_NodeSpec`).
+/// `podCIDR` is the first of `podCIDRs`, and overrides it if they differ (`Convert_v1_NodeSpec_To_core_NodeSpec`).
 fn pair_pod_cidrs(object: &mut Object) {
     let read = Cursor::root(object);
     let (cidr, first) = (read.text("spec.podCIDR"), read.texts("spec.podCIDRs").next());
@@ -201,7 +205,7 @@ fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The ranges of `ValidateNode`: valid ones, of which two are of two families.
+/// The ranges of `ValidateNode`: at most two valid ones, of different families.
 fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for cidr in node.items("spec.podCIDRs") {
         net::validate_cidr(&cidr, errors);
@@ -236,8 +240,8 @@ fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 fn validate_taints(node: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    // The server's own path for them, though they lie in the spec.
+    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
+    // kube-apiserver reports the taints below `metadata`, although they are in the spec.
     let taints = node.at("metadata.taints").in_other(node.get("spec.taints"));
     for taint in taints.items("") {
         let [key, value, effect] = ["key", "value", "effect"].map(|field| taint.text(field));
@@ -263,6 +267,6 @@ fn validate_taints(node: &Cursor<'_>, errors: &mut FieldErrors) {
             });
             continue;
         }
-        seen.push((effect, key));
+        seen.insert((effect, key));
     }
 }

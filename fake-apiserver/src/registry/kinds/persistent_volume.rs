@@ -2,7 +2,7 @@
 //! `pkg/apis/core/validation` check them.
 
 use super::device::check_driver_name;
-use super::persistent_volume_claim::{add_finalizer, check_basic, validate_access_modes};
+use super::persistent_volume_claim::{check_basic, protect, validate_access_modes};
 use super::pod::warnings::deprecated_node_label;
 use super::pod::{
     default_storage_systems, no_backsteps, validate_host_path, validate_initiator, validate_node_selector,
@@ -70,7 +70,7 @@ impl Strategy for PersistentVolume {
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         let status = json!({"phase": "Pending", "lastPhaseTransitionTime": context.entropy.now_seconds()});
         object.insert("status".into(), status);
-        add_finalizer(object, PROTECTION);
+        protect(object, PROTECTION, context);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -144,7 +144,7 @@ impl Strategy for PersistentVolume {
     }
 }
 
-/// The defaults of a volume's source, of which an inline one has no others.
+/// Fills in the defaults of a volume source. Inline volumes have no further defaults.
 pub(super) fn default_source(spec: &mut Map) {
     if let Some(host_path) = object_mut(spec, "hostPath") {
         default_value(host_path, "type", "");
@@ -212,7 +212,7 @@ fn warnings_of(volume: &Cursor<'_>) -> Vec<String> {
     warnings
 }
 
-/// Checks the spec of a volume that only a VolumeAttachment knows (`ValidatePersistentVolumeSpec` of inline volumes).
+/// Checks the spec of an inline volume of a VolumeAttachment (`ValidatePersistentVolumeSpec` of inline volumes).
 pub(super) fn validate_inline_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     const NOT_HERE: &str = "may not be specified in the context of inline volumes";
     for field in ["claimRef", "capacity"] {
@@ -298,7 +298,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the first source; others are one too many, but for a `flexVolume`.
+/// Checks the first source. Further sources are errors, except for a `flexVolume`.
 fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in SOURCES {
@@ -411,7 +411,7 @@ fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The value without what Go calls equal to nothing.
+/// The value without parts that Go treats as equal to nil.
 fn compact(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -427,7 +427,7 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The same affinity with the labels of Nodes that took the place of beta ones.
+/// The same affinity, with stable Node labels instead of the beta ones.
 fn stable_labels(affinity: Value) -> Value {
     const LABELS: [(&str, &str); 5] = [
         ("beta.kubernetes.io/arch", "kubernetes.io/arch"),

@@ -11,6 +11,7 @@ use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object};
 use crate::registry::types::names;
+use crate::registry::types::plugins::Plugin;
 use crate::registry::types::quantity::Quantity;
 
 /// Keeps a claim that Pods still use.
@@ -34,6 +35,7 @@ impl Strategy for PersistentVolumeClaim {
     fn facts(&self) -> &Facts {
         &Facts {
             returns_deleted_object: true,
+            is_completed_on_read: true,
             ..Facts::DEFAULT
         }
     }
@@ -44,9 +46,9 @@ impl Strategy for PersistentVolumeClaim {
         default_text(ensure_object(object, "status"), "phase", "Pending");
     }
 
-    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         object.insert("status".into(), json!({"phase": "Pending"}));
-        add_finalizer(object, PROTECTION);
+        protect(object, PROTECTION, context);
         prepare_sources(ensure_object(object, "spec"), None);
     }
 
@@ -118,8 +120,8 @@ fn amount(text: &str) -> Quantity {
     Quantity::parse(text).unwrap_or_else(|_| Quantity::from_int(0))
 }
 
-/// Drops sources that may not stand there, then lets the older and the newer field say the same: Go's
-/// `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
+/// Drops sources that are not permitted, then synchronises the older and the newer field: Go's `DropDisabledFields`,
+/// `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
 fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let had = |field| old.is_some_and(|it| it.is_set(field));
     let path = FieldPath::root();
@@ -150,7 +152,7 @@ fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     spec.insert(field.into(), Value::Object(copy));
 }
 
-/// Returns `true` if a class that stood in the annotation is now in the field
+/// Returns `true` if the class was moved from the annotation to the field
 /// (`validateStorageClassUpgradeFromAnnotation`).
 fn moves_class(new: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (Some(before), after) = (annotated_class(old), annotated_class(new)) else {
@@ -173,7 +175,7 @@ fn validate_class_annotation(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
     }
 }
 
-/// The new spec with what may change put back.
+/// The new spec, with the old values of mutable fields.
 fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(new);
     let is_first_class = new.is_set("spec.storageClassName")
@@ -196,7 +198,7 @@ fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     spec
 }
 
-/// The old spec; the volume of a claim that had none may be set once.
+/// The old spec. If its volume is unset, it gets the new one, because it may be set once.
 fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(old);
     if old.text("spec.volumeName").is_empty() {
@@ -207,7 +209,7 @@ fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
 
 fn spec_of(claim: &Cursor<'_>) -> Map {
     let mut spec = claim.map("spec").cloned().unwrap_or_default();
-    // Sources of what was stored before are made alike, too.
+    // Data sources of older stored claims are normalised, too.
     prepare_sources(&mut spec, Some(&claim.at("spec")));
     spec
 }
@@ -257,7 +259,7 @@ fn validate_status(claim: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validatePersistentVolumeClaimResourceKey`; whether the key is right.
+/// Go's `validatePersistentVolumeClaimResourceKey`; returns `true` if the key is valid.
 fn check_resource_key(resource: &str, at: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let texts = names::qualified_name(resource);
     let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
@@ -280,9 +282,9 @@ pub(super) fn check_basic(given: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Adds a finalizer the server itself sets.
-pub(crate) fn add_finalizer(object: &mut Object, name: &str) {
-    if object.finalizers().any(|it| it == name) {
+/// Adds the finalizer of the admission plugin `StorageObjectInUseProtection`.
+pub(crate) fn protect(object: &mut Object, name: &str, context: &Context<'_>) {
+    if !context.plugins.has(Plugin::StorageObjectInUseProtection) || object.finalizers().any(|it| it == name) {
         return;
     }
     let finalizers = object.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));
@@ -292,7 +294,7 @@ pub(crate) fn add_finalizer(object: &mut Object, name: &str) {
     }
 }
 
-/// Checks the access modes of a claim or a volume; `missing` is the text where there are none.
+/// Checks the access modes of a claim or a volume; `missing` is the error if the list is empty.
 pub(crate) fn validate_access_modes(modes: &Cursor<'_>, missing: &str, errors: &mut FieldErrors) {
     if modes.is_empty("") {
         errors.required(modes, missing);

@@ -1,4 +1,4 @@
-//! Kinds that differ from the default in facts alone.
+//! Kinds that differ from the default only in facts.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
@@ -6,7 +6,7 @@ use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::edit::copy_field;
 
-/// A strategy that is nothing but facts.
+/// A strategy that consists of facts only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain(pub(crate) Facts);
 
@@ -22,7 +22,7 @@ impl Strategy for Plain {
     }
 }
 
-/// Puts back what a write of the status may not change in metadata, for the kinds that let nothing through.
+/// Restores the metadata that a write of the status may not change, for kinds that permit no change.
 pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);

@@ -69,7 +69,7 @@ impl Strategy for PodDisruptionBudget {
     }
 }
 
-/// Checks a number of Pods, given as such or as a percentage of all.
+/// Checks a number or a percentage of Pods.
 fn validate_count(count: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_number_or_percent(count, errors);
     validate_at_most_all(count, errors);

@@ -1,4 +1,4 @@
-//! The strategies of two kinds without a life of their own: PodTemplates and ControllerRevisions.
+//! The strategies of two kinds without their own behaviour: PodTemplates and ControllerRevisions.
 
 use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;

@@ -7,8 +7,9 @@ use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::default_value;
+use crate::registry::types::plugins::PluginSet;
 
-/// The highest priority a user may define.
+/// Maximum priority that a user may define.
 const USER_MAX: i64 = 1_000_000_000;
 /// Classes of the system and their values.
 const SYSTEM: [(&str, i64); 2] = [
@@ -63,7 +64,7 @@ impl Strategy for PriorityClass {
             .check_unchanged(&old.at("preemptionPolicy"), errors);
     }
 
-    fn forbids_deletion(&self, object: &Object) -> Option<String> {
+    fn forbids_deletion(&self, object: &Object, _plugins: PluginSet) -> Option<String> {
         let is_of_system = SYSTEM.iter().any(|(name, _)| *name == object.name());
         is_of_system.then(|| "this is a system priority class and cannot be deleted".to_owned())
     }
@@ -73,7 +74,7 @@ impl Strategy for PriorityClass {
     }
 }
 
-/// `IsKnownSystemPriorityClass`: why a class is none of the system's.
+/// `IsKnownSystemPriorityClass`: the reason why a class is not one of the system's.
 fn wrong_in_system_class(name: &str, value: i64, is_default: bool) -> Option<String> {
     let Some((_, wanted)) = SYSTEM.iter().find(|(known, _)| *known == name) else {
         return Some(format!("{name} is not a known system priority class"));

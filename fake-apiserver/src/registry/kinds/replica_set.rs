@@ -14,6 +14,7 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object};
+use crate::registry::types::names;
 
 /// ReplicaSets.
 #[derive(Debug)]
@@ -77,6 +78,11 @@ impl Strategy for ReplicationControllerStrategy {
         &Facts {
             generation: Generation::FromCreate,
             default_propagation: Propagation::Orphan,
+            // Declarative validation checks the name, and nothing checks the prefix.
+            name: |name, is_prefix| match is_prefix {
+                true => Vec::new(),
+                false => names::dns1123_subdomain(name, false),
+            },
             fields: FieldLabels::These {
                 labels: &["status.replicas"],
                 namespace: true,
@@ -134,7 +140,7 @@ impl Strategy for ReplicationControllerStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match old {
-            // the server looks at the stored template
+            // kube-apiserver checks the stored template
             Some(old) => warnings::of_workload(old, Some(object), "spec.template", "", |object| {
                 self.raises_generation(object, old)
             }),

@@ -4,7 +4,7 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
-/// Most values that a policy lists.
+/// Maximum number of values that a policy lists.
 const VALUES_MAX: usize = 10;
 
 /// `validateMultiAllocatableDeviceCapacity`

@@ -1,4 +1,4 @@
-//! The fields that a write of a resource or subresource puts back, and so cannot own: `GetResetFields` of the
+//! The fields that a write of a resource or subresource restores, and therefore cannot own: `GetResetFields` of the
 //! strategies in `pkg/registry`.
 
 /// Paths of fields, each from the root of the object.

@@ -160,7 +160,7 @@ fn refuse_conflicts(found: &[&str], at: &Cursor<'_>, spec: &Cursor<'_>, errors: 
     }
 }
 
-/// `validateScopedResourceSelectorRequirement`, whose paths do not name the expression.
+/// `validateScopedResourceSelectorRequirement`; its paths do not contain the expression.
 fn validate_scope_selector(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("scopeSelector");
     let expressions = selector.at("matchExpressions");

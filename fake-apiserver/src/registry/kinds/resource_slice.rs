@@ -53,26 +53,26 @@ impl Strategy for ResourceSlice {
     }
 }
 
-/// Most devices of a slice; half as many where one has taints or consumes counters.
+/// Maximum number of devices in a slice; half as many if a device has taints or consumes counters.
 const DEVICES_MAX: usize = 128;
-/// Most counter sets of a slice.
+/// Maximum number of counter sets in a slice.
 const COUNTER_SETS_MAX: usize = 8;
-/// Most counters of a set.
+/// Maximum number of counters in a set.
 const COUNTERS_MAX: usize = 32;
-/// Most attributes and capacities of a device together.
+/// Maximum number of attributes and capacities of a device together.
 const ATTRIBUTES_MAX: usize = 32;
-/// Most taints of a device.
+/// Maximum number of taints in a device.
 const TAINTS_MAX: usize = 16;
-/// Most counter sets that a device consumes.
+/// Maximum number of counter sets that a device consumes.
 const CONSUMED_MAX: usize = 2;
-/// Most conditions of a binding.
+/// Maximum number of conditions in a binding.
 const CONDITIONS_MAX: usize = 4;
-/// Most bytes of the value of an attribute.
+/// Maximum length in bytes of the value of an attribute.
 const VALUE_MAX: usize = 64;
 
-/// Lists of an attribute's values, which are behind the gate DRAListTypeAttributes.
+/// List values of an attribute, which depend on the gate DRAListTypeAttributes.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
-/// The field behind the gate DRANodeAllocatableResources.
+/// The field that depends on the gate DRANodeAllocatableResources.
 const MAPPINGS: &str = "nodeAllocatableResourceMappings";
 
 /// `SetDefaults_DeviceTaint`
@@ -85,7 +85,7 @@ fn default_times(object: &mut Object, context: &Context<'_>) {
     }
 }
 
-/// Drops what is behind gates that are off, unless the stored slice has it: Go's `dropDisabledFields`.
+/// Drops fields that depend on disabled gates, unless the stored slice has them: Go's `dropDisabledFields`.
 fn drop_disabled(object: &mut Object, old: Option<&Object>) {
     let in_old = |is_used: &dyn Fn(&Cursor<'_>) -> bool| {
         old.is_some_and(|old| Cursor::root(old).items("spec.devices").any(|it| is_used(&it)))
@@ -157,7 +157,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     let name = |it: &Cursor<'_>| Value::from(it.text("name"));
     let per_device = spec.flag("perDeviceNodeSelection") == Some(true);
     check_set(&spec.at("devices"), max, name, errors, |it, errors| {
-        // Taints of the stored device may stay as they are.
+        // Taints of the stored device are always valid.
         let keeps_taints = old.is_some_and(|old| {
             let mut devices = old.items("devices");
             devices.any(|before| before.text("name") == it.text("name") && before.same(it, "taints"))
@@ -175,7 +175,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     );
 }
 
-/// The fields by which Nodes are chosen that are set, as errors name them; those set to nothing are errors.
+/// The names of the set fields that select Nodes; a field set to an empty value is an error.
 fn chosen_nodes(
     holder: &Cursor<'_>,
     fields: &[&str],

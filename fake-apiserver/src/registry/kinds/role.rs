@@ -8,7 +8,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
-/// The strategy of Roles, and of ClusterRoles, which may speak of URLs too.
+/// The strategy of Roles and ClusterRoles. Only ClusterRoles may contain non-resource URLs.
 #[derive(Debug)]
 pub(crate) struct Role {
     /// Set for a ClusterRole.
@@ -48,7 +48,7 @@ fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
         let mut found = FieldErrors::new();
         labels::validate_selector(&selector, &mut found);
         if !found.is_empty() {
-            // It cannot be made a selector either.
+            // An invalid selector cannot be converted.
             found.invalid(selector, Value::Null, "invalid label selector.");
         }
         errors.extend(found);

@@ -107,7 +107,7 @@ fn require(data: &Cursor<'_>, keys: &[&str], errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a key is there and holds a JSON object.
+/// Checks that a key exists and contains a JSON object.
 fn validate_json(data: &Cursor<'_>, key: &str, errors: &mut FieldErrors) {
     let entry = data.entry(key);
     if !data.has_entry(key) {
@@ -120,7 +120,7 @@ fn validate_json(data: &Cursor<'_>, key: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error of bytes that are not a JSON object, in the words of Go's decoder.
+/// Returns the error of bytes that are not a JSON object, with the text of Go's decoder.
 fn json_error(bytes: &[u8]) -> Option<String> {
     if let Some(text) = syntax_error(bytes) {
         return Some(text);

@@ -39,7 +39,7 @@ const CHANGEABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
 ];
 
-/// The field behind the gate MaxUnavailableStatefulSet, which is off by default in 1.36.
+/// The field that depends on the gate MaxUnavailableStatefulSet, which is disabled by default in 1.36.
 const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
 /// StatefulSets.
@@ -103,7 +103,7 @@ impl Strategy for StatefulSetStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
         for claim in Cursor::root(object).at("spec").items("volumeClaimTemplates") {
-            // the paths lack the field or spell it in Go's way, as the server's do
+            // as in kube-apiserver, the paths lack the field or have its Go name
             let path = match old {
                 None => claim.path(),
                 Some(_) => claim.path().child("Spec"),
@@ -210,7 +210,7 @@ fn validate_template(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut
         Selection::Wrong => wrong_selector(&selector, "", errors),
         selection => {
             validate_selected(&selection, &template, errors);
-            // Before, Pods of it were refused when they were created.
+            // Earlier versions refused its Pods when they were created.
             if version >= KubernetesVersion::V1_34 {
                 template.validate(errors);
             }

@@ -70,7 +70,7 @@ impl Strategy for StorageClass {
     }
 }
 
-/// Go's `validateProvisioner`, which does not mind capitals.
+/// Go's `validateProvisioner`, which accepts capitals.
 pub(super) fn validate_provisioner(provisioner: &Cursor<'_>, errors: &mut FieldErrors) {
     if provisioner.check_required(errors) {
         let name = provisioner.as_text().to_lowercase();
@@ -105,8 +105,8 @@ pub(super) fn validate_parameters(parameters: &Cursor<'_>, allow_empty: bool, er
 /// Values by label.
 type Term = BTreeMap<String, BTreeSet<String>>;
 
-/// Go's `validateAllowedTopologies`. Its list of terms begins with as many empty ones as there are terms, so that an
-/// empty term repeats each of them.
+/// Go's `validateAllowedTopologies`. Its list of terms starts with one empty term for each term, so that an empty term
+/// is reported once for each of them.
 fn validate_topologies(topologies: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = topologies.items("");
     let mut seen: Vec<Term> = vec![Term::new(); terms.len()];

@@ -87,6 +87,7 @@ fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] aft
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     };
     let mut errors = FieldErrors::new();
     strategy("", "persistentvolumes").validate_update(&with(after), &with(before), &mut errors, &context);

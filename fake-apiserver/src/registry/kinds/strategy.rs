@@ -1,4 +1,4 @@
-//! `Strategy`: what a kind says about create, update and delete, beyond what every object obeys.
+//! `Strategy`: the rules of a kind for create, update and delete, in addition to the rules of every object.
 
 use std::sync::Arc;
 
@@ -12,38 +12,42 @@ use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::hidden::Hidden;
+use crate::registry::types::plugins::PluginSet;
 
 /// Context available while an object is prepared.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     /// The clock and the random numbers.
     pub(crate) entropy: &'a Entropy,
-    /// Reads the stored objects of a built-in resource, in key order; for what must be unique across objects, such as
-    /// a Service's cluster IP.
+    /// Reads the stored objects of a built-in resource, in key order. Used for uniqueness across objects, such as a
+    /// Service's cluster IP.
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Arc<Object>>,
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// User of the write; `None` for the server's own.
     pub(crate) user: Option<&'a UserInfo>,
-    /// Set if nothing is to be stored.
+    /// Set for a dry run.
     pub(crate) dry_run: bool,
-    /// Facts of the body that the object does not show.
+    /// Facts of the body that the decoded object lacks.
     pub(crate) hidden: &'a Hidden,
+    /// The enabled admission plugins.
+    pub(crate) plugins: PluginSet,
 }
 
-/// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
-/// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
+/// The behaviour that differs between kinds. Each method has the default that most kinds use; other kinds override it.
+/// Objects are already decoded: kind and apiVersion are set, unknown fields removed, types correct.
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
 /// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of
-/// every object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
+/// every object, `validate_update`. Except for `default` and `convert`, they only receive objects in the stored
+/// version.
 pub(crate) trait Strategy: Sync + Send {
     /// The constants of the kind.
     fn facts(&self) -> &Facts {
         &Facts::DEFAULT
     }
 
-    /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
+    /// Fills in the defaults, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
 
     /// Returns `true` if `default` gives an object the labels of its template, as the same map in Go.
@@ -58,14 +62,14 @@ pub(crate) trait Strategy: Sync + Send {
         }
     }
 
-    /// Returns the error of Go's conversion to the internal type, for an object whose fields have their types and that
-    /// cannot be converted all the same.
+    /// Returns the error of Go's conversion to the internal type, which can fail although all fields have the right
+    /// types.
     fn conversion_error(&self, _object: &Object) -> Option<String> {
         None
     }
 
-    /// Allocates what must be unique across objects, such as a Service's cluster IP. Its errors are answered alone; a
-    /// `Status` is an error that is no field's.
+    /// Allocates values that must be unique across objects, such as a Service's cluster IP. If it fails, no other
+    /// errors are reported; a `Status` is an error that is not about a field.
     fn allocate(
         &self,
         _object: &mut Object,
@@ -79,20 +83,21 @@ pub(crate) trait Strategy: Sync + Send {
     /// Completes a new object that has been checked and has its name, as `Canonicalize` does.
     fn canonicalize(&self, _object: &mut Object) {}
 
-    /// Clears what a client may not set and sets what the server does, such as `status.phase`.
-    /// `status` of kinds that have the subresource is already gone.
+    /// Clears fields that a client may not set and sets fields that the server sets, such as `status.phase`. `status`
+    /// of kinds with the subresource is already removed.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
     /// Checks an object's own rules; metadata has been checked.
     fn validate(&self, _object: &Object, _errors: &mut FieldErrors) {}
 
-    /// Checks a new object, rights that depend on its fields included.
+    /// Checks a new object, including permissions that depend on its fields.
     fn validate_create(&self, object: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
     }
 
-    /// Restores what this kind of write may not change. For the resource itself `status` is already the old one where
-    /// the kind has the subresource; for `/status` everything but `status` and the changeable metadata is the old one.
+    /// Restores the fields that this kind of write may not change. For the resource itself `status` is already the old
+    /// one if the kind has the subresource; for `/status` all fields except `status` and the changeable metadata are
+    /// the old ones.
     fn prepare_for_update(&self, _object: &mut Object, _old: &Object, _context: &Context<'_>) {}
 
     /// Checks an update, immutable fields included.
@@ -100,8 +105,8 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// Applies the admission plugins that are on by default to a write of the resource itself, before webhooks see it.
-    /// The error is the rest of `<resource> "<name>" is forbidden: …`.
+    /// Applies the default admission plugins to a write of the resource itself, before webhooks are called. The error
+    /// is the rest of `<resource> "<name>" is forbidden: …`.
     fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {
         Ok(())
     }
@@ -116,12 +121,13 @@ pub(crate) trait Strategy: Sync + Send {
         Vec::new()
     }
 
-    /// Warnings about an object whose status was written; most kinds have none.
+    /// Warnings about a write of the status; empty by default.
     fn status_warnings(&self, _object: &Object) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns `true` if an update raises the generation: by default, when anything but metadata and status changed.
+    /// Returns `true` if an update increments the generation: by default, if fields other than metadata and status
+    /// changed.
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         let outside = |it: &&SmolStr| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
         let fields = |it: &Object| it.keys().filter(outside).count();
@@ -131,27 +137,28 @@ pub(crate) trait Strategy: Sync + Send {
                 .any(|(key, value)| outside(&key) && old.get(key) != Some(value))
     }
 
-    /// Seconds a delete leaves the object alive, for kinds deleted gracefully; `asked` is the client's wish (rule B17).
-    /// `None`: this kind knows no grace period.
+    /// Grace period of a delete in seconds, for kinds with graceful deletion; `asked` is the client's option (rule
+    /// B17). `None` for other kinds.
     fn grace_period(&self, _object: &Object, _asked: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Changes the object when its deletion begins but finalizers or grace keep it, such as a Namespace's phase.
+    /// Changes the object when its deletion starts and finalizers or a grace period keep it; for example, sets a
+    /// Namespace's phase.
     fn prepare_for_deletion(&self, _object: &mut Object) {}
 
-    /// Returns `true` if the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule
-    /// R4).
+    /// Returns `true` if the kind itself still keeps a terminating object, as `spec.finalizers` of a Namespace does
+    /// (rule R4).
     fn holds_terminating(&self, _object: &Object) -> bool {
         false
     }
 
     /// Returns the reason for which this object may not be deleted: the rest of `<resource> "<name>" is forbidden: …`.
-    fn forbids_deletion(&self, _object: &Object) -> Option<String> {
+    fn forbids_deletion(&self, _object: &Object, _plugins: PluginSet) -> Option<String> {
         None
     }
 
-    /// Returns the value of a field label that the kind knows; most are texts at the path that the label names.
+    /// Returns the value of a supported field label; by default the string at the path with the label's name.
     fn field_value(&self, object: &Object, label: &str) -> String {
         Cursor::root(object).text(label).to_owned()
     }
@@ -165,7 +172,7 @@ pub(crate) trait Strategy: Sync + Send {
     }
 }
 
-/// A strategy that knows its version, for where `KubernetesVersion` is in scope.
+/// A strategy of one version of Kubernetes, for code with `KubernetesVersion` in scope.
 macro_rules! in_version {
     ($strategy:ident, $version:expr) => {
         in_version!($strategy, $version, V1_33 V1_34 V1_35 V1_36 V1_37)

@@ -1,4 +1,4 @@
-//! Objects as a real server creates or refuses them, kind by kind.
+//! Creation of objects of each kind, compared with recorded answers of a real server.
 
 use jiff::Timestamp;
 use rstest::rstest;
@@ -15,7 +15,7 @@ use crate::registry::scheme::builtins::strategy;
 
 const CASES: &str = include_str!("../../../tests/data/created_kinds.json");
 
-/// Creates the object: what is stored, or what is wrong with it.
+/// Creates the object; returns the stored object, or its errors.
 fn create(case: &Value) -> Result<Object, String> {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {
@@ -25,6 +25,7 @@ fn create(case: &Value) -> Result<Object, String> {
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     };
     let field = |name: &str| case[name].as_str().unwrap_or_default();
     let (strategy, namespace) = (strategy(field("group"), field("resource")), field("namespace"));
@@ -60,7 +61,7 @@ fn create(case: &Value) -> Result<Object, String> {
     }
 }
 
-/// Returns `true` if `found` is `expected` but for masked values and for the zero values that encoding adds.
+/// Returns `true` if `found` equals `expected`, except for masked values and for zero values that encoding adds.
 fn agree(found: Option<&Value>, expected: &Value) -> bool {
     match (found, expected) {
         (_, Value::String(text)) if text.starts_with('<') => true,
@@ -88,10 +89,10 @@ fn is_zero(value: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn created_as_by_a_real_server() {
+async fn objects_are_created_as_by_a_real_server() {
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     let mut wrong = Vec::new();
-    // Without the language expressions are refused.
+    // Without CEL, expressions are refused.
     let can_be_created = |case: &&Value| IS_EVALUATED || case["resource"] != "validatingadmissionpolicies";
     for case in cases.iter().filter(can_be_created) {
         let result = create(case);
@@ -124,6 +125,7 @@ fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Val
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     };
     let strategy = strategy(group, resource);
     let [mut old, mut new] = [old, new].map(|it| Object(it.as_object().cloned().unwrap_or_default()));
@@ -164,7 +166,7 @@ fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Val
 #[case("", "resourcequotas", json!({"spec": {"scopes": ["BestEffort"]}}), json!({"spec": {}}),
     &["spec.scopes: Invalid value: null: field is immutable"])]
 #[tokio::test(start_paused = true)]
-async fn c8_immutable(
+async fn c8_immutable_fields_are_refused(
     #[case] group: &str,
     #[case] resource: &str,
     #[case] old: Value,
@@ -179,7 +181,7 @@ async fn c8_immutable(
     `deletionTimestamp` is empty"])]
 #[case(json!({"deletionTimestamp": "x"}), "Terminating", &[])]
 #[tokio::test(start_paused = true)]
-async fn r4_namespace_phase(#[case] meta: Value, #[case] phase: &str, #[case] expected: &[&str]) {
+async fn r4_namespace_phase_follows_its_deletion(#[case] meta: Value, #[case] phase: &str, #[case] expected: &[&str]) {
     let (old, new) = (
         json!({"metadata": meta}),
         json!({"metadata": meta, "status": {"phase": phase}}),
@@ -188,7 +190,7 @@ async fn r4_namespace_phase(#[case] meta: Value, #[case] phase: &str, #[case] ex
 }
 
 #[test]
-fn f7_f8_field_values() {
+fn f7_f8_field_labels_have_their_values() {
     let event = json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "c", "type": "Normal"});
     let event = Object(event.as_object().cloned().unwrap_or_default());
     for (group, kind, reporter) in [
@@ -236,7 +238,7 @@ fn labels_and_values_agree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn odd_json_is_no_panic() {
+async fn unusual_json_does_not_panic() {
     let odd = [
         json!(null),
         json!(5),
@@ -248,7 +250,7 @@ async fn odd_json_is_no_panic() {
     ];
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     for case in &cases {
-        // Every field of every body is replaced by every odd value in turn.
+        // Every field of every body is replaced by every unusual value in turn.
         for path in paths(&case["body"], "") {
             for value in &odd {
                 let mut case = case.clone();
@@ -290,7 +292,7 @@ fn paths(value: &Value, prefix: &str) -> Vec<String> {
 }
 
 #[test]
-fn r7_events_of_both_groups() {
+fn r7_events_of_both_groups_are_converted() {
     let core = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"kind": "Pod", "name": "p"}, "reason": "R",
         "message": "m", "type": "Normal", "source": {"component": "c"}, "firstTimestamp": "t", "count": 1,
         "eventTime": null, "reportingComponent": "", "reportingInstance": ""});

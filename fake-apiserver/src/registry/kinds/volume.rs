@@ -4,7 +4,7 @@
 use super::device::check_driver_name;
 use super::facts::Facts;
 use super::persistent_volume::{default_source, validate_inline_spec};
-use super::persistent_volume_claim::add_finalizer;
+use super::persistent_volume_claim::protect;
 use super::plain::restore_metadata;
 use super::storage_class::{validate_parameters, validate_provisioner};
 use super::strategy::{Context, Strategy};
@@ -95,7 +95,7 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     for field in ["attachError", "detachError"] {
         let error = status.at(field);
         if error.text("message").len() > MESSAGE_MAX_BYTES {
-            // It is told the limit of the metadata, as by the real server.
+            // As in kube-apiserver, the error shows the limit of the metadata.
             errors.too_long(error.at("message"), METADATA_MAX_BYTES);
         }
         if let Some(code) = error.integer("errorCode").filter(|it| *it < 0) {
@@ -116,8 +116,8 @@ impl Strategy for VolumeAttributesClass {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        add_finalizer(object, PROTECTION);
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+        protect(object, PROTECTION, context);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

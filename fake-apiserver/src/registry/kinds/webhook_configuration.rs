@@ -116,7 +116,7 @@ impl WebhookConfiguration {
     }
 }
 
-/// `IsFullyQualifiedName`: a domain of three parts at least.
+/// `IsFullyQualifiedName`: a domain with at least three parts.
 fn check_full_name(name: &Cursor<'_>, errors: &mut FieldErrors) {
     if !name.check_required(errors) {
         return;

@@ -15,11 +15,11 @@ const MISMATCH: &str = "`selector` does not match template `labels`";
 
 /// Requirement of a selector on labels.
 pub(crate) enum Selection<'a> {
-    /// No selector: nothing is selected.
+    /// No selector, which selects nothing.
     Nothing,
-    /// A selector that says nothing selects everything.
+    /// An empty selector, which selects everything.
     Everything,
-    /// A right selector.
+    /// A valid selector.
     Matching(&'a Cursor<'a>),
     /// A wrong one.
     Wrong,
@@ -76,7 +76,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// A selector as it is printed: its two fields in Go's order.
+/// A printed selector: its two fields in Go's order.
 fn print_selector(selector: &Cursor<'_>) -> String {
     if !selector.is_set("") {
         return "null".to_owned();
@@ -98,7 +98,7 @@ pub(crate) fn unchanged_selector(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &m
     }
 }
 
-/// Checks the selector itself: required, right, and selecting something in particular.
+/// Checks the selector: it must be set, valid, and not match everything.
 pub(crate) fn validate_selector(selector: &Cursor<'_>, kind: &str, errors: &mut FieldErrors) {
     if !selector.is_set("") {
         errors.required(selector, "");
@@ -110,7 +110,7 @@ pub(crate) fn validate_selector(selector: &Cursor<'_>, kind: &str, errors: &mut 
     }
 }
 
-/// An error where the template's labels are not selected.
+/// Adds an error if the selector does not match the template's labels.
 pub(crate) fn validate_selected(selection: &Selection<'_>, template: &Template<'_>, errors: &mut FieldErrors) {
     let labels = template.template.at("metadata.labels");
     if !selection.matches(&labels) {
@@ -118,8 +118,8 @@ pub(crate) fn validate_selected(selection: &Selection<'_>, template: &Template<'
     }
 }
 
-/// Checks the template of something that keeps its pods running: selected, right, restarted always, without an end.
-/// `kind` as the text about deadlines names it.
+/// Checks the template of a workload that keeps its pods running: its labels must match, it must be valid, always
+/// restart, and lack a deadline. `kind` is the name in the error about deadlines.
 pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut FieldErrors) {
     let (selector, template) = (spec.at("selector"), Template::of(spec));
     match Selection::of(&selector) {
@@ -133,7 +133,7 @@ pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut Fiel
     validate_always(&template, kind, errors);
 }
 
-/// Only pods that always restart, and never end by themselves, can be kept running.
+/// The controller can only keep pods running that always restart and never end by themselves.
 pub(crate) fn validate_always(template: &Template<'_>, kind: &str, errors: &mut FieldErrors) {
     let pod_spec = template.template.at("spec");
     pod_spec.at("restartPolicy").check_supported(&["Always"], errors);
@@ -160,7 +160,7 @@ pub(crate) fn validate_number_or_percent(field: &Cursor<'_>, errors: &mut FieldE
     }
 }
 
-/// The number, or what stands before the percent sign; 0 for what is neither.
+/// The number, or the number before the percent sign; 0 for any other value.
 pub(crate) fn number_or_percent(field: &Cursor<'_>) -> i64 {
     match field.get("") {
         Some(Value::String(written)) => written.strip_suffix('%').unwrap_or(written).parse().unwrap_or(0),
@@ -168,7 +168,7 @@ pub(crate) fn number_or_percent(field: &Cursor<'_>) -> i64 {
     }
 }
 
-/// A percentage of more than all is one of nothing.
+/// Checks that a percentage is at most 100 %.
 pub(crate) fn validate_at_most_all(field: &Cursor<'_>, errors: &mut FieldErrors) {
     if let Some(Value::String(written)) = field.get("")
         && names::percent(written).is_none()
@@ -178,7 +178,7 @@ pub(crate) fn validate_at_most_all(field: &Cursor<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// Numbers of a status: none negative.
+/// Checks that the counts of a status are not negative.
 pub(crate) fn validate_counts(status: &Cursor<'_>, counts: &[&str], errors: &mut FieldErrors) {
     for count in counts {
         status.at(count).check_not_negative(errors);
@@ -201,7 +201,7 @@ pub(crate) fn validate_available(status: &Cursor<'_>, detail: &str, errors: &mut
     }
 }
 
-/// The count of collisions only grows.
+/// The number of collisions must not decrease.
 pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (count, was) = (status.integer("collisionCount"), old.integer("collisionCount"));
     let lowered = was.is_some_and(|was| count.is_none_or(|count| count < was));
@@ -211,7 +211,7 @@ pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors:
     }
 }
 
-/// Conditions show their times even where none is set.
+/// Conditions contain their times even if these are unset.
 pub(crate) fn default_conditions(status: &mut Map, times: &[&str]) {
     for condition in items_mut(status, "conditions") {
         for time in times {

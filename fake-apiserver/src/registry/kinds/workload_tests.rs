@@ -1,4 +1,4 @@
-//! Writes of pods and workloads against answers recorded from a real server: one case a line of the data.
+//! Writes of pods and workloads compared with recorded answers of a real server, one case per line of the data.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ fn strategy_of(case: &Map) -> &'static dyn Strategy {
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     strategy.default(object);
-    // A refusal leaves out fields that admission fills in, which the comparison shows.
+    // A refusal omits fields that admission fills in; the comparison would show that.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
     strategy.canonicalize(object);
     object.metadata_mut().insert("generation".into(), json!(1));
 }
 
-/// Keeps what the recorded steps before a case need: a uid, and the classes they made.
+/// Keeps the results that later cases need from earlier recorded steps: a uid, and created classes.
 fn identify(object: &mut Object, result: &Value) {
     let uid = result["metadata"]["uid"].as_str().unwrap_or("uid1");
     object.metadata_mut().insert("uid".into(), json!(uid));
@@ -133,6 +133,7 @@ fn run(case: &Map) -> Result<(), String> {
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     };
     let strategy = strategy_of(case);
     let mut new = object(&case["new"]);
@@ -207,7 +208,7 @@ fn writes_are_answered_as_recorded() {
     );
 }
 
-/// Every place in a value, as JSON pointers.
+/// Returns all positions in a value, as JSON pointers.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -240,6 +241,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
             user: None,
             dry_run: false,
             hidden: &crate::registry::types::hidden::NONE,
+            plugins: crate::registry::types::plugins::PluginSet::default(),
         };
         let mut errors = FieldErrors::new();
         let mut new = object.clone();
@@ -266,7 +268,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
 }
 
 #[test]
-fn no_body_makes_it_panic() {
+fn arbitrary_body_does_not_panic() {
     let odd = [
         Value::Null,
         json!(-1),
@@ -291,7 +293,7 @@ fn no_body_makes_it_panic() {
         places(body, "", &mut all);
         for place in all {
             turn += 1;
-            // every third place is enough: the same fields come in many cases
+            // every third position is sufficient, because the same fields occur in many cases
             if turn % 3 != 0 {
                 continue;
             }

@@ -11,7 +11,7 @@ use super::stateful_set::StatefulSetStrategy;
 use super::strategy::{Strategy, in_version};
 use crate::api::kubernetes_version::KubernetesVersion;
 
-/// The strategy of Pods and of the resources that make them; `None` for all others.
+/// The strategy of Pods and of resources that create them; `None` for all others.
 pub(crate) fn workload_strategy(
     version: KubernetesVersion,
     group: &str,

@@ -1,6 +1,7 @@
 //! Server-side apply (rules H1 to H17).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::compare::{compare, no_fields};
@@ -11,18 +12,18 @@ use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_las
 use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
-use super::update::{has_other_version, next_version, set_entries, subtract};
+use super::update::{has_other_version, other_versions, set_entries, subtract};
 use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::schema::SchemaRef;
 
-/// Applies `applied` to `live` (`None`: the object is created) as `manager`. `kind`
-/// is the kind of the resource.
+/// Applies `applied` to `live` as `manager`. `live` is `None` if the object is created; `kind` is the kind of the
+/// resource.
 ///
-/// The result has its managedFields set and is yet to be decoded, defaulted and validated; it still has the status,
-/// name and whatever else the body brought along.
+/// The result has its managedFields set, and must still be decoded, defaulted and validated. It still contains the
+/// status, the name and all other fields of the body.
 pub(crate) fn apply(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -46,7 +47,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// The checks of the body by itself (rules H2, H12).
+/// Checks the body on its own (rules H2, H12).
 fn check_body(schema: SchemaRef<'_>, applied: &Object, manager: &Manager<'_>, kind: &str) -> Result<(), Status> {
     let named = GroupVersionKind::of(applied);
     if applied.api_version() != manager.api_version || applied.kind() != kind {
@@ -69,7 +70,7 @@ fn check_body(schema: SchemaRef<'_>, applied: &Object, manager: &Manager<'_>, ki
     })
 }
 
-/// Prints as Go's type of that name.
+/// Prints like Go's type of that name.
 struct GroupVersionKind<'a> {
     api_version: &'a str,
     kind: &'a str,
@@ -114,7 +115,7 @@ fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (
     (list, object)
 }
 
-/// The entry that holds all fields of an object that was not tracked so far.
+/// The entry with all fields of an object that was not tracked before.
 fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<'_>) -> Vec<Value> {
     let mut all = Object(live);
     let before = Manager {
@@ -128,7 +129,7 @@ fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<
     }
 }
 
-/// Lets kubectl take over what it applied client-side; other conflicts stand.
+/// Allows kubectl to take over fields from its client-side apply; other conflicts are errors.
 fn check_conflicts(
     schema: SchemaRef<'_>,
     live: Option<&Object>,
@@ -206,8 +207,8 @@ fn merge_and_check(
     Ok(object)
 }
 
-/// Fails where the live object cannot be converted to the version of an entry, as Go's
-/// `reconcileManagedFieldsWithSchemaChanges`.
+/// Fails if the live object cannot be converted to the version of an entry, or has fields that this version does not
+/// declare, as Go's `reconcileManagedFieldsWithSchemaChanges` does.
 fn check_versions(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -215,12 +216,15 @@ fn check_versions(
     manager: &Manager<'_>,
 ) -> Result<(), Status> {
     let Some(live) = live else { return Ok(()) };
-    let mut seen = Vec::new();
-    while let Some(version) = next_version(list, manager.api_version, &seen) {
-        if let Err(why) = (types.other)(live, &version) {
-            why.refusal()?;
+    for version in other_versions(list, manager.api_version) {
+        match (types.other)(live, &version) {
+            Ok((schema @ SchemaRef::Custom(_), live)) if !super::typed::declares(schema, &live.0) => {
+                let why = validate(schema, &live.0).err().unwrap_or_default();
+                return Err(Status::new(500, "", why));
+            }
+            Ok(_) => {}
+            Err(why) => why.refusal()?,
         }
-        seen.push(version);
     }
     Ok(())
 }
@@ -242,8 +246,8 @@ fn unowned() -> &'static FieldSet<'static> {
     &SET
 }
 
-/// The manager's entry. Its time is that of the last apply that changed the object. With the entry it had comes
-/// whether that has the same fields.
+/// The manager's entry, with the time of the last apply that changed the object. A previous entry of the manager is
+/// returned as well, with a flag that is set if its fields are unchanged.
 fn own_entry(
     id: &Identity<'_>,
     mine: Option<(Value, bool)>,
@@ -266,7 +270,7 @@ fn own_entry(
     mine
 }
 
-/// Takes the changed fields from their owners, and says which were touched rather than removed.
+/// Removes the changed fields from their owners, and returns the owners that remain.
 fn take_changed(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -287,7 +291,7 @@ fn take_changed(
             .filter(|it| entries::text(it, "apiVersion") == version);
         for entry in of_version {
             let conflict = Conflict::find(entry, &changes.touched);
-            // Without a conflict the entry has none of the touched fields.
+            // Without a conflict, the entry does not own any touched fields.
             if conflict.is_some() || !changes.removed.is_empty() {
                 subtract(entry, &[&changes.touched, &changes.removed]);
             }
@@ -295,28 +299,27 @@ fn take_changed(
         }
     };
     take(others, manager.api_version, &changes);
-    let mut seen: Vec<String> = Vec::new();
-    while let Some(version) = next_version(others, manager.api_version, &seen) {
+    let mut obsolete: BTreeSet<String> = BTreeSet::new();
+    for version in other_versions(others, manager.api_version) {
         let empty = Object::default();
         let both = |(schema, old)| (types.other)(object, &version).map(|(_, new)| (schema, old, new));
         match (types.other)(live.unwrap_or(&empty), &version).and_then(both) {
             Ok((schema, old, new)) => {
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
                 take(others, &version, &changes);
-                seen.push(version);
             }
             Err(why) => {
                 why.refusal()?;
-                others.retain(|entry| entries::text(entry, "apiVersion") != version);
+                obsolete.insert(version);
             }
         }
     }
-    others.retain(|entry| !entries::is_empty(entry));
+    others.retain(|entry| !entries::is_empty(entry) && !obsolete.contains(entries::text(entry, "apiVersion")));
     Ok(conflicts)
 }
 
-/// Takes out of the merged object what the manager applied before, no longer applies, and no other manager owns. Says
-/// whether anything went.
+/// Removes from the merged object the fields that the manager applied before, no longer applies, and shares with no
+/// other manager. Returns `true` if anything was removed.
 fn prune(
     types: &Types<'_, '_>,
     merged: &mut Map,
@@ -342,7 +345,8 @@ fn prune(
     Ok(changed)
 }
 
-/// The same where entries are of several versions: what one owns is looked for in its own. `None` where nothing goes.
+/// Like [`prune`], for entries with several versions: the fields of each are resolved in its own version. `None` if
+/// nothing is removed.
 fn prune_across_versions(
     types: &Types<'_, '_>,
     merged: &Map,
@@ -357,24 +361,21 @@ fn prune_across_versions(
         return Ok(None);
     }
     let merged = Object(merged.clone());
-    // In a version that is gone nothing can be found to remove.
+    // In a removed version, fields cannot be found.
     let Some((schema, merged)) = in_version(types, &merged, version, manager)? else {
         return Ok(None);
     };
     let mut pruned = Object(without_last(schema, &merged.0, last));
-    // The owners in the version of the last apply come first: what they own may be needed to convert at all.
+    // Owners in the version of the last apply are first, because conversion may need their fields.
     let mut versions = vec![version.to_owned()];
-    while let Some(next) = next_version(others, "", &versions) {
-        versions.push(next);
-    }
+    versions.extend(other_versions(others, version).into_iter().filter(|it| !it.is_empty()));
     if !versions.iter().any(|it| it == manager.api_version) {
         versions.push(manager.api_version.to_owned());
     }
     for owners in &versions {
-        let mut owned = FieldSet::new();
-        for entry in others.iter().filter(|it| entries::text(it, "apiVersion") == owners) {
-            owned = owned.union(json::decode(entry.get("fieldsV1")).map_err(undecodable)?);
-        }
+        let of_version = others.iter().filter(|it| entries::text(it, "apiVersion") == owners);
+        let sets: Result<Vec<_>, _> = of_version.map(|it| json::decode(it.get("fieldsV1"))).collect();
+        let mut owned = FieldSet::union_of(sets.map_err(undecodable)?);
         if owners == manager.api_version {
             owned = owned.union(set.clone());
         }
@@ -396,8 +397,8 @@ fn prune_across_versions(
     Ok(back.map(|(_, object)| object.into_owned().0))
 }
 
-/// An object and its type in a version; the same object where it is in that version already. `None` where the version
-/// is obsolete.
+/// An object and its type in a version; the same object if it has that version already. `None` if the version is
+/// obsolete.
 fn in_version<'t, 'o>(
     types: &Types<'_, 't>,
     object: &'o Object,

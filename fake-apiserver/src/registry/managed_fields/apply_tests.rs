@@ -1,7 +1,7 @@
 //! Recorded requests replayed: every entry, conflict and refusal of a real server (`tests/data/ownership.json`).
-//! Defaulting belongs to another layer, so a recorded object replaces the decoded one where a kind has any.
+//! Defaulting belongs to another layer, so a recorded object replaces the decoded one if its kind has defaults.
 //!
-//! Defaults are another layer's, so a recorded object stands in for the decoded one where a kind has any.
+//! Defaults belong to another layer, so a recorded object replaces the decoded one if its kind has some.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ impl Replay {
         }
     }
 
-    /// Kinds without defaults must come out as recorded, the others must hold what was applied.
+    /// Objects of kinds without defaults must equal the recorded ones, the others must contain the applied fields.
     fn compare(&self, request: &Request<'_>, done: &Object, answer: &Value) {
         if request.kind() == "ConfigMap" {
             let data = |it: &Value| {
@@ -198,7 +198,7 @@ impl Replay {
         }
     }
 
-    /// Stores what the recorded server stored, with the entries computed here.
+    /// Stores the object of the recorded server, with the entries computed here.
     fn keep(&mut self, request: &Request<'_>, done: Object, answer: &Value) {
         let mut stored = if answer.is_null() { done.clone() } else { object(answer) };
         let name = if request.name.is_empty() {
@@ -306,7 +306,7 @@ impl Replay {
         })
     }
 
-    /// The object as it is decoded and defaulted, with the managedFields that were sent.
+    /// The decoded and defaulted object, with the managedFields that were sent.
     fn decoded(&self, request: &Request<'_>, sent: Object, answer: &Value) -> Object {
         if answer.is_null() {
             return sent;
@@ -319,7 +319,7 @@ impl Replay {
             metadata.insert("managedFields".into(), list);
         }
         if request.subresource == "status" {
-            // The spec was sent, although the strategy restores it later.
+            // The client sent the spec, although the strategy restores it later.
             decoded.insert("spec".into(), sent.get("spec").cloned().unwrap_or_default());
         }
         if let Some(Value::Object(spec)) = decoded.get_mut("spec") {
@@ -331,7 +331,7 @@ impl Replay {
 }
 
 #[test]
-fn h_recorded_ownership() {
+fn h_ownership_equals_the_recordings() {
     let text = RECORDED
         .replace("${ns}", "$ns")
         .replace("${u}", "$u")

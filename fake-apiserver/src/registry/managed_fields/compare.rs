@@ -1,6 +1,6 @@
 //! Differences in fields between two versions of an object.
 //!
-//! Nothing is allocated where the two agree; the sets borrow from the objects compared.
+//! Comparing equal parts does not allocate; the sets borrow from the compared objects.
 
 use std::sync::LazyLock;
 
@@ -18,12 +18,12 @@ pub(super) struct Changes<'a> {
     pub(super) touched: FieldSet<'a>,
     /// No longer there.
     pub(super) removed: FieldSet<'a>,
-    /// Set if an item of a list has no identity, such as one without its keys: Go gives up tracking then.
+    /// Set if a list item cannot be identified, for example because its keys are missing. Go stops tracking then.
     pub(super) has_unknown_item: bool,
 }
 
 impl Changes<'_> {
-    /// None yet. Where one side is empty, the sets get room for all parts of the other.
+    /// An empty difference. If one side is empty, the sets get capacity for all parts of the other.
     fn between(old: usize, new: usize) -> Self {
         let room = |parts, others| if others == 0 { parts } else { 0 };
         Self {
@@ -38,8 +38,8 @@ impl Changes<'_> {
     }
 }
 
-/// Compares two objects. `old` is empty for a new object. Fields that cannot be owned are left out, and so is what lies
-/// at or below the paths in `reset` (rule H10).
+/// Compares two objects. `old` is empty for a new object. Omits fields that cannot be owned, and the paths in `reset`
+/// with the fields below them (rule H10).
 pub(super) fn compare<'a>(schema: SchemaRef<'_>, old: &'a Map, new: &'a Map, reset: &[&[&'a str]]) -> Changes<'a> {
     let mut changes = Changes::between(old.len(), new.len());
     let mut fields = schema.walk();
@@ -84,7 +84,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
     Diff::of(inner)
 }
 
-/// The part of a difference that lies at one path.
+/// The part of a difference at one path.
 #[derive(Debug, Default)]
 struct Part<'a> {
     /// Set if the path itself is in the set.
@@ -181,8 +181,8 @@ fn are_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     matches!((old, new), (Some(old), Some(new)) if same(old, new))
 }
 
-/// The difference of one field of an object both sides have. A field that Go's encoder always writes counts as there
-/// even where the JSON leaves it out; `unset` is what it writes.
+/// The difference of one field of an object that exists on both sides. A field that Go's encoder always writes counts
+/// as present even if the JSON omits it; `unset` is the value that it writes.
 fn diff_field<'a>(field: SchemaRef<'_>, unset: Unset, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     match (old, new) {
         (None, Some(value)) => diff(field, unset_like(unset, value), new),
@@ -229,7 +229,7 @@ enum Shape {
     Scalar,
 }
 
-/// A field whose value became one of another type: what lay below is gone, what lies below is new.
+/// A value that changed its type: all fields below the old value are removed, and all below the new one are added.
 fn diff_types<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     let gone = diff(schema, old, Some(&NULL)).removed.children;
     let come = diff(schema, Some(&NULL), new);
@@ -265,7 +265,7 @@ fn diff_maps<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a 
     let mut inner = Changes::between(left.len(), right.len());
     let mut fields = schema.walk();
     zip(left, right, |name, old, new| {
-        // Most of an object stays the same; comparing it first spares asking for its types.
+        // Fast path: unchanged values need no schema.
         if are_same(old, new) {
             return;
         }

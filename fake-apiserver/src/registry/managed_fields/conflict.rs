@@ -1,4 +1,4 @@
-//! Conflicts of server-side apply, and their texts (rule H3).
+//! Conflicts of server-side apply, and their error texts (rule H3).
 
 use super::entries::{self, Identity};
 use super::json;
@@ -7,7 +7,7 @@ use crate::api::field::quote;
 use crate::api::json::{Map, Value};
 use crate::api::status::Status;
 
-/// The fields an apply would take from one manager.
+/// The fields that an apply would take from one manager.
 #[derive(Debug)]
 pub(super) struct Conflict {
     /// The manager's entry, without its fields.

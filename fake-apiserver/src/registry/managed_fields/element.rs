@@ -1,4 +1,4 @@
-//! One step of a field path, its order, and how `fieldsV1` writes it (rule H9).
+//! One element of a field path, its order, and its encoding in `fieldsV1` (rule H9).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -32,7 +32,7 @@ impl<'a> Element<'a> {
         Element::Field(Cow::Borrowed(name))
     }
 
-    /// Reads a `fieldsV1` key; `None` for a kind of element this server does not know, which is dropped.
+    /// Parses a `fieldsV1` key; `None` for an unknown kind of element, which is dropped.
     pub(super) fn parse(text: &'a str) -> Result<Option<Self>, BadFields> {
         let Some((kind, rest)) = text.split_at_checked(2) else {
             return Err(BadFields);
@@ -66,7 +66,7 @@ impl<'a> Element<'a> {
                 out.push_str(name);
             }
             Element::Key(keys) => {
-                // The rest is mostly a name and a short string.
+                // The rest usually consists of a name and a short string.
                 out.reserve(32);
                 out.push_str("k:{");
                 for (i, (name, value)) in keys.iter().enumerate() {
@@ -114,10 +114,10 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Characters that Go's encoder escapes although JSON does not ask for it.
+/// Characters that Go's encoder escapes although JSON does not require it.
 const ESCAPED_FOR_HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
 
-/// A string as Go's encoder writes it, which escapes what HTML could misread.
+/// Writes a string like Go's encoder, which escapes characters that are special in HTML.
 fn write_string(text: &str, out: &mut String) {
     if plain_len(text.as_bytes()) == text.len() && !text.contains(ESCAPED_FOR_HTML) {
         out.reserve(text.len() + "\"\"".len());
@@ -149,7 +149,7 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// A number as Go prints it: a float without a fraction looks like an integer.
+/// Formats a number like Go: a float without a fraction looks like an integer.
 pub(super) fn print_number(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
@@ -175,7 +175,7 @@ impl fmt::Display for Element<'_> {
     }
 }
 
-/// A value as paths show it.
+/// Formats a value for paths.
 fn print_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

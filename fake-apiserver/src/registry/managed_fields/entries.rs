@@ -1,10 +1,13 @@
 //! The entries of `metadata.managedFields` as JSON: reading, ordering, and merging the oldest (rules H6, H8).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::element::BadFields;
+use super::set::FieldSet;
 use super::{Manager, json};
 use crate::api::json::{Map, Value};
 
-/// More `Update` entries than this are merged, oldest first.
+/// Maximum number of `Update` entries; beyond it the oldest are merged.
 const MAX_UPDATERS: usize = 10;
 
 /// The manager of merged entries.
@@ -14,7 +17,7 @@ const ANCIENT: &str = "ancient-changes";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity<'a> {
     pub(super) manager: &'a str,
-    /// `Apply`, or else `Update`.
+    /// Set for `Apply`, unset for `Update`.
     pub(super) applied: bool,
     pub(super) api_version: &'a str,
     pub(super) subresource: &'a str,
@@ -26,8 +29,8 @@ impl<'a> Identity<'a> {
         Self::and_time(entry).0
     }
 
-    /// The same, and the time of the entry. An object may have hundreds of entries: each is read once from end to end,
-    /// which takes a fifth of looking for five fields.
+    /// Reads the identity and the time of the entry. An object may have hundreds of entries, so each is read in one
+    /// pass, which takes a fifth of the time of looking up five fields.
     fn and_time(entry: &'a Value) -> (Self, &'a str) {
         let mut id = Self {
             manager: "",
@@ -50,7 +53,7 @@ impl<'a> Identity<'a> {
         (id, time)
     }
 
-    /// The identity of who creates, updates or patches.
+    /// The identity of the manager of a create, update or patch.
     pub(super) fn of_update(manager: &Manager<'a>) -> Self {
         Self {
             manager: manager.name,
@@ -70,14 +73,14 @@ impl<'a> Identity<'a> {
 
     /// Returns `true` if an entry is of this manager.
     pub(super) fn is_of(&self, entry: &Value) -> bool {
-        // Nearly all others have another name: the rest is not read.
+        // Nearly all other entries have another name, so the rest is not read.
         text(entry, "manager") == self.manager && Identity::of(entry).is(self)
     }
 
-    /// Returns the key by which managers are sorted where their order shows.
+    /// Returns the sort key of managers for places that show their order.
     pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
         let version = if self.applied { "" } else { self.api_version };
-        // An entry of a subresource comes first, as in the order of Go's identifier strings.
+        // Entries of subresources are first, as in the order of Go's identifier strings.
         (
             self.manager,
             !self.applied,
@@ -115,7 +118,7 @@ pub(super) fn fields(entry: &Value) -> Option<&Map> {
     entry.get("fieldsV1").and_then(Value::as_object)
 }
 
-/// Gives an entry other fields.
+/// Replaces the fields of an entry.
 pub(super) fn set_fields(entry: &mut Value, fields: Map) {
     if let Some(entry) = entry.as_object_mut() {
         entry.insert("fieldsV1".into(), fields.into());
@@ -127,7 +130,7 @@ pub(super) fn is_empty(entry: &Value) -> bool {
     fields(entry).is_none_or(Map::is_empty)
 }
 
-/// Returns `true` if a list of entries asks to forget them all: it is empty, or holds one empty entry.
+/// Returns `true` if a list of entries requests a reset: it is empty, or contains one empty entry.
 pub(super) fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,
@@ -138,7 +141,7 @@ pub(super) fn is_reset(entries: &[Value]) -> bool {
     }
 }
 
-/// Entries a client wrote, brought to the form the server writes; fails if one cannot be understood.
+/// Converts entries from a client to the server's form; fails if an entry cannot be parsed.
 pub(super) fn canonical(entries: Vec<Value>) -> Result<Vec<Value>, BadFields> {
     let mut out: Vec<Value> = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -149,14 +152,17 @@ pub(super) fn canonical(entries: Vec<Value>) -> Result<Vec<Value>, BadFields> {
         }
         let set = json::decode(entry.get("fieldsV1"))?;
         let time = canonical_time(text(&entry, "time"));
-        let entry = id.entry(json::encode(&set), time.as_deref());
-        let id = Identity::of(&entry);
-        // The later of two entries of one manager wins.
-        out.retain(|it| !Identity::of(it).is(&id));
-        if !is_empty(&entry) {
-            out.push(entry);
-        }
+        out.push(id.entry(json::encode(&set), time.as_deref()));
     }
+    // Of two entries of one manager the later one is kept.
+    let mut later = BTreeSet::new();
+    let are_last: Vec<bool> = out
+        .iter()
+        .rev()
+        .map(|it| later.insert(Identity::of(it).key()))
+        .collect();
+    let mut are_last = are_last.into_iter().rev();
+    out.retain(|entry| are_last.next() == Some(true) && !is_empty(entry));
     sort(&mut out);
     Ok(out)
 }
@@ -166,13 +172,13 @@ fn canonical_time(text: &str) -> Option<String> {
     Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Puts entries into the order in which they are stored.
+/// Sorts entries into the order in which they are stored.
 pub(super) fn sort(entries: &mut [Value]) {
     fn key(entry: &Value) -> (bool, &str, &str, &str, &str) {
         let (id, time) = Identity::and_time(entry);
         (!id.applied, time, id.manager, id.api_version, id.subresource)
     }
-    // They mostly are in order: the entry that has changed has the latest time, and comes last.
+    // Fast path: usually only the last entry changed, and it has the latest time.
     let keys: Vec<_> = entries.iter().map(key).collect();
     if keys.is_sorted() {
         return;
@@ -183,7 +189,7 @@ pub(super) fn sort(entries: &mut [Value]) {
     entries.iter_mut().zip(sorted).for_each(|(entry, it)| *entry = it);
 }
 
-/// Merges the oldest `Update` entries into one a version, until there are few enough.
+/// Merges the oldest `Update` entries into one per version, until their number is within the limit.
 pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
     let mut updaters: Vec<usize> = (0..entries.len())
         .filter(|&i| !Identity::of(&entries[i]).applied)
@@ -196,55 +202,62 @@ pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
         let key = |i: usize| (text(&entries[i], "time"), Identity::of(&entries[i]).key());
         key(a).cmp(&key(b))
     });
+    let mut buckets = existing_buckets(entries);
     // The oldest entry of each version, by position.
-    let mut oldest: Vec<usize> = Vec::new();
-    let mut merged: Vec<usize> = Vec::new();
+    let mut oldest: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut merges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for i in updaters {
         if count <= MAX_UPDATERS {
             break;
         }
         let version = text(&entries[i], "apiVersion");
-        let Some(first) = oldest.iter().find(|&&it| text(&entries[it], "apiVersion") == version) else {
-            oldest.push(i);
+        let Some(first) = oldest.get(version) else {
+            oldest.insert(version, i);
             continue;
         };
-        let bucket = existing_bucket(entries, version).unwrap_or(*first);
+        let bucket = *buckets.entry(version).or_insert(*first);
         if bucket != i {
-            let from = entries[i].clone();
-            merge_into_bucket(&mut entries[bucket], &from);
-            merged.push(i);
+            merges.entry(bucket).or_default().push(i);
             count -= 1;
         }
     }
-    merged.sort_unstable();
-    for i in merged.into_iter().rev() {
-        entries.remove(i);
+    let mut merged = BTreeSet::new();
+    for (bucket, sources) in merges {
+        merge_into_bucket(entries, bucket, &sources);
+        merged.extend(sources);
     }
+    let mut at = 0..;
+    entries.retain(|_| at.next().is_none_or(|it| !merged.contains(&it)));
 }
 
-/// The entry earlier updates of this version were merged into, if there is one.
-fn existing_bucket(entries: &[Value], version: &str) -> Option<usize> {
-    let id = Identity {
-        manager: ANCIENT,
-        applied: false,
-        api_version: version,
-        subresource: "",
-    };
-    entries.iter().position(|it| Identity::of(it).is(&id))
+/// The entries into which earlier updates were merged, by version.
+fn existing_buckets(entries: &[Value]) -> BTreeMap<&str, usize> {
+    let mut buckets = BTreeMap::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let id = Identity::of(entry);
+        if id.manager == ANCIENT && !id.applied && id.subresource.is_empty() {
+            buckets.entry(id.api_version).or_insert(at);
+        }
+    }
+    buckets
 }
 
-fn merge_into_bucket(bucket: &mut Value, from: &Value) {
-    if let (Some(into), Ok(set)) = (fields(bucket), json::decode(from.get("fieldsV1")))
-        && let Some(all) = json::add(into, &set)
-    {
+/// Merges entries into another, in the order of their age.
+fn merge_into_bucket(entries: &mut [Value], bucket: usize, sources: &[usize]) {
+    let sets = sources.iter().map(|&it| json::decode(entries[it].get("fieldsV1")));
+    let sets = FieldSet::union_of(sets.filter_map(Result::ok).collect());
+    let all = fields(&entries[bucket]).and_then(|into| json::add(into, &sets));
+    let time = sources.last().and_then(|&it| entries[it].get("time")).cloned();
+    let bucket = &mut entries[bucket];
+    if let Some(all) = all {
         set_fields(bucket, all);
     }
     if let Some(bucket) = bucket.as_object_mut() {
         bucket.insert("manager".into(), ANCIENT.into());
         bucket.remove("subresource");
         // The merged entry is as recent as the latest in it.
-        match from.get("time") {
-            Some(time) => bucket.insert("time".into(), time.clone()),
+        match time {
+            Some(time) => bucket.insert("time".into(), time),
             None => bucket.remove("time"),
         };
     }

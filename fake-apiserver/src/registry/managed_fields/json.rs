@@ -1,4 +1,4 @@
-//! `fieldsV1`: field sets as JSON text, which is read without making objects of it.
+//! `fieldsV1`: field sets as JSON text, processed without decoding it into objects.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::api::print::Printer;
 use crate::api::read::encoded;
 use crate::registry::types::schema::SchemaRef;
 
-/// The key that says that a path with children is itself in the set.
+/// The key which marks that a path with children is itself in the set.
 const SELF: &str = ".";
 
 /// Reads the fields of an entry. Absent or null is the empty set.
@@ -18,7 +18,7 @@ pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> 
         None | Some(Value::Null) => Ok(FieldSet::new()),
         Some(Value::Object(map)) => match map.encoded() {
             Some(encoded) => Reader::new(encoded.text()).set(),
-            // A client that does not write them as this server does, or a patch.
+            // The fields may come from a client with another form, or from a patch.
             None => Reader::new(&text(map)).set().map(FieldSet::into_owned),
         },
         Some(_) => Err(BadFields),
@@ -40,12 +40,12 @@ pub(super) fn touches(fields: &Map, set: &FieldSet<'_>) -> bool {
     !set.is_empty() && overlap(fields, set).is_ok_and(|it| it.any)
 }
 
-/// Returns `true` if the fields are exactly those of `set`.
+/// Returns `true` if the fields are exactly the fields of `set`.
 pub(super) fn are(fields: &Map, set: &FieldSet<'_>) -> bool {
     *fields == encode(set)
 }
 
-/// The fields without the paths of these sets; `None` if there are none of them.
+/// The fields without the paths of these sets; `None` if the fields do not contain any of the paths.
 pub(super) fn subtract(fields: &Map, sets: &[&FieldSet<'_>]) -> Option<Map> {
     if !sets.iter().any(|set| touches(fields, set)) {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn subtract(fields: &Map, sets: &[&FieldSet<'_>]) -> Option<Map> {
     Some(encode(&sets.iter().fold(all, |left, set| left.difference(set))))
 }
 
-/// The fields with the paths of `set`; `None` if all of them are there.
+/// The fields with the paths of `set` added; `None` if they already contain all of them.
 pub(super) fn add(fields: &Map, set: &FieldSet<'_>) -> Option<Map> {
     if overlap(fields, set).is_ok_and(|it| it.all) {
         return None;
@@ -71,7 +71,7 @@ fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
         .map(|(overlap, _)| overlap)
 }
 
-/// The text of fields. It has to be made only for those of a client that does not write them as this server does.
+/// The text of fields. It is only created if a client wrote them in another form than this server.
 fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),
@@ -83,7 +83,7 @@ fn text(fields: &Map) -> Cow<'_, str> {
     }
 }
 
-/// Returns `true` if nothing lies below what is atomic in a schema.
+/// Returns `true` unless the fields have paths below an atomic value of a schema.
 pub(super) fn fit(schema: SchemaRef<'_>, fields: &Map) -> bool {
     Reader::new(&text(fields)).fits(schema).unwrap_or(true)
 }
@@ -96,7 +96,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `member` says whether what is above the set is in it, too.
+    /// `member` is set if the path of the set itself is a member.
     fn level(&mut self, set: &FieldSet<'_>, member: bool) {
         self.out.open(b'{');
         if member && !set.is_empty() {
@@ -105,7 +105,7 @@ impl Writer {
             self.out.close(b'}');
             self.out.comma();
         }
-        // Fields come first in a set and in the text.
+        // In a set and in the text, fields precede other elements.
         let (fields, others) = set.nodes().split_at(set.fields());
         for node in fields {
             self.write_key(node);
@@ -120,7 +120,7 @@ impl Writer {
         self.out.close(b'}');
     }
 
-    /// Nodes in the order of their keys, which is not that of a set.
+    /// Writes nodes in the order of their keys, which differs from the order of a set.
     fn sorted(&mut self, nodes: &[Node<'_>]) {
         let mut keyed: Vec<(String, &Node<'_>)> = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -139,7 +139,7 @@ impl Writer {
         node.element.write(&mut self.key);
     }
 
-    /// A node whose key is written already.
+    /// Writes a node after its key.
     fn node(&mut self, node: &Node<'_>) {
         self.out.key(&self.key);
         self.level(&node.children, node.member);
@@ -156,7 +156,7 @@ struct Overlap {
     all: bool,
 }
 
-/// Reads text that [`Printer`] has written.
+/// Parses text in the format of [`Printer`].
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
-    /// The whole text as a set.
+    /// Parses the whole text as a set.
     fn set(mut self) -> Result<FieldSet<'a>, BadFields> {
         self.children().map(|(children, _)| children)
     }
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         self.eat(text).then_some(()).ok_or(BadFields)
     }
 
-    /// Returns `true` if there is another entry of the object under way.
+    /// Returns `true` if the current object has another entry.
     fn goes_on(&mut self) -> Result<bool, BadFields> {
         match self.eat(",") {
             true => Ok(true),
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next key with its colon, as it is written.
+    /// Parses the next key and its colon, without unescaping it.
     fn key(&mut self) -> Result<Key<'a>, BadFields> {
         let start = self.at + 1;
         let has_escapes = self.go_past_string()?;
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(Key { text, has_escapes })
     }
 
-    /// Goes past a string; says whether something is escaped in it.
+    /// Skips a string; returns `true` if it contains escapes.
     fn go_past_string(&mut self) -> Result<bool, BadFields> {
         self.expect("\"")?;
         let mut has_escapes = false;
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The children, and whether the object stands for a member itself.
+    /// Reads the children; also returns whether the object itself is a member.
     fn children(&mut self) -> Result<(FieldSet<'a>, bool), BadFields> {
         let mut set = FieldSet::new();
         if self.eat("{}") || self.eat("null") {
@@ -244,9 +244,9 @@ impl<'a> Reader<'a> {
         Ok((set, member))
     }
 
-    /// The common part of a set and the object, and whether the object stands for a member itself. A whole text is not
-    /// read to its end if all nodes of the set were found: what many managers write is in the metadata, and the rest of
-    /// the object behind it.
+    /// The intersection of a set and the object; also returns whether the object itself is a member. With `is_whole`,
+    /// reading stops once all nodes of the set were found: the fields of many managers are in the metadata, before the
+    /// rest of the object.
     fn overlap(&mut self, set: &FieldSet<'_>, is_whole: bool) -> Result<(Overlap, bool), BadFields> {
         let mut found = Overlap { any: false, all: true };
         if self.eat("{}") || self.eat("null") {
@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         Ok((found, member || entries == 0))
     }
 
-    /// Returns `true` if nothing lies below what is atomic in the schema of the object.
+    /// Returns `true` unless the object has paths below an atomic value of its schema.
     fn fits(&mut self, schema: SchemaRef<'_>) -> Result<bool, BadFields> {
         if self.eat("{}") || self.eat("null") {
             return Ok(true);
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past an object.
+    /// Skips an object.
     fn skip(&mut self) -> Result<(), BadFields> {
         if self.eat("null") {
             return Ok(());
@@ -329,7 +329,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A key as it is written, without its quotes.
+/// A key in its escaped form, without its quotes.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     text: &'a str,
@@ -345,7 +345,7 @@ impl<'a> Key<'a> {
         text.map(Cow::Owned).map_err(|_| BadFields)
     }
 
-    /// The element; `None` for a kind this server does not know.
+    /// The element; `None` for an unknown kind.
     fn element(self) -> Result<Option<Element<'a>>, BadFields> {
         match self.unescaped()? {
             Cow::Borrowed(text) => Element::parse(text),
@@ -385,8 +385,8 @@ mod tests {
     #[case::keys(json!({"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {}}}))]
     #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
     #[case::names_that_are_escaped(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
-    fn a_set_is_read_as_it_was_written(#[case] fields: Value) {
-        // A member with nothing but itself below is written without it.
+    fn set_round_trips(#[case] fields: Value) {
+        // A node that contains only itself is encoded without the member.
         let expected = fields.to_string().replace("{\".\":{}}", "{}");
         for form in [as_text(&fields), fields] {
             let set = decode(Some(&form)).expect("fields");
@@ -401,7 +401,7 @@ mod tests {
     #[case::a_number(json!({"f:a": 1}))]
     #[case::no_kind(json!({"a": {}}))]
     #[case::a_bad_index(json!({"i:x": {}}))]
-    fn other_values_are_no_sets(#[case] fields: Value) {
+    fn other_values_are_not_sets(#[case] fields: Value) {
         assert!(decode(Some(&fields)).is_err());
     }
 
@@ -421,7 +421,7 @@ mod tests {
     #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
     #[case::some(json!({"f:a": {}, "f:z": {}}), true, false)]
     #[case::nothing(json!({}), false, true)]
-    fn sets_are_compared_with_fields_as_they_lie(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
+    fn sets_are_compared_with_fields_as_text(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
         let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let set = decode(Some(&set)).expect("fields");
         let fields = as_text(&fields);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_without_members_goes_with_the_last_of_them() {
+    fn path_is_removed_with_its_last_child() {
         let fields = as_text(&json!({"f:a": {"f:b": {}}, "f:c": {".": {}, "f:d": {}}}));
         let (one, other) = (json!({"f:a": {"f:b": {}}}), json!({"f:c": {"f:d": {}}}));
         let (one, other) = (

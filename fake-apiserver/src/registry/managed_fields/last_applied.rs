@@ -12,7 +12,7 @@ pub(super) const KUBECTL: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The most bytes all annotations may have together.
+/// Maximum total size of all annotations, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 fn annotation(object: &Object) -> Option<&str> {
@@ -20,8 +20,7 @@ fn annotation(object: &Object) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that client-side apply set and that are unchanged since: conflicts over them are no conflicts for
-/// kubectl.
+/// The fields that client-side apply set and that have not changed since. They cause no conflicts for kubectl.
 pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_version: &str) -> Option<FieldSet<'static>> {
     let applied: Map = serde_json::from_str(annotation(live)?).ok()?;
     let applied = Object(applied);
@@ -35,7 +34,7 @@ pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_versio
     Some(set.into_owned())
 }
 
-/// Sets the annotation of `object`, if it has it, to what is applied now.
+/// Sets the annotation of `object` to the applied configuration, if the object has the annotation.
 pub(super) fn sync(object: &mut Object, applied: &Object) {
     if annotation(object).is_none() {
         return;
@@ -63,7 +62,7 @@ pub(super) fn sync(object: &mut Object, applied: &Object) {
     }
 }
 
-/// JSON as Go's encoder writes it: what HTML could misread is escaped, and a line feed ends it.
+/// JSON like Go's encoder writes it: escapes characters that are special in HTML, and ends with a line feed.
 fn go_json(object: &Object) -> String {
     let json = Value::Object(object.0.clone()).to_string();
     let mut out = String::with_capacity(json.len() + 1);

@@ -1,4 +1,4 @@
-//! Merging an applied object into the live one: what is applied wins, nothing is removed.
+//! Merges an applied object into the live one: applied values replace live values, and no value is removed.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::items::item_element;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
-/// Merges `config` into `live`; says whether anything changed.
+/// Merges `config` into `live`; returns `true` if anything changed.
 pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map, config: &Map) -> bool {
     let mut changed = false;
     let mut fields = schema.walk();
@@ -35,7 +35,7 @@ fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
         {
             merge_lists(schema, live, config)
         }
-        // Null says nothing about what a map or list holds already.
+        // Applying null does not change a map or list that has entries.
         (Value::Object(live), Value::Null) if !schema.is_atomic_map() && !live.is_empty() => false,
         (Value::Array(live), Value::Null) if schema.list_type() != ListType::Atomic && !live.is_empty() => false,
         (live, config) => {
@@ -48,12 +48,12 @@ fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
     }
 }
 
-/// The elements of a list; items without an identity have none.
+/// The elements of a list; `None` for items without an identity.
 fn elements<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<Option<Element<'a>>> {
     list.iter().map(|item| item_element(schema, item).ok()).collect()
 }
 
-/// The place of each element; `None` where it occurs twice, as duplicates are not merged.
+/// The index of each element; `None` if it occurs twice, because duplicates are not merged.
 fn places<'e, 'a>(elements: &'e [Option<Element<'a>>]) -> BTreeMap<&'e Element<'a>, Option<usize>> {
     let mut places = BTreeMap::new();
     for (i, element) in elements.iter().enumerate() {
@@ -107,8 +107,8 @@ fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -
     true
 }
 
-/// The order of a merged list: like the live one where the applied list changes nothing, else like the applied one,
-/// live items that are not applied keeping their place before those that follow them.
+/// The order of a merged list: the live order if the applied list changes nothing, else the applied one, in which other
+/// live items precede the items that follow them in the live list.
 fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) -> Vec<Item> {
     let (in_left, in_right) = (places(left), places(right));
     let is_in_right = |it: &Option<Element<'a>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));
@@ -121,7 +121,7 @@ fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) 
     };
     let both = |j: usize| match right[j].as_ref().and_then(|it| in_left.get(it)) {
         Some(Some(i)) => Item::Both(*i, j),
-        // Absent from the live list, or there more than once: the applied item replaces them.
+        // The item is absent from the live list, or occurs more than once: the applied item replaces all occurrences.
         Some(None) | None => Item::Config(j),
     };
     let mut out = Vec::with_capacity(left.len().max(right.len()));

@@ -1,6 +1,6 @@
 //! Ownership of fields: managedFields and server-side apply.
 //!
-//! The layer knows objects and their schemas, and nothing of storage, HTTP or clocks.
+//! This room depends on objects and their schemas, and not on storage, HTTP or clocks.
 
 mod element;
 mod set;
@@ -61,14 +61,14 @@ const UNOWNED: [&[&str]; 12] = [
 pub(crate) struct Manager<'a> {
     /// The name, from [`manager_name`].
     pub(crate) name: &'a str,
-    /// The apiVersion of the request, which is that of the objects compared.
+    /// The apiVersion of the request and of the compared objects.
     pub(crate) api_version: &'a str,
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// The time of the write, `2006-01-02T15:04:05Z`.
     pub(crate) time: &'a str,
-    /// The paths this kind of write cannot own, with all that lies below (rule H10), such as `[["status"]]` of a
-    /// resource whose status is a subresource.
+    /// The paths that this kind of write cannot own, with all paths below them (rule H10), such as `[["status"]]` for a
+    /// resource with the subresource `status`.
     pub(crate) reset: &'a [&'a [&'a str]],
 }
 
@@ -77,12 +77,12 @@ pub(crate) struct Manager<'a> {
 pub(crate) struct Types<'a, 's> {
     /// The type in the version of [`Manager::api_version`].
     pub(crate) schema: SchemaRef<'s>,
-    /// Converts an object to another apiVersion and names its type there. Only asked where an entry is of another
-    /// version than the request.
+    /// Converts an object to another apiVersion and returns its type there. Only called if the version of an entry
+    /// differs from the request's.
     pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
-/// Type of [`Types::other`]: takes the object, whose own `apiVersion` says its version, and the version to convert to.
+/// Type of [`Types::other`]: receives the object, in the version of its `apiVersion`, and the version to convert to.
 pub(crate) type OtherVersion<'a, 's> =
     dyn for<'o> Fn(&'o Object, &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> + 'a;
 
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Types<'_, '_> {
     }
 }
 
-/// Merges what is applied into an object, without owners.
+/// Merges an applied configuration into an object, without owners.
 pub(crate) fn merge_applied(schema: SchemaRef<'_>, live: &mut Map, applied: &Map) {
     merge::merge_maps(schema, live, applied);
 }
@@ -131,7 +131,7 @@ pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
     entries.is_some_and(|entries| update::has_other_version(entries, api_version))
 }
 
-/// For kinds that have one version: no other is known.
+/// For kinds with only one version: conversion to other versions always fails.
 pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> {
     Err(NoVersion::Obsolete)
 }

@@ -2,7 +2,7 @@
 
 use crate::api::field::is_print;
 
-/// The longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_BYTES: usize = 128;
 
 /// The name of the manager of a request: the parameter `fieldManager`, or the User-Agent up to the first slash.

@@ -14,7 +14,7 @@ use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 
-/// Any JSON, small; its names and scalars are few, so that values meet.
+/// Any small JSON value, with few names and scalars, so that values often coincide.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -145,7 +145,7 @@ fn owners(object: &Object) -> BTreeMap<String, BTreeSet<String>> {
     owners
 }
 
-/// A Deployment of few names: labels, containers with env and ports, and what is atomic.
+/// A Deployment with few names: labels, containers with env and ports, and atomic fields.
 fn any_deployment() -> impl Strategy<Value = Map> {
     let word = || prop::sample::select(vec!["a", "b", "c"]);
     let labels = || prop::collection::btree_map(word(), word(), 0..3);
@@ -184,7 +184,7 @@ fn any_deployment() -> impl Strategy<Value = Map> {
         })
 }
 
-/// Server-side apply of one map, the plain way.
+/// A naive model of server-side apply on one map.
 #[derive(Clone, Debug, Default)]
 struct Model {
     data: Data,
@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_are_those_of_their_own_set_alone(left in any_deployment(), right in any_deployment()) {
+    fn field_sets_are_independent(left in any_deployment(), right in any_deployment()) {
         let (left, right) = (super::typed::field_set(deployment(), &left),
             super::typed::field_set(deployment(), &right));
         let fields = encode(&left);
@@ -283,7 +283,7 @@ proptest! {
     fn ownership_agrees_with_a_naive_model(
         steps in prop::collection::vec((0usize..3, any_data(&["a", "b", "c"]), any::<bool>()), 1..8)
     ) {
-        // A first applier of something else keeps the object tracked, whatever the others drop.
+        // An additional applier keeps the object tracked, even if all others give up their fields.
         let mut live = apply_data(None, &Data::from([("z".to_owned(), "z".to_owned())]), "base", false)
             .expect("no conflict");
         let mut model = Model::default();
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn pruning_part_by_part_is_pruning_the_whole(
+    fn pruning_by_parts_equals_pruning_the_whole(
         merged in any_deployment(), last in any_deployment(), set in any_deployment(), other in any_deployment()
     ) {
         let schema = deployment();

@@ -1,4 +1,4 @@
-//! Removing what a manager applied before and applies no more (rule H5).
+//! Removal of fields that a manager applied before and no longer applies (rule H5).
 
 use super::element::Element;
 use super::items::item_element;
@@ -7,8 +7,8 @@ use super::typed::field_set;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
-/// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, all of one version. Says
-/// whether anything went. Only the parts where something was dropped are looked at.
+/// Removes from an object the fields that are in `last`, but neither in `set` nor in `others`, all of one version.
+/// Returns `true` if any was removed. Only the parts with dropped fields are visited.
 pub(super) fn prune_dropped(
     schema: SchemaRef<'_>,
     map: &mut Map,
@@ -29,7 +29,7 @@ pub(super) fn prune_dropped(
         let owners = others.iter().filter_map(|owned| owned.child(&node.element));
         let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
         match (map.get_mut(name.as_ref()), still) {
-            // Something below is still applied, so this field stays, and its parts are on their own.
+            // A part of the field is still applied, so the field is kept, and its parts are examined separately.
             (Some(Value::Object(value)), Some(still)) if !still.children.is_empty() && !field.is_atomic_map() => {
                 let below: Vec<_> = owners.map(|it| &it.children).collect();
                 changed |= prune_dropped(field, value, &node.children, &still.children, &below);
@@ -66,7 +66,7 @@ fn one(node: Node<'_>) -> FieldSet<'_> {
     set
 }
 
-/// Takes the members of `set`, with all below them, out of an object.
+/// Removes the members of `set`, with all fields below them, from an object.
 pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map, set: &FieldSet<'_>) {
     for node in set.nodes() {
         let Element::Field(name) = &node.element else {
@@ -80,7 +80,7 @@ pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map, set: &FieldSet
     }
 }
 
-/// Removes the fields; an emptied container stays, empty.
+/// Removes the fields; an emptied container is kept.
 fn remove(schema: SchemaRef<'_>, value: &mut Value, set: &FieldSet<'_>) {
     match value {
         Value::Object(map) if schema.is_atomic_map() => map.clear(),
@@ -106,7 +106,7 @@ fn remove_items(schema: SchemaRef<'_>, items: &mut Vec<Value>, set: &FieldSet<'_
     });
 }
 
-/// The set with every declared field on the way to a member made one too: who owns `spec.a` stands for `spec`.
+/// Adds every declared field on the path to a member: the owner of `spec.a` also owns `spec`.
 pub(super) fn with_named_fields<'a>(schema: SchemaRef<'_>, set: FieldSet<'a>) -> FieldSet<'a> {
     let mut out = FieldSet::new();
     for node in set.into_nodes() {
@@ -130,14 +130,14 @@ fn named<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     with_named_fields(schema, field_set(schema, object))
 }
 
-/// Returns `merged` without the fields in `last`, before those of other managers are put back.
+/// Returns `merged` without the fields in `last`, before the fields of other managers are restored.
 pub(super) fn without_last(schema: SchemaRef<'_>, merged: &Map, last: &FieldSet<'_>) -> Map {
     let mut pruned = merged.clone();
     remove_fields(schema, &mut pruned, &with_named_fields(schema, last.clone()));
     pruned
 }
 
-/// Puts the fields of `merged` that are in `owned` back into `pruned`.
+/// Restores the fields of `merged` that are in `owned` in `pruned`.
 pub(super) fn put_back_owned(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, owned: FieldSet<'_>) -> Map {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))
@@ -147,8 +147,8 @@ pub(super) fn put_back_owned(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, 
     out
 }
 
-/// Puts everything back that `last` did not name: unowned fields were not the manager's to remove. `None` where
-/// that is all.
+/// Restores all fields that are not in `last`, because the manager may only remove its own. `None` if nothing remains
+/// to be removed.
 pub(super) fn put_back_dangling(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, last: &FieldSet<'_>) -> Option<Map> {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))

@@ -1,4 +1,5 @@
-//! Entries that an older schema shaped: where a list or map is atomic now, who owned part of it owns all of it.
+//! Updates entries that were written under an older schema: if a list or map has become atomic, the owner of a part
+//! owns the whole.
 
 use super::element::Element;
 use super::set::{FieldSet, Node};
@@ -6,7 +7,7 @@ use super::{entries, json};
 use crate::api::json::Value;
 use crate::registry::types::schema::SchemaRef;
 
-/// Brings the entries of one version in line with its schema. Only schemas of custom resources ever change.
+/// Adapts the entries of one version to its schema. Only schemas of custom resources ever change.
 pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Value]) {
     if !matches!(schema, SchemaRef::Custom(_)) {
         return;
@@ -25,7 +26,7 @@ pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Va
     }
 }
 
-/// The schema of what a node stands for.
+/// The schema of a node.
 fn below<'s>(schema: SchemaRef<'s>, node: &Node<'_>) -> Option<SchemaRef<'s>> {
     match &node.element {
         Element::Field(name) => schema.field(name),

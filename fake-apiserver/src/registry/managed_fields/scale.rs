@@ -8,7 +8,7 @@ use super::set::FieldSet;
 use super::update::subtract;
 use crate::api::json::Value;
 
-/// The version entries of a Scale are in.
+/// The version of the entries of a Scale.
 const SCALE: &str = "autoscaling/v1";
 
 /// Path of the replicas in a Scale.
@@ -19,13 +19,13 @@ const IN_SCALE: [&str; 2] = ["spec", "replicas"];
 pub(crate) struct ScaleFields<'a> {
     /// The parent's apiVersion in the request.
     pub(crate) api_version: &'a str,
-    /// The path of the replicas in each served version of the parent; empty where that version has no scale. Entries
-    /// of versions not named here are dropped.
+    /// The path of the replicas in each served version of the parent; empty if that version does not have the
+    /// subresource `scale`. Entries of other versions are dropped.
     pub(crate) paths: &'a [(&'a str, &'a [&'a str])],
 }
 
-/// The entries of a parent as they are read: of two by one manager the later one counts, which the first write to a
-/// Scale can bring about.
+/// Removes duplicate entries of a parent: of two entries with the same manager, which the first write to a Scale can
+/// cause, the later one is kept.
 pub(crate) fn distinct(list: Vec<Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::with_capacity(list.len());
     for entry in list {
@@ -47,7 +47,7 @@ impl<'a> ScaleFields<'a> {
         has(entry, path)
     }
 
-    /// The entries to put into the Scale made of a parent with these entries.
+    /// The entries for the Scale of a parent with these entries.
     pub(crate) fn to_scale(self, parent: &[Value]) -> Vec<Value> {
         let mut list: Vec<Value> = parent
             .iter()
@@ -83,7 +83,7 @@ impl<'a> ScaleFields<'a> {
         }
         let path = self.path(self.api_version).unwrap_or_default();
         if !path.is_empty() {
-            // A manager that had no part in the parent before brings no time along.
+            // A manager without an entry in the parent does not keep its time.
             let timeless = |entry: &Value| {
                 let mut entry = moved(entry, self.api_version, path);
                 if let Some(entry) = entry.as_object_mut() {
@@ -103,13 +103,13 @@ fn has(entry: &Value, path: &[&str]) -> bool {
     !path.is_empty() && json::decode(entry.get("fieldsV1")).is_ok_and(|set| set.has(&elements))
 }
 
-/// Returns `true` if an entry of a Scale and one of its parent are of one manager. Managers that update are told apart
-/// by version too, and those of the two are never the same.
+/// Returns `true` if an entry of a Scale and an entry of its parent have the same manager. An updating manager is
+/// identified by its version, too, so entries of the two always differ.
 fn is_same(scale: &Value, parent: &Value) -> bool {
     Identity::of(scale).is(&Identity::of(parent))
 }
 
-/// The same manager owning this path in that version.
+/// An entry of the same manager that owns this path in that version.
 fn moved(entry: &Value, api_version: &str, path: &[&str]) -> Value {
     let id = Identity {
         api_version,

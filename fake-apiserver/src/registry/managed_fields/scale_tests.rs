@@ -1,4 +1,4 @@
-//! Ownership of replicas across scale, and of lists and maps whose schema became atomic.
+//! Ownership of replicas across scale, and of lists and maps that have become atomic.
 
 use super::{Manager, ScaleFields, Types, single_version, track_update};
 use crate::api::json::{Value, json};
@@ -48,7 +48,7 @@ fn write_scale(entries: Vec<Value>, replicas: u32, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn h15_a_scale_write_takes_the_replicas() {
+fn h15_scale_write_takes_over_the_replicas() {
     let parent = vec![
         entry("one", "Update", json!({"f:spec": {"f:paused": {}, "f:replicas": {}}})),
         entry("only", "Apply", json!({"f:spec": {"f:replicas": {}}})),
@@ -80,7 +80,7 @@ fn h15_an_applier_keeps_its_replicas() {
 }
 
 #[test]
-fn h15_entries_of_unknown_versions_go() {
+fn h15_entries_of_unknown_versions_are_dropped() {
     let mut old = entry("one", "Apply", json!({"f:spec": {"f:replicas": {}}}));
     old["apiVersion"] = json!("apps/v1beta1");
     assert_eq!(DEPLOYMENTS.to_scale(std::slice::from_ref(&old)), Vec::<Value>::new());
@@ -88,7 +88,7 @@ fn h15_entries_of_unknown_versions_go() {
 }
 
 #[test]
-fn h11_a_list_or_map_that_became_atomic_is_owned_whole() {
+fn h11_list_or_map_that_became_atomic_is_owned_as_a_whole() {
     let crd = json!({
         "status": {"conditions": [{"type": "Established", "status": "True"}]},
         "spec": {"group": "e.com", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"}, "versions": [{

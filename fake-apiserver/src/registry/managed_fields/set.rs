@@ -8,17 +8,17 @@ use super::element::Element;
 /// A set of paths. A node is a member, or has children that are, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet<'a> {
-    /// Sorted by element; none is empty.
+    /// Sorted by element; all nodes are non-empty.
     nodes: Vec<Node<'a>>,
 }
 
-/// One element and what lies below it.
+/// One element and the paths below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node<'a> {
     pub(super) element: Element<'a>,
     /// Set if the path that ends here is in the set.
     pub(super) member: bool,
-    /// The paths that go on.
+    /// The longer paths.
     pub(super) children: FieldSet<'a>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> FieldSet<'a> {
         set
     }
 
-    /// An empty set that is about to get so many nodes.
+    /// An empty set with room for this number of nodes.
     pub(super) fn with_capacity(nodes: usize) -> Self {
         Self {
             nodes: Vec::with_capacity(nodes),
@@ -57,7 +57,7 @@ impl<'a> FieldSet<'a> {
         &self.nodes
     }
 
-    /// The number of nodes that are fields, which come first.
+    /// The number of nodes for fields, which precede the others.
     pub(super) fn fields(&self) -> usize {
         let is_field = |node: &Node<'_>| matches!(node.element, Element::Field(_));
         match self.nodes.last() {
@@ -104,7 +104,7 @@ impl<'a> FieldSet<'a> {
         found.ok().map(|i| &self.nodes[i])
     }
 
-    /// Returns `true` if this very path, given as elements, is in the set.
+    /// Returns `true` if this path itself, given as elements, is in the set.
     pub(super) fn has(&self, path: &[Element<'_>]) -> bool {
         match path {
             [] => false,
@@ -147,6 +147,22 @@ impl<'a> FieldSet<'a> {
         out.extend(left);
         out.extend(right);
         Self { nodes: out }
+    }
+
+    /// Returns the union of many sets. Unions are made in pairs, because each costs as much as its larger set.
+    pub(super) fn union_of(mut sets: Vec<FieldSet<'a>>) -> Self {
+        while sets.len() > 1 {
+            let mut rest = sets.into_iter();
+            let mut pairs = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(one) = rest.next() {
+                pairs.push(match rest.next() {
+                    Some(other) => one.union(other),
+                    None => one,
+                });
+            }
+            sets = pairs;
+        }
+        sets.pop().unwrap_or_default()
     }
 
     /// Returns the difference: paths that are not in `other`.
@@ -198,7 +214,7 @@ impl<'a> FieldSet<'a> {
         })
     }
 
-    /// The printed paths, in the order in which conflicts are listed: the members of a level before what lies deeper.
+    /// The printed paths, in the order of conflicts: the members of a level before the deeper ones.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut out = Vec::new();
         self.collect_paths("", &mut out);

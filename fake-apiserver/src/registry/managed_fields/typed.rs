@@ -28,6 +28,21 @@ pub(super) fn fits(schema: SchemaRef<'_>, object: &Map) -> bool {
     entries.all(|(name, value)| fields.field(name).is_none_or(|field| value_fits(field, value)))
 }
 
+/// Returns `true` if the schema declares every field of an object.
+pub(super) fn declares(schema: SchemaRef<'_>, object: &Map) -> bool {
+    let mut fields = schema.walk();
+    let mut entries = object.iter();
+    entries.all(|(name, value)| fields.field(name).is_some_and(|field| declares_value(field, value)))
+}
+
+fn declares_value(schema: SchemaRef<'_>, value: &Value) -> bool {
+    match (schema.form(), value) {
+        (Form::Map, Value::Object(map)) => declares(schema, map),
+        (Form::List, Value::Array(items)) => items.iter().all(|item| declares_value(schema.items(), item)),
+        _ => true,
+    }
+}
+
 fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {
     match (schema.form(), value) {
         (_, Value::Null) | (Form::Any, _) => true,
@@ -153,7 +168,7 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
     }
 }
 
-/// The fields an object names: every leaf, every list item, and what is empty.
+/// The fields of an object: every leaf, every list item, and every empty value.
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();

@@ -1,4 +1,6 @@
-//! Ownership by create, update and patch: who writes a field owns it (rules H8, H16, H17).
+//! Ownership by create, update and patch: the writer of a field owns it (rules H8, H16, H17).
+
+use std::collections::BTreeSet;
 
 use super::compare::{Changes, compare, no_fields};
 use super::element::same;
@@ -11,26 +13,26 @@ use crate::api::object::Object;
 use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::SchemaRef;
 
-/// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
+/// Records in `new` the fields that this write changes compared to `live` (`None` if `new` is created).
 ///
-/// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
-/// allocated address or a raised generation, has no owner.
+/// Both are decoded and defaulted in the version of the request. Fields that the server sets later, such as an
+/// allocated address or an incremented generation, are not owned by a manager.
 pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
     let mut list = starting_entries(live, new, !manager.subresource.is_empty());
     if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
-        // Nobody has been tracked so far; the next apply begins it.
+        // The object is not tracked yet; the next apply starts tracking.
         return;
     }
     let fits = |object: &Object| super::typed::fits(types.schema, &object.0);
     if matches!(types.schema, SchemaRef::Custom(_)) && !(live.is_none_or(fits) && fits(new)) {
-        // Fields of a type that the schema no longer knows cannot be owned: tracking restarts (rule O9).
+        // Fields with a type that the schema no longer declares cannot be owned: tracking restarts (rule O9).
         return;
     }
     reconcile(types.schema, manager.api_version, &mut list);
     let old = live.map_or(no_fields(), |live| &live.0);
     let changes = compare(types.schema, old, &new.0, manager.reset);
     if changes.has_unknown_item {
-        // `UpdateNoErrors`: nobody is tracked where the object cannot be compared.
+        // `UpdateNoErrors`: an object that cannot be compared is not tracked.
         return;
     }
     let changed = !changes.is_empty();
@@ -50,7 +52,8 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     set_entries(new, list);
 }
 
-/// The entries to go on from, taken out of `new`: those the client sent if they make sense, else those of `live`.
+/// The initial entries, removed from `new`: the entries that the client sent if they are valid, otherwise the entries
+/// of `live`.
 fn starting_entries(live: Option<&Object>, new: &mut Object, is_subresource: bool) -> Vec<Value> {
     let sent = match new.0.get_mut("metadata") {
         Some(Value::Object(metadata)) => metadata.remove("managedFields"),
@@ -76,7 +79,7 @@ fn starting_entries(live: Option<&Object>, new: &mut Object, is_subresource: boo
     stored.cloned().unwrap_or_default()
 }
 
-/// Puts the entries into the object; an object without any has no `managedFields`.
+/// Stores the entries in the object; an empty list removes `managedFields`.
 pub(super) fn set_entries(object: &mut Object, list: Vec<Value>) {
     if list.is_empty() {
         if let Some(Value::Object(metadata)) = object.0.get_mut("metadata") {
@@ -92,11 +95,11 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
         .any(|entry| entries::text(entry, "apiVersion") != api_version)
 }
 
-/// The object has no form in the version of some entry, or one that does not fit the schema: managedFields are
-/// dropped, as by Go's `UpdateNoErrors`.
+/// The object cannot be converted to the version of an entry, or does not fit the schema. managedFields are dropped, as
+/// by Go's `UpdateNoErrors`.
 struct Unfit;
 
-/// Takes the changed fields out of every entry; entries that become empty go.
+/// Removes the changed fields from every entry, and entries that become empty.
 fn take_from_owners(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -105,38 +108,41 @@ fn take_from_owners(
     changes: &Changes<'_>,
     list: &mut Vec<Value>,
 ) -> Result<(), Unfit> {
-    let mut seen: Vec<String> = Vec::new();
+    let mut obsolete: BTreeSet<String> = BTreeSet::new();
     subtract_changes(list, manager.api_version, changes, Some(&Identity::of_update(manager)));
-    while let Some(version) = next_version(list, manager.api_version, &seen) {
+    for version in other_versions(list, manager.api_version) {
         let empty = Object::default();
         let old = live.unwrap_or(&empty);
         let both = |(schema, old)| (types.other)(new, &version).map(|(_, new)| (schema, old, new));
         match (types.other)(old, &version).and_then(both) {
             Ok((schema, old, new)) => {
-                let fits = |object: &Object| super::typed::fits(schema, &object.0);
+                let fits = |object: &Object| {
+                    super::typed::fits(schema, &object.0) && super::typed::declares(schema, &object.0)
+                };
                 if matches!(schema, SchemaRef::Custom(_)) && !(fits(&old) && fits(&new)) {
                     return Err(Unfit);
                 }
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
                 subtract_changes(list, &version, &changes, None);
-                seen.push(version);
             }
-            Err(NoVersion::Obsolete) => list.retain(|entry| entries::text(entry, "apiVersion") != version),
+            Err(NoVersion::Obsolete) => _ = obsolete.insert(version),
             Err(NoVersion::Refused(_)) => return Err(Unfit),
         }
     }
-    list.retain(|entry| !entries::is_empty(entry));
+    list.retain(|entry| !entries::is_empty(entry) && !obsolete.contains(entries::text(entry, "apiVersion")));
     Ok(())
 }
 
-/// A version among the entries that is neither the request's nor seen.
-pub(super) fn next_version(list: &[Value], api_version: &str, seen: &[String]) -> Option<String> {
-    let mut versions = list.iter().map(|entry| entries::text(entry, "apiVersion"));
-    let next = versions.find(|it| *it != api_version && !seen.iter().any(|seen| seen == it));
-    next.map(str::to_owned)
+/// The versions of the entries other than `api_version`, in the order in which they first occur.
+pub(super) fn other_versions(list: &[Value], api_version: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let versions = list.iter().map(|entry| entries::text(entry, "apiVersion"));
+    let others = versions.filter(|it| *it != api_version && seen.insert(*it));
+    others.map(str::to_owned).collect()
 }
 
-/// Takes the changes out of the entries of one version. What is touched stays with the manager who gets it anyway.
+/// Removes the changes from the entries of one version. Touched fields are kept in the entry of the manager that will
+/// own them anyway.
 fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>, receiver: Option<&Identity<'_>>) {
     for entry in list {
         if entries::text(entry, "apiVersion") != version {
@@ -148,7 +154,7 @@ fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>, re
     }
 }
 
-/// Takes fields out of an entry.
+/// Removes fields from an entry.
 pub(super) fn subtract(entry: &mut Value, sets: &[&FieldSet<'_>]) {
     if let Some(left) = entries::fields(entry).and_then(|fields| json::subtract(fields, sets)) {
         entries::set_fields(entry, left);
@@ -171,8 +177,8 @@ fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
     }
 }
 
-/// Gives `new` the entries of `live` if nothing but their times differs, so that a write that changes nothing stays a
-/// no-op (rules B7, H13). To be called right before storing, when `new` is as it would be stored.
+/// Restores the entries of `live` in `new` if only their times differ, so that an update without changes remains a
+/// no-op (rules B7, H13). Must be called directly before storing, when `new` is final.
 pub(crate) fn restore_times(live: &Object, new: &mut Object) {
     let (Some(old), Some(now)) = (managed_fields(live), managed_fields(new)) else {
         return;
@@ -185,7 +191,7 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
         _ => false,
     };
     let have_other_times = |a: &Value, b: &Value| a.get("time") != b.get("time");
-    // Most differences are in metadata, which is small.
+    // Compared first, because most differences are in metadata, which is small.
     if old.len() == now.len()
         && same_metadata(live, new)
         && old.iter().zip(now).any(|(a, b)| have_other_times(a, b))

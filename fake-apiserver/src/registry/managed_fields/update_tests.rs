@@ -29,7 +29,7 @@ fn manager<'a>(name: &'a str, time: &'a str) -> Manager<'a> {
     }
 }
 
-/// Writes `body` over `live` as `name` at second `second`, and gives it the uid a stored object has.
+/// Replaces `live` by `body` as the manager `name` at second `second`, with the uid of a stored object.
 fn write(live: Option<&Object>, body: Value, name: &str, second: usize) -> Object {
     let mut new = object(body);
     let time = format!("2026-01-01T00:00:{second:02}Z");
@@ -61,7 +61,7 @@ fn owned(name: &str, fields: Value) -> (String, Value) {
 }
 
 #[test]
-fn h6_an_entry_has_every_field() {
+fn h6_entry_has_all_fields() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let entry = json!([{
         "manager": "one", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:01Z",
@@ -114,7 +114,7 @@ fn h8_a_second_updater_owns_its_changes() {
 }
 
 #[test]
-fn h8_an_emptied_entry_goes() {
+fn h8_emptied_entries_are_removed() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w"})), "two", 2);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}});
@@ -128,7 +128,7 @@ fn h8_an_emptied_entry_goes() {
 #[case::bad_entry(Some(json!([{"manager": "x", "operation": "Steal", "apiVersion": "v1"}])))]
 #[case::bad_fields(Some(json!([{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
     "fieldsV1": {"nothing": {}}}])))]
-fn h16_nonsense_keeps_the_entries(#[case] sent: Option<Value>) {
+fn h16_invalid_entries_are_ignored(#[case] sent: Option<Value>) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v"}));
     if let Some(sent) = sent {
@@ -171,7 +171,7 @@ fn h16_edited_entries_are_taken_over() {
 }
 
 #[test]
-fn b7_a_write_without_a_change_keeps_everything() {
+fn b7_write_without_changes_keeps_the_entries() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     assert_eq!(write(Some(&made), config_map(json!({"k": "v"})), "one", 2), made);
     assert_eq!(write(Some(&made), config_map(json!({"k": "v"})), "two", 2), made);
@@ -260,7 +260,7 @@ fn h10_reset_fields_are_not_owned() {
 }
 
 #[test]
-fn b7_times_alone_are_no_change() {
+fn b7_updates_that_change_only_times_are_ignored() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut again = write(None, config_map(json!({"k": "v"})), "one", 9);
     again.metadata_mut().insert("resourceVersion".into(), "7".into());
@@ -282,7 +282,11 @@ fn b7_times_alone_are_no_change() {
 #[case(None, Some("/v1"), "unknown")]
 #[case(None, None, "unknown")]
 #[case(None, Some("tab\tbed/1"), "tabbed")]
-fn h7_names(#[case] parameter: Option<&str>, #[case] agent: Option<&str>, #[case] name: &str) {
+fn h7_manager_name_comes_from_the_user_agent(
+    #[case] parameter: Option<&str>,
+    #[case] agent: Option<&str>,
+    #[case] name: &str,
+) {
     assert_eq!(super::manager_name(parameter, agent), name);
 }
 

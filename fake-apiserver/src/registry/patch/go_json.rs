@@ -1,4 +1,4 @@
-//! Reading JSON with the errors Go's decoder gives, and finding duplicate fields.
+//! Parses JSON with the errors of Go's decoder, and finds duplicate fields.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
     parse_with_duplicates(body).map(|(value, _)| value)
 }
 
-/// Parses a body, and names the fields that occur twice in it, such as `data.k`, each once.
+/// Parses a body, and returns its duplicate fields, such as `data.k`, each once.
 pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     // Go reads invalid UTF-8 as replacement characters.
     let text = String::from_utf8_lossy(body);
@@ -48,7 +48,7 @@ pub(super) fn duplicate_fields(found: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Reads a value and remembers the paths of duplicate fields. The last of them wins, as everywhere.
+/// Parses a value, and records the paths of duplicate fields. The last value of a field is kept, as elsewhere.
 struct Reader<'a> {
     path: &'a mut String,
     found: &'a mut Vec<String>,

@@ -1,9 +1,7 @@
-//! JSON patch by the `json_patch` crate, made as lenient as the library the API server uses: `replace` of a missing
-//! field adds it, indices may be negative, `copy` of a missing field gives null, and `test` takes a missing field for
-//! null (rule G2).
+//! JSON patch, as lenient as the library that kube-apiserver uses: `replace` of a missing field adds it, indices may be
+//! negative, `copy` of a missing field gives null, and `test` treats a missing field as null (rule G2). The time of an
+//! operation does not depend on the size of the document: values are moved, not copied.
 
-use json_patch::jsonptr::{Pointer, PointerBuf};
-use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::Value as Document;
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
@@ -13,21 +11,24 @@ use crate::api::json::{Map, Value, type_name};
 use crate::api::nesting;
 use crate::api::status::Status;
 
-/// The most operations of a patch (rule A20).
+/// Maximum number of operations in a patch (rule A20).
 const MAX_OPERATIONS: usize = 10_000;
 
-/// The most bytes `copy` may copy in one patch.
+/// Maximum number of bytes that `copy` operations may copy in one patch.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Applies a JSON patch. A failed operation fails the whole.
+/// Applies a JSON patch. If an operation fails, the whole patch fails.
 pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {
     let (operations, strict_errors) = decode(body)?;
-    let mut state = State {
-        document: document.into(),
-        copied_bytes: 0,
-    };
-    for operation in operations {
-        state.apply(operation).ok_or_else(cannot_apply)?;
+    if operations.len() > MAX_OPERATIONS {
+        return Err(Status::too_large(format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
+    let mut state = State::new(document);
+    for mut operation in operations {
+        state.apply(&mut operation).ok_or_else(cannot_apply)?;
     }
     Ok(Patched {
         value: state.document.into(),
@@ -36,29 +37,29 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
     })
 }
 
-/// Applies the JSON patch of a webhook. The error is that of the library the API server uses, which a client is shown.
+/// Applies the JSON patch of a webhook, with an unlimited number of operations. The error is the text of the library
+/// that kube-apiserver uses, which a client receives.
 pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, Inapplicable> {
     let (operations, _) = decode(body).map_err(|status| {
         let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
         Inapplicable::Otherwise(text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch"))
     })?;
-    let mut state = State {
-        document: document.into(),
-        copied_bytes: 0,
-    };
-    for operation in operations {
-        let before = state.document.clone();
-        if state.apply(operation.clone()).is_none() {
-            return Err(why_not(&before, &operation));
+    let mut state = State::new(document);
+    for mut operation in operations {
+        // A failed move may already have removed the value.
+        let is_move = operation.get("op").is_some_and(|it| it == "move");
+        let why = is_move.then(|| why_not(&state.document, &operation));
+        if state.apply(&mut operation).is_none() {
+            return Err(why.unwrap_or_else(|| why_not(&state.document, &operation)));
         }
     }
     Ok(state.document.into())
 }
 
-/// Reason for which a patch cannot be applied, in the words of Go's library.
+/// Reason for which a patch cannot be applied, with the text of Go's library.
 #[derive(Debug)]
 pub(crate) enum Inapplicable {
-    /// A value is not the one that the patch tests for.
+    /// A value differs from the one in a test operation.
     Test(String),
     /// The patch cannot be read, or does not fit the document.
     Otherwise(String),
@@ -112,7 +113,7 @@ fn why_not(document: &Document, operation: &Operation) -> Inapplicable {
 /// One operation as it was sent.
 type Operation = Map;
 
-/// The operations, null ones as empty maps, and what strict validation finds wrong.
+/// Decodes the operations, null ones as empty maps, and returns the findings of strict validation.
 fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
     let misfit =
@@ -145,25 +146,20 @@ fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
         }
         operations.push(operation);
     }
-    if operations.len() > MAX_OPERATIONS {
-        return Err(Status::too_large(format!(
-            "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
-            operations.len()
-        )));
-    }
     let strict_errors = strict_errors.into_iter().map(|text| format!("json patch {text}"));
     Ok((operations, strict_errors.collect()))
 }
 
 struct State {
-    /// In the form of the library.
     document: Document,
     copied_bytes: usize,
+    /// Upper bound of the levels of the document.
+    levels: usize,
 }
 
-/// A place in a document: a pointer with plain indices, and the value there, if any.
+/// A location in a document: its path, with resolved indices, and the value there, if any.
 struct Place<'a> {
-    pointer: PointerBuf,
+    keys: Vec<String>,
     found: Option<&'a Document>,
 }
 
@@ -174,7 +170,7 @@ fn keys(path: &str) -> Option<Vec<String>> {
         .skip(1)
         .map(|part| part.replace("~1", "/").replace("~0", "~"));
     let keys: Vec<String> = parts.by_ref().take(nesting::MAX + 2).collect();
-    // More steps than a document is deep lead nowhere.
+    // A path with more steps than the depth of the document does not exist.
     (parts.next().is_none() && !keys.is_empty()).then_some(keys)
 }
 
@@ -187,16 +183,16 @@ fn index_of(key: &str, length: usize) -> Option<usize> {
 }
 
 impl<'a> Place<'a> {
-    /// Finds a path. The map or list that contains it must be there, and an index must lie in its list, or at its end
-    /// where something `is_added`.
+    /// Finds a path. The map or list that contains it must exist. An index must be within its list, or at its end if a
+    /// value `is_added`.
     fn find(document: &'a Document, path: &str, is_added: bool) -> Option<Self> {
         let keys = keys(path)?;
-        let mut tokens = Vec::with_capacity(keys.len());
+        let mut plain = Vec::with_capacity(keys.len());
         let mut found = Some(document);
         let last = keys.len() - 1;
         for (at, key) in keys.into_iter().enumerate() {
             let is_added = is_added && at == last;
-            let (token, next) = match found? {
+            let (key, next) = match found? {
                 Document::Object(map) => {
                     let next = map.get(&key);
                     (key, next)
@@ -208,15 +204,14 @@ impl<'a> Place<'a> {
                 }
                 Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return None,
             };
-            tokens.push(token);
+            plain.push(key);
             found = next;
         }
-        let pointer = PointerBuf::from_tokens(&tokens);
-        Some(Self { pointer, found })
+        Some(Self { keys: plain, found })
     }
 }
 
-/// Returns `true` if the map or list that a path leads into is there.
+/// Returns `true` if the parent map or list of a path exists.
 fn has_container(document: &Document, path: &str) -> bool {
     match path.rsplit_once('/') {
         Some((before, _)) if !before.contains('/') => true,
@@ -228,18 +223,28 @@ fn has_container(document: &Document, path: &str) -> bool {
 }
 
 impl State {
-    /// Carries one operation out; `None` where that fails.
-    fn apply(&mut self, mut operation: Operation) -> Option<()> {
+    fn new(document: Value) -> Self {
+        Self {
+            levels: nesting::levels(&document),
+            document: document.into(),
+            copied_bytes: 0,
+        }
+    }
+
+    /// Executes one operation; `None` if it fails.
+    fn apply(&mut self, operation: &mut Operation) -> Option<()> {
         let value = operation.remove("value").unwrap_or_default();
         let text = |field: &str| operation.get(field).and_then(Value::as_str);
         let (path, from) = (text("path")?, text("from"));
         match text("op")? {
             "add" => self.add(path, value),
-            "remove" => self.remove(path).map(drop),
+            "remove" => self.take(path).map(drop),
             "replace" => self.replace(path, value),
             "move" => {
-                let value = self.remove(from?)?;
-                self.add(path, value)
+                let depth = keys(from?)?.len();
+                let value = self.take(from?)?;
+                // The value is part of the document, which bounds its levels.
+                self.add_with_levels(path, value, self.levels.saturating_sub(depth))
             }
             "copy" => {
                 let value = self.copied(from?)?;
@@ -251,46 +256,56 @@ impl State {
     }
 
     fn add(&mut self, path: &str, value: Value) -> Option<()> {
-        let path = Place::find(&self.document, path, true)?.pointer;
-        check_depth(&path, &value)?;
-        self.patch(PatchOperation::Add(AddOperation {
-            path,
-            value: value.into(),
-        }))
+        let levels = nesting::levels(&value);
+        self.add_with_levels(path, value.into(), levels)
     }
 
-    fn remove(&mut self, path: &str) -> Option<Value> {
+    /// Adds a value of at most this depth.
+    fn add_with_levels(&mut self, path: &str, value: Document, levels: usize) -> Option<()> {
+        let keys = Place::find(&self.document, path, true)?.keys;
+        self.check_depth(keys.len(), &value, levels)?;
+        let (last, container) = self.container(&keys)?;
+        match container {
+            Document::Object(map) => drop(map.insert(last.to_owned(), value)),
+            Document::Array(items) if last == "-" => items.push(value),
+            Document::Array(items) => items.insert(last.parse().ok()?, value),
+            Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return None,
+        }
+        Some(())
+    }
+
+    /// Removes an existing value.
+    fn take(&mut self, path: &str) -> Option<Document> {
         let place = Place::find(&self.document, path, false)?;
-        let (path, value) = (place.pointer, Value::from(place.found?.clone()));
-        self.patch(PatchOperation::Remove(RemoveOperation { path }))?;
-        Some(value)
+        place.found?;
+        let keys = place.keys;
+        let (last, container) = self.container(&keys)?;
+        match container {
+            Document::Object(map) => map.remove(last),
+            Document::Array(items) => Some(items.remove(last.parse().ok()?)),
+            Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => None,
+        }
     }
 
     /// Replaces a value, or adds the field that is missing.
     fn replace(&mut self, path: &str, value: Value) -> Option<()> {
+        let levels = nesting::levels(&value);
         if path.is_empty() {
-            let path = PointerBuf::root();
             let is_document = value.is_object() || value.is_array();
-            return is_document.then(|| {
-                self.patch(PatchOperation::Replace(ReplaceOperation {
-                    path,
-                    value: value.into(),
-                }))
-            })?;
+            self.levels = levels;
+            self.document = value.into();
+            return is_document.then_some(());
         }
-        let place = Place::find(&self.document, path, false)?;
-        let (path, is_there) = (place.pointer, place.found.is_some());
-        check_depth(&path, &value)?;
-        self.patch(match is_there {
-            true => PatchOperation::Replace(ReplaceOperation {
-                path,
-                value: value.into(),
-            }),
-            false => PatchOperation::Add(AddOperation {
-                path,
-                value: value.into(),
-            }),
-        })
+        let keys = Place::find(&self.document, path, false)?.keys;
+        let value = value.into();
+        self.check_depth(keys.len(), &value, levels)?;
+        let (last, container) = self.container(&keys)?;
+        match container {
+            Document::Object(map) => drop(map.insert(last.to_owned(), value)),
+            Document::Array(items) => *items.get_mut(last.parse::<usize>().ok()?)? = value,
+            Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return None,
+        }
+        Some(())
     }
 
     /// The value to copy; null for a missing field.
@@ -304,30 +319,51 @@ impl State {
     }
 
     /// Compares a value; a missing field is null.
-    fn test(&mut self, path: &str, value: Value) -> Option<()> {
-        let path = match path {
-            "" => PointerBuf::root(),
-            path => match Place::find(&self.document, path, false)? {
-                Place {
-                    pointer,
-                    found: Some(_),
-                } => pointer,
-                Place { found: None, .. } => return value.is_null().then_some(()),
-            },
+    fn test(&self, path: &str, value: Value) -> Option<()> {
+        let found = match path {
+            "" => Some(&self.document),
+            path => Place::find(&self.document, path, false)?.found,
         };
-        self.patch(PatchOperation::Test(TestOperation {
-            path,
-            value: value.into(),
-        }))
+        let is_equal = match found {
+            Some(found) => *found == Document::from(value),
+            None => value.is_null(),
+        };
+        is_equal.then_some(())
     }
 
-    /// Carries out an operation exactly as RFC 6902 says.
-    fn patch(&mut self, operation: PatchOperation) -> Option<()> {
-        json_patch::patch_unsafe(&mut self.document, &[operation]).ok()
+    /// Returns the map or list that contains a place, and the last key of its path.
+    fn container<'a>(&mut self, keys: &'a [String]) -> Option<(&'a str, &mut Document)> {
+        let (last, before) = keys.split_last()?;
+        let mut container = &mut self.document;
+        for key in before {
+            container = match container {
+                Document::Object(map) => map.get_mut(key)?,
+                Document::Array(items) => items.get_mut(key.parse::<usize>().ok()?)?,
+                Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return None,
+            };
+        }
+        Some((last, container))
+    }
+
+    /// Refuses to nest documents deeper than they can be read back. The depth is estimated by an upper bound, and
+    /// counted only if the bound is too high.
+    fn check_depth(&mut self, depth: usize, value: &Document, levels: usize) -> Option<()> {
+        let mut needed = depth + levels;
+        if needed > nesting::MAX {
+            needed = depth + document_levels(value);
+            self.levels = document_levels(&self.document);
+        }
+        self.levels = self.levels.max(needed);
+        (needed <= nesting::MAX).then_some(())
     }
 }
 
-/// Documents are not nested deeper than they can be read back.
-fn check_depth(path: &Pointer, value: &Value) -> Option<()> {
-    (path.count() + nesting::levels(value) <= nesting::MAX).then_some(())
+/// The levels of lists and maps of a document.
+fn document_levels(document: &Document) -> usize {
+    let below: usize = match document {
+        Document::Array(items) => items.iter().map(document_levels).max().unwrap_or_default(),
+        Document::Object(map) => map.values().map(document_levels).max().unwrap_or_default(),
+        Document::Null | Document::Bool(_) | Document::Number(_) | Document::String(_) => return 0,
+    };
+    1 + below
 }

@@ -45,7 +45,7 @@ fn merge(value: &mut Value, patch: Map) {
                 map.remove(&key);
             }
             (Some(old @ Value::Object(_)), Value::Object(change)) => merge(old, change),
-            // A list put in place of a map keeps the nulls of its maps; every other new value loses them.
+            // A list that replaces a map keeps the nulls of its maps; every other new value loses them.
             (Some(old @ Value::Object(_)), change @ Value::Array(_)) => *old = change,
             (_, mut change) => {
                 prune_nulls(&mut change);

@@ -1,7 +1,7 @@
 //! Patches: JSON, merge and strategic.
 //!
-//! Pure functions from a document and a body to a document. They know nothing of storage or of the rules of objects:
-//! the result has yet to be decoded, defaulted and validated.
+//! Pure functions from a document and a body to a document. They do not depend on storage or on the rules of objects:
+//! the result must still be decoded, defaulted and validated.
 
 mod go_json;
 mod json;
@@ -30,12 +30,12 @@ pub(crate) struct Patched {
     pub(crate) value: Value,
     /// Errors of the body that only strict field validation reports, such as `duplicate field "data.k"`.
     pub(crate) strict_errors: Vec<String>,
-    /// Text of the patch in an error about the result: strategic patches are shown themselves, the others by the
-    /// patched document, which is the caller's to print.
+    /// Text of the patch in an error about the result. For a strategic patch it is the patch itself; for other patches
+    /// the caller prints the patched document.
     pub(crate) shown: Option<String>,
 }
 
-/// 422 of a patch that can be read but not applied: the reason stays with the server (rule G2).
+/// 422 for a patch that can be parsed but not applied; the reason is not returned (rule G2).
 fn cannot_apply() -> Status {
     Status::new(
         422,

@@ -1,4 +1,5 @@
-//! The order of merged lists: the patch's items in the patch's order, the server's in the server's, interleaved.
+//! The order of merged lists: items of the patch keep the order of the patch, items of the server keep the order of the
+//! server, interleaved.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use crate::api::json::{Map, Value};
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 
-/// Identity of an item: its merge key, or the scalar it is.
+/// Identity of an item: its merge key, or the value of a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemKey(String);
 
@@ -36,20 +37,19 @@ pub(super) fn by_key(keys: &[ItemKey]) -> BTreeMap<&ItemKey, usize> {
     places
 }
 
-/// Returns `true` if a key is among those of [`by_key`].
+/// Returns `true` if the keys from [`by_key`] contain a key.
 pub(super) fn is_in(places: &BTreeMap<&ItemKey, usize>, key: &ItemKey) -> bool {
     places.contains_key(key)
 }
 
-/// Items with their keys, sorted by the place their key has in `order`; those it does not name keep their place at
-/// the end.
+/// Sorts items by the positions of their keys in `order`. Items that it does not name follow in their original order.
 fn sorted_by(mut items: Vec<(Value, ItemKey)>, order: &BTreeMap<&ItemKey, usize>) -> Vec<(Value, ItemKey)> {
     items.sort_by_key(|(_, key)| order.get(key).copied().unwrap_or(usize::MAX));
     items
 }
 
-/// Puts merged items in order. Items in `patch_order` keep that order, the others the order they have in
-/// `server_order`; where the two meet, an item of the server goes before one of the patch that stood behind it.
+/// Orders merged items. Items in `patch_order` keep that order, the others the order of `server_order`; if the two
+/// conflict, an item of the server precedes an item of the patch that was after it.
 pub(super) fn merge_ordered(
     merged: Vec<Value>,
     patch_order: &[ItemKey],
@@ -84,7 +84,7 @@ pub(super) fn merge_ordered(
     }
 }
 
-/// 500 with the library's own words.
+/// 500 with the library's text.
 pub(super) fn failed(text: impl Into<String>) -> Status {
     Status::new(500, "", text)
 }

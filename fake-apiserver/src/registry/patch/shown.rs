@@ -1,5 +1,5 @@
-//! Text of a patched document in an error: the maps that the patch went through have sorted keys, the rest is as Go's
-//! structs wrote it.
+//! Text of a patched document in an error: maps that the patch changed have sorted keys; the rest has the field order
+//! of Go's structs.
 
 use serde::ser::{Serialize, Serializer};
 
@@ -22,7 +22,7 @@ pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &
     .unwrap_or_default()
 }
 
-/// Returns `true` if a patch goes into a field of the document.
+/// Returns `true` if a patch changes something within a field of the document.
 fn goes_through(patch: &Value, field: &str) -> bool {
     let enters = |path: &str| {
         path.strip_prefix('/')
@@ -61,9 +61,9 @@ impl Serialize for Root<'_> {
     }
 }
 
-/// A value as Go writes it: the fields of a struct have the order of their numbers.
+/// A value in Go's format: the fields of a struct are in the order of their numbers.
 struct Typed<'a> {
-    /// `None` where the keys are sorted.
+    /// `None` if the keys are sorted.
     shape: Option<&'static Shape>,
     value: &'a Value,
 }
@@ -126,7 +126,7 @@ mod tests {
         r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]
-    fn g8_what_a_patch_leaves_alone_keeps_the_order_of_its_struct(#[case] patch: &str, #[case] metadata: &str) {
+    fn g8_unpatched_parts_keep_the_field_order_of_structs(#[case] patch: &str, #[case] metadata: &str) {
         let shape = shape_of("", "v1", "ConfigMap");
         let text = r#"{"kind":"ConfigMap","metadata":{"labels":{"l":"m"},"name":"a","uid":"u"}}"#;
         let shown = shown_document(shape, text, patch.as_bytes());

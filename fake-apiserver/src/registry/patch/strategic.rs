@@ -1,4 +1,4 @@
-//! Strategic merge patch: the type says which lists are merged and by what key (rules G4 to G7).
+//! Strategic merge patch: the type defines which lists are merged and by which key (rules G4 to G7).
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::ordering::{ItemKey, by_key, failed, is_in, merge_ordered, no_merge_key};
@@ -14,7 +14,7 @@ use crate::registry::types::schema::{PatchStrategy, SchemaRef};
 const PATCH: &str = "$patch";
 /// The directive that names the only fields to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// The prefix of a list of scalars to take out of a list.
+/// Prefix of a list of scalars to remove from a list.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 /// The prefix of the order of a list's items.
 const SET_ORDER: &str = "$setElementOrder";
@@ -101,7 +101,7 @@ fn merge_map(mut original: Map, patch: &mut Map, schema: SchemaRef<'_>) -> Resul
                 Some(Value::Array(merge_list(old, change, field, strategy, deletes)?))
             }
             (Some(Value::Array(_)), change @ Value::Array(_)) => Some(change),
-            // There is nothing that items could be taken out of.
+            // There is no list from which items could be deleted.
             (old, _) if deletes => old,
             (_, mut change) => {
                 discard_nulls(&mut change);
@@ -113,7 +113,7 @@ fn merge_map(mut original: Map, patch: &mut Map, schema: SchemaRef<'_>) -> Resul
     Ok(original)
 }
 
-/// Takes the nulls out of the maps of what the original lacks: there is nothing that they could delete.
+/// Removes nulls from maps that the original lacks, because they have nothing to delete there.
 fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -125,7 +125,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// Leaves the maps out that have a directive, whichever it is, of what the original lacks.
+/// Removes maps with any directive from values that the original lacks.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(PATCH) => None,
@@ -142,7 +142,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Carries `$retainKeys` out: what it does not name goes.
+/// Applies `$retainKeys`: removes all fields that it does not list.
 fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Status> {
     let Some(keep) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -161,7 +161,7 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Status> {
     Ok(())
 }
 
-/// Merges the lists that have a `$setElementOrder`, and takes them out of the patch.
+/// Merges the lists that have a `$setElementOrder`, and removes them from the patch.
 fn set_orders(original: &mut Map, patch: &mut Map, schema: SchemaRef<'_>) -> Result<(), Status> {
     let directives: Vec<SmolStr> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
@@ -200,7 +200,7 @@ fn set_orders(original: &mut Map, patch: &mut Map, schema: SchemaRef<'_>) -> Res
     Ok(())
 }
 
-/// Checks that the items of the patch are in the order of the directive, and are all named there.
+/// Checks that the directive names all items of the patch, in the same order.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), Status> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -303,7 +303,7 @@ fn merge_scalars(old: Vec<Value>, change: Vec<Value>, deletes: bool) -> Result<V
     merge_ordered(merged, &patch_order, &server_order, None)
 }
 
-/// Carries out the items that are directives; what is left are the items to merge.
+/// Applies the items that are directives; the remaining items are merged.
 fn apply_directives(
     mut old: Vec<Value>,
     change: Vec<Value>,
@@ -370,7 +370,7 @@ fn merge_items(
     Ok(old)
 }
 
-/// Items named by the directive in its order, the others as they stood on the server.
+/// Orders the items named by the directive in its order, and keeps the server's order for the others.
 fn put_in_order(
     merged: Vec<Value>,
     order: &[Value],

@@ -1,4 +1,4 @@
-//! Patches as recorded from a real server.
+//! Patches recorded from a real server.
 
 use rstest::rstest;
 
@@ -13,7 +13,7 @@ fn builtin(group: &str, version: &str, kind: &str) -> SchemaRef<'static> {
     SchemaRef::Builtin(shape_of(group, version, kind).expect("a built-in kind"))
 }
 
-/// The patched value, or code and message.
+/// The patched value, or the code and the message.
 fn outcome(patched: Result<Patched, Status>) -> Result<Value, (u16, String)> {
     patched
         .map(|it| it.value)
@@ -50,7 +50,7 @@ fn g2_json_patches(#[case] patch: Value, #[case] data: Value) {
 #[case(json!([{"op": "add", "path": "/3", "value": 9}]), json!([1, 2, 3, 9]))]
 #[case(json!([{"op": "remove", "path": "/-1"}]), json!([1, 2]))]
 #[case(json!([{"op": "replace", "path": "/-3", "value": 9}]), json!([9, 2, 3]))]
-fn g2_indices(#[case] patch: Value, #[case] list: Value) {
+fn g2_list_indices_are_resolved(#[case] patch: Value, #[case] list: Value) {
     let mut patch = patch;
     let path = format!("/list{}", patch[0]["path"].as_str().unwrap_or_default());
     patch[0]["path"] = path.into();
@@ -92,13 +92,13 @@ fn g2_json_patches_that_fail(#[case] patch: Value) {
     "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"
 )]
 #[case("[", "unexpected end of JSON input")]
-fn g1_bad_json_patches(#[case] body: &str, #[case] text: &str) {
+fn g1_invalid_json_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error = outcome(json_patch(config_map(), body.as_bytes())).expect_err("fails");
     assert_eq!(error, (400, format!("error decoding patch: {text}")));
 }
 
 #[test]
-fn a20_ten_thousand_operations() {
+fn a20_json_patch_is_limited_to_ten_thousand_operations() {
     let operations = |n| Value::Array(vec![json!({"op": "test", "path": "/data/k", "value": "v"}); n]).to_string();
     assert!(json_patch(config_map(), operations(10_000).as_bytes()).is_ok());
     let text = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001";
@@ -116,7 +116,7 @@ fn copies_are_bounded_in_size_and_depth() {
 }
 
 #[test]
-fn strict_json_patches_know_their_fields() {
+fn strict_json_patches_refuse_unknown_fields() {
     let body = br#"[{"op":"test","path":"/data/k","value":"v","extra":1}]"#;
     let patched = json_patch(config_map(), body).expect("applies");
     assert_eq!(patched.strict_errors, [r#"json patch unknown field "[0].extra""#]);
@@ -130,7 +130,7 @@ fn strict_json_patches_know_their_fields() {
 #[case(json!({"data": {"never": null}}), json!({"k": "v", "m": "moved"}))]
 #[case(json!({"data": {"k": {"a": null, "b": [{"c": null}]}, "m": null}}), json!({"k": {"b": [{}]}}))]
 #[case(json!({}), json!({"k": "v", "m": "moved"}))]
-fn g3_merge_patches(#[case] patch: Value, #[case] data: Value) {
+fn g3_merge_patches_follow_rfc_7386(#[case] patch: Value, #[case] data: Value) {
     let done = outcome(merge_patch(config_map(), patch.to_string().as_bytes())).expect("applies");
     assert_eq!(done["data"], data);
 }
@@ -159,7 +159,7 @@ fn g1_bad_merge_patches(#[case] body: &str, #[case] text: &str) {
 #[rstest]
 #[case("{", "unexpected end of JSON input")]
 #[case("[]", "json: cannot unmarshal array into Go value of type map[string]interface {}")]
-fn g1_bad_strategic_patches(#[case] body: &str, #[case] text: &str) {
+fn g1_invalid_strategic_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error = outcome(strategic_patch(config_map(), body.as_bytes(), SchemaRef::Deduced)).expect_err("fails");
     assert_eq!(error, (400, text.to_owned()));
 }
@@ -187,13 +187,13 @@ fn patch_pod_spec(spec: Value, patch: Value) -> Result<Value, (u16, String)> {
     json!([{"name": "n"}, {"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "3"}]))]
 #[case::set_order(json!({"$setElementOrder/containers": [{"name": "e"}, {"name": "c"}], "containers": []}),
     json!([{"name": "e", "image": "2"}, {"name": "c", "image": "1", "args": ["a", "b"]}]))]
-fn g5_lists_of_maps(#[case] patch: Value, #[case] containers: Value) {
+fn g5_lists_of_maps_are_merged_by_key(#[case] patch: Value, #[case] containers: Value) {
     let spec = json!({"containers": [{"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "2"}]});
     assert_eq!(patch_pod_spec(spec, patch).expect("applies")["containers"], containers);
 }
 
 #[test]
-fn g5_env_and_ports() {
+fn g5_env_and_ports_are_merged_by_key() {
     let spec = json!({"containers": [{"name": "c", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
         "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 90, "name": "adm"}]}]});
     let patch = json!({"containers": [{"name": "c",
@@ -213,7 +213,7 @@ fn g5_env_and_ports() {
 }
 
 #[test]
-fn g6_retain_keys() {
+fn g6_retain_keys_removes_other_fields() {
     let spec = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "o", "emptyDir": {}}]});
     let patch = json!({"volumes": [{"$retainKeys": ["configMap", "name"], "name": "v", "configMap": {"name": "x"}}]});
     let done = patch_pod_spec(spec.clone(), patch).expect("applies");
@@ -228,7 +228,7 @@ fn g6_retain_keys() {
 #[case(json!({"finalizers": ["e.com/c", "e.com/a"]}), json!(["e.com/c", "e.com/a", "e.com/b"]))]
 #[case(json!({"$deleteFromPrimitiveList/finalizers": ["e.com/b"]}), json!(["e.com/a"]))]
 #[case(json!({"finalizers": null}), Value::Null)]
-fn g6_primitive_lists(#[case] metadata: Value, #[case] finalizers: Value) {
+fn g6_primitive_lists_are_merged_as_sets(#[case] metadata: Value, #[case] finalizers: Value) {
     let object = json!({"kind": "ConfigMap", "metadata": {"name": "a", "finalizers": ["e.com/a", "e.com/b"]}});
     let body = json!({"metadata": metadata}).to_string();
     let done = outcome(strategic_patch(object, body.as_bytes(), builtin("", "v1", "ConfigMap"))).expect("applies");
@@ -243,13 +243,13 @@ fn g6_primitive_lists(#[case] metadata: Value, #[case] finalizers: Value) {
 #[case(json!({"data": {"$patch": "replace", "c": "3"}}), json!({"c": "3"}))]
 #[case(json!({"data": {"$patch": "delete"}}), json!({}))]
 #[case(json!({"dada": {"k": "w"}}), json!({"k": "v", "m": "moved"}))]
-fn g6_map_directives(#[case] patch: Value, #[case] data: Value) {
+fn g6_map_directives_are_applied(#[case] patch: Value, #[case] data: Value) {
     let schema = builtin("", "v1", "ConfigMap");
     let done = outcome(strategic_patch(config_map(), patch.to_string().as_bytes(), schema)).expect("applies");
     assert_eq!(done["data"], data);
 }
 
-/// Go's `mergeMap` discards the nulls of what the original lacks, then whatever has a directive.
+/// Go's `mergeMap` discards nulls in values that the original lacks, then maps with a directive.
 #[rstest]
 #[case::nulls_of_a_map(json!({"nodeSelector": {"a": null, "b": "c"}}), json!({"nodeSelector": {"b": "c"}}))]
 #[case::nulls_further_down(json!({"affinity": {"nodeAffinity": null, "podAffinity": {"x": null}}}),
@@ -285,7 +285,7 @@ fn g6_what_the_original_lacks(#[case] patch: Value, #[case] changed: Value) {
 }
 
 #[test]
-fn g5_owner_references() {
+fn g5_owner_references_are_merged_by_uid() {
     let object = json!({"metadata": {"ownerReferences": [{"uid": "o", "name": "o"}]}});
     let body = json!({"metadata": {"ownerReferences": [{"uid": "q", "name": "q"}, {"uid": "o", "controller": true}]}});
     let schema = builtin("", "v1", "ConfigMap");
@@ -307,13 +307,13 @@ fn g5_owner_references() {
 #[case(json!({"$patch": "merge"}), 500, "unknown patch type: merge in map: map[$patch:merge]")]
 #[case(json!({"$retainKeys": "x"}), 400, "invalid patch format of retainKeys")]
 #[case(json!({"$deleteFromPrimitiveList": ["x"]}), 400, "invalid patch format of primitive list")]
-fn g7_bad_directives(#[case] patch: Value, #[case] code: u16, #[case] text: &str) {
+fn g7_invalid_directives_are_refused(#[case] patch: Value, #[case] code: u16, #[case] text: &str) {
     let spec = json!({"containers": [{"name": "c"}, {"name": "e"}]});
     assert_eq!(patch_pod_spec(spec, patch), Err((code, text.to_owned())));
 }
 
 #[test]
-fn g8_a_strategic_patch_is_shown_as_go_prints_it() {
+fn g8_strategic_patch_is_printed_as_by_go() {
     let body = br#"{"data":{"k":5,"f":1.5e30,"l":["a",null,true]}}"#;
     let patched = strategic_patch(config_map(), body, SchemaRef::Deduced).expect("applies");
     assert_eq!(

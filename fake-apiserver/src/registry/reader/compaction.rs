@@ -1,7 +1,8 @@
-//! Compaction by time, as kube-apiserver asks it of etcd: after `compactor` of k8s.io/apiserver/pkg/storage/etcd3.
+//! Compaction by time, as kube-apiserver requests it from etcd: after `compactor` of
+//! k8s.io/apiserver/pkg/storage/etcd3.
 //!
-//! At each interval, revisions from before the previous interval are forgotten: exact lists and continue tokens of
-//! those are answered 410. Watches are served from the watch cache, which is bounded by size alone.
+//! Each interval removes the revisions from before the previous interval: exact lists and continue tokens of these
+//! revisions are answered 410. Watches are served from the watch cache, which is bounded by size only.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::storage::{Compacted, ResourceSnapshot, Revision};
 /// Past intervals, counted at each read and write, so that an idle server needs no timer.
 #[derive(Debug)]
 pub(in crate::registry) struct Compaction {
-    /// `None`: nothing is forgotten by time.
+    /// `None` disables compaction by age.
     interval: Option<Duration>,
     /// Guards the marks.
     marks: Mutex<Marks>,
@@ -21,9 +22,9 @@ pub(in crate::registry) struct Compaction {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
-    /// The number of the newest interval that was looked at, and the revision at its start.
+    /// The number of the newest interval that was checked, and the revision at its start.
     newest: Option<(u64, Revision)>,
-    /// Revisions below this one are forgotten.
+    /// Revisions below this one are no longer available.
     floor: Revision,
 }
 
@@ -36,15 +37,15 @@ impl Compaction {
         }
     }
 
-    /// Notes the time at a revision that is about to become an old one, or to be read beside old ones. Returns the
-    /// lowest revision that is not forgotten.
+    /// Records the time of a revision that is about to become old, or to be read together with old ones. Returns the
+    /// lowest revision that is kept.
     fn advance(&self, now: Duration, revision: Revision) -> Revision {
         let Some(interval) = self.interval else { return 0 };
         let number = u64::try_from(now.as_nanos() / interval.as_nanos()).unwrap_or(u64::MAX);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         match marks.newest {
             Some((newest, _)) if newest == number => {}
-            // Nothing was written in the intervals between: at the start of each the revision was this one.
+            // Nothing was written in the intervals in between, so each of them starts with this revision.
             Some((newest, _)) if newest + 1 < number => {
                 (marks.newest, marks.floor) = (Some((number, revision)), revision);
             }
@@ -65,12 +66,12 @@ impl Reader {
         self.compaction.restart();
     }
 
-    /// Notes the time before a write.
+    /// Records the time before a write.
     pub(in crate::registry) fn note_time(&self) {
         self.compaction.advance(self.entropy.elapsed(), self.store.revision());
     }
 
-    /// The objects of a resource as etcd has them at a revision, unless it has forgotten them.
+    /// The objects of a resource in etcd at a revision, unless the revision has been compacted.
     pub(in crate::registry) fn snapshot_of_etcd(
         &self,
         row: &Row,

@@ -1,4 +1,4 @@
-//! The continue token of a paged list: where the next page begins, and at which revision (rules D9 to D11).
+//! The continue token of a paged list: the start of the next page, and its revision (rules D9 to D11).
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -11,7 +11,7 @@ use crate::storage::Revision;
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Reads as Go does, which lets the last letter have bits that stand for nothing.
+/// Decodes as Go does, which ignores unused bits of the last letter.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Serialize, Deserialize)]
@@ -24,25 +24,25 @@ struct Token {
     start: String,
 }
 
-/// At which state the rest is listed.
+/// The state at which the rest is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// The state of the first page.
     Revision(Revision),
-    /// The latest state: the token came with a 410, and the whole list is not consistent.
+    /// The latest state: the token was returned with a 410, and the pages together are not consistent.
     Latest,
 }
 
-/// A token taken apart.
+/// A decoded token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continue {
     /// At which state.
     pub(crate) at: At,
-    /// The first key that may follow, relative to the list's prefix: a token works in another namespace, too.
+    /// The first key that may follow, relative to the list's prefix, so that a token also works in another namespace.
     pub(crate) start: String,
 }
 
-/// The token of a list that goes on behind `last`, a key relative to the list's prefix.
+/// The token of a list that continues after `last`, a key relative to the list's prefix.
 pub(crate) fn encode(at: At, last: &str) -> String {
     let rv = match at {
         At::Revision(revision) => i64::try_from(revision).unwrap_or(i64::MAX),
@@ -56,7 +56,7 @@ pub(crate) fn encode(at: At, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// Takes a token apart.
+/// Decodes a token.
 pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
     let invalid = |why: String| Status::bad_request(format!("invalid continue token: {why}"));
     let not_valid = |why: &str| invalid(format!("continue key is not valid: {why}"));
@@ -85,7 +85,7 @@ pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
         return Err(invalid(format!("encoded start key empty (version {VERSION})")));
     }
     let start = parsed.start.strip_prefix('/').unwrap_or(&parsed.start);
-    // As Go's path.Clean would change it.
+    // Go's `path.Clean` would change the path.
     if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(not_valid(&parsed.start));
     }

@@ -1,4 +1,4 @@
-//! Asking the conversion webhook of a CRD, before objects are read in another version or stored (rule O10).
+//! Requests to the conversion webhook of a CRD, before objects are read in another version or stored (rule O10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::storage::Stored;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Reader {
-    /// Asks for all of these stored objects in the version of `row`, in one call, so that decoding them finds the
-    /// answers.
+    /// Requests the conversion of all of these stored objects to the version of `row` in one call, so that their
+    /// decoding finds the results.
     pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
@@ -37,7 +37,7 @@ impl Reader {
         self.ask_conversion(conversion, objects, &row.api_version).await
     }
 
-    /// Asks for an object about to be stored in the stored version.
+    /// Requests the conversion of an object to the stored version before it is stored.
     pub(in crate::registry) async fn convert_to_store(&self, row: &Row, object: &Object) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
@@ -46,7 +46,7 @@ impl Reader {
         self.ask_conversion(conversion, vec![object.clone()], &stored_in).await
     }
 
-    /// Asks for an object in another version of its resource, in which admission or the owners of fields look at it.
+    /// Requests the conversion of an object to another version of its resource, for admission or managed fields.
     pub(in crate::registry) async fn convert_to_review(
         &self,
         row: &Row,

@@ -1,5 +1,5 @@
-//! `Known`: the decoded objects of small resources, such as classes and ranges of addresses. Rules look at all of them
-//! at each write of another resource, and they hardly ever change.
+//! `Known`: caches the decoded objects of small resources, such as classes and address ranges. Rules read all of them
+//! at each write of another resource, and they rarely change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use crate::api::object::Object;
 use crate::registry::scheme::{Row, codec};
 use crate::storage::Stored;
 
-/// Objects of a resource; those of a larger one are not kept.
+/// Maximum number of objects of a resource; larger resources are not cached.
 const OBJECTS_MAX: usize = 32;
-/// Bytes of their encoding; those of a larger resource are not kept.
+/// Maximum size of their encoding in bytes; larger resources are not cached.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// Objects beside what they were decoded from, by the name of the resource in storage.
+/// Decoded objects with their stored form, by the name of the resource in storage.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<HashMap<Arc<str>, Vec<Decoded>>>);
 
@@ -24,7 +24,7 @@ struct Decoded {
 }
 
 impl Known {
-    /// The objects of some stored ones, in the same order.
+    /// The decoded objects, in the same order.
     pub(super) fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
         let decode = |stored: &Arc<Stored>| Arc::new(codec::decode(row, stored));
         let bytes: usize = stored.iter().map(|it| it.body.bytes.len()).sum();

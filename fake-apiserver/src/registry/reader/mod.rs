@@ -1,7 +1,7 @@
-//! `Reader`: the state of a server as readers see it: objects at a revision, the served resources, the clock. It never
-//! writes an object.
+//! `Reader`: the readable state of a server: objects at a revision, the served resources, the clock. It never writes an
+//! object.
 //!
-//! `verbs` is GET of an object and of collections, and the start of watches; `objects` is what rules look up.
+//! `verbs` implements GET of an object and of collections, and the start of watches; `objects` is for lookups by rules.
 
 pub(crate) mod verbs;
 pub(crate) mod continue_token;
@@ -9,8 +9,9 @@ mod objects;
 mod known;
 mod compaction;
 mod conversion;
+mod remote;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -19,6 +20,8 @@ use super::kinds::strategy::Context;
 use super::request::Conditions;
 use super::scheme::codec;
 use super::scheme::{Row, Scheme};
+use super::types::plugins::PluginSet;
+use super::types::remote_server::RemoteServer;
 use super::webhook::transport::Transport;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
@@ -27,7 +30,7 @@ use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 use compaction::Compaction;
 use known::Known;
 
-/// Stored state of a server, to be read.
+/// The readable stored state of a server.
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// The objects.
@@ -38,13 +41,17 @@ pub(crate) struct Reader {
     pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
-    /// Signalled by each commit, for readers who wait for a revision.
+    /// Signalled by each commit, for readers that wait for a revision.
     pub(crate) committed: Arc<Notify>,
     /// Transport to conversion webhooks.
-    transport: Arc<dyn Transport>,
-    /// Revisions that are forgotten because of their age.
+    pub(in crate::registry) transport: Arc<dyn Transport>,
+    /// An aggregated API server in this process.
+    pub(in crate::registry) own_remote: OnceLock<RemoteServer>,
+    /// The enabled admission plugins.
+    pub(in crate::registry) plugins: PluginSet,
+    /// Revisions that are no longer available because of their age.
     compaction: Compaction,
-    /// Objects that many writes look at.
+    /// Cached objects that many writes read.
     known: Known,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
@@ -56,6 +63,7 @@ impl Reader {
         entropy: Entropy,
         transport: Arc<dyn Transport>,
         compaction_interval: Option<Duration>,
+        plugins: PluginSet,
     ) -> Self {
         Self {
             store: Arc::new(store),
@@ -64,6 +72,8 @@ impl Reader {
             entropy,
             committed: Arc::default(),
             transport,
+            own_remote: OnceLock::new(),
+            plugins,
             compaction: Compaction::new(compaction_interval),
             known: Known::default(),
             scheme: RwLock::default(),
@@ -86,7 +96,7 @@ impl Reader {
         Watcher::new(Arc::clone(&self.store), Arc::clone(&self.fanout), start)
     }
 
-    /// Runs `work` with what strategies may consult.
+    /// Runs `work` with the context that strategies may use.
     pub(super) fn with_context<T>(&self, conditions: Conditions<'_>, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let stored = |group: &str, resource: &str| self.known_objects(group, resource);
         work(&Context {
@@ -96,16 +106,17 @@ impl Reader {
             user: conditions.user,
             dry_run: conditions.dry_run,
             hidden: conditions.hidden,
+            plugins: self.plugins,
         })
     }
 
-    /// An object as it is stored, in the version of `row`.
+    /// Returns the stored object, in the version of `row`.
     pub(super) fn decode(&self, row: &Row, stored: &Stored) -> Object {
         codec::decode(row, stored)
     }
 }
 
-/// An unsigned number, or the error Go's strconv gives.
+/// Parses an unsigned number, with the errors of Go's `strconv`.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     let quoted = || crate::api::field::quote(text);
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_digit()) {

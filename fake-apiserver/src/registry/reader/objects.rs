@@ -1,4 +1,4 @@
-//! Stored objects as they are now, for rules that look at other objects than the one that is written.
+//! Stored objects in their present state, for rules that read other objects than the one being written.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
+use crate::registry::types::plugins::Plugin;
 use crate::storage::{Key, KeyRange, Stored};
 
 impl Reader {
@@ -41,7 +42,7 @@ impl Reader {
         })
     }
 
-    /// The stored objects of a built-in resource, in key order, for rules that look at them at each write.
+    /// The stored objects of a built-in resource, in key order, for rules that read them at each write.
     pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
         self.with_stored(group, resource, &KeyRange::of(None), |row, stored| {
             self.known.objects(row, stored)
@@ -60,9 +61,10 @@ impl Reader {
         Some(self.decode(&row, &stored))
     }
 
-    /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).
+    /// Objects can only be created in a namespace that exists and is not being deleted (rules R2, R3).
     pub(in crate::registry) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
-        if !row.info.is_namespaced() || namespace.is_empty() {
+        let is_checked = row.info.is_namespaced() && self.plugins.has(Plugin::NamespaceLifecycle);
+        if !is_checked || namespace.is_empty() {
             return Ok(());
         }
         let Some(stored) = self.store.get("namespaces", &Key::new("", namespace)) else {

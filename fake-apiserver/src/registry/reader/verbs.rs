@@ -1,4 +1,4 @@
-//! Get, list and watch: which state a reader sees (rules D and E).
+//! Get, list and watch: selects the state that a reader gets (rules D and E).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::watch::{Filter, Horizon, Position, WatchScope, WatchStart};
 /// Time that a reader waits for a revision the server has not reached (rule A14).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// The client of the server's own reads, whom no replica serves.
+/// The client of the server's own reads, which are never stale.
 const NOBODY: &str = "";
 
-/// Least lifetime of a watch without `timeoutSeconds`, in seconds: from here to twice as long (rule E14).
+/// Minimum lifetime of a watch without `timeoutSeconds`, in seconds; the maximum is twice as long (rule E14).
 const WATCH_SECONDS_MIN: u64 = 1800;
 
 /// The answer to a list.
@@ -29,7 +29,7 @@ const WATCH_SECONDS_MIN: u64 = 1800;
 pub(crate) struct ListPage {
     /// `metadata.resourceVersion`
     pub(crate) revision: Revision,
-    /// `metadata.continue`; empty if nothing follows.
+    /// `metadata.continue`; empty on the last page.
     pub(crate) continue_token: String,
     /// `metadata.remainingItemCount`
     pub(crate) remaining: Option<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct ListPage {
 pub(crate) enum Items {
     /// Those a limit left over.
     Page(Vec<Arc<Stored>>),
-    /// All of a snapshot that the filter wants; read while they are sent.
+    /// All objects of a snapshot that match the filter; read while they are sent.
     All(Box<(ResourceSnapshot, KeyRange, Filter)>),
 }
 
@@ -62,20 +62,20 @@ impl Items {
 /// Condition that a watch waits for before it begins.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
-    /// It can begin.
+    /// It can start.
     Start(WatchStart),
     /// Its initial state must be at least this new.
     Future(Revision, WatchStart),
 }
 
 impl Reader {
-    /// GET of one object (rule D2), as a client does that sees everything.
+    /// GET of one object (rule D2) by a client with a current view.
     pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
         self.get_for(NOBODY, row, info, version).await
     }
 
-    /// GET of one object (rule D2). With a resourceVersion it may be as old as that, and so is what a client sees whose
-    /// replica is behind; without one it is read from etcd.
+    /// GET of one object (rule D2). With a resourceVersion, or if the client's replica is stale, the result may be old;
+    /// otherwise it is read from etcd.
     pub(crate) async fn get_for(
         &self,
         client: &str,
@@ -103,21 +103,21 @@ impl Reader {
         Ok(stored)
     }
 
-    /// Says how far a client sees; `None` is everything.
+    /// Sets the position of a client's view; `None` is a current view.
     pub(crate) fn set_replica(&self, client: &str, position: Option<Position>) {
         self.replicas.set(client, position);
         self.fanout.wake_all();
         self.committed.notify_waiters();
     }
 
-    /// Returns `true` if a client does not see the newest state.
+    /// Returns `true` if a client's view is stale.
     fn is_behind(&self, client: &str) -> bool {
         let newest = self.store.revision();
         self.replicas.sees(client, newest) < newest
     }
 
-    /// The state that the watch cache of a client's replica has. A replica cannot lie behind the log: where that begins
-    /// later, so does what the replica shows.
+    /// The state of the watch cache of a client's replica. The lag is limited by the log: if the log begins later, the
+    /// replica shows the state at the log's beginning.
     pub(crate) fn cached(&self, row: &Row, client: &str) -> ResourceSnapshot {
         let newest = self.store.revision();
         let seen = self.replicas.sees(client, newest);
@@ -130,12 +130,12 @@ impl Reader {
             .unwrap_or_else(|_| self.store.snapshot(&row.storage))
     }
 
-    /// GET of a collection, as a client does that sees everything.
+    /// GET of a collection by a client with a current view.
     pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<ListPage, Status> {
         self.list_for(NOBODY, row, info, options).await
     }
 
-    /// GET of a collection, converted where its CRD says by whom.
+    /// GET of a collection, with the conversion that its CRD configures.
     pub(crate) async fn list_for(
         &self,
         client: &str,
@@ -178,7 +178,7 @@ impl Reader {
             None => limit > 0 && revision.is_some_and(|it| it > 0),
         };
         if let Some(revision) = revision {
-            // An exact one is read from etcd, which never lags.
+            // An exact version is read from etcd, which never lags.
             let reader = if exact { NOBODY } else { client };
             self.reach_for(row, revision, reader).await?;
         }
@@ -224,13 +224,13 @@ impl Reader {
         let filter = filter(row, info, options)?;
         // A watch answers with the bare error of the parser (rule D5).
         let revision = parse_version(&options.resource_version).map_err(|status| unwrapped(&status))?;
-        // Without one the initial state must be as new as etcd is.
+        // Without a version, the initial state must be as new as etcd's.
         let newest = self.store.revision();
         let required = revision.unwrap_or(newest);
         let revision = revision.filter(|it| *it > 0);
         let seconds = match options.timeout_seconds {
             0 => WATCH_SECONDS_MIN + self.entropy.below(WATCH_SECONDS_MIN),
-            // Far beyond any test, and short of what the clock can count.
+            // Longer than any test needs, and within the range of the clock.
             seconds => seconds.min(u64::from(u32::MAX)),
         };
         let initial = options.sends_state();
@@ -254,7 +254,8 @@ impl Reader {
         })
     }
 
-    /// The same for a read of a resource: etcd, which answers for those without a cache, does not wait.
+    /// Like [`reach`](Self::reach), for a read of a resource: etcd, which serves resources without a cache, does not
+    /// wait.
     async fn reach_for(&self, row: &Row, revision: Revision, client: &str) -> Result<(), Status> {
         let newest = self.store.revision();
         if !is_cached(row) && revision > newest {
@@ -263,8 +264,8 @@ impl Reader {
         self.reach(revision, client).await
     }
 
-    /// Waits until the server that a client talks to has reached a revision, or fails as it does when that takes too
-    /// long (rule A14).
+    /// Waits until the client's server has reached a revision; fails like kube-apiserver if that takes too long (rule
+    /// A14).
     pub(crate) async fn reach(&self, revision: Revision, client: &str) -> Result<(), Status> {
         let reached_now = || self.replicas.sees(client, self.store.revision());
         if revision <= reached_now() {
@@ -285,12 +286,12 @@ impl Reader {
     }
 }
 
-/// Returns `true` if kube-apiserver keeps a watch cache of a resource: of all but Events.
+/// Returns `true` if kube-apiserver has a watch cache for a resource, as for all resources except Events.
 fn is_cached(row: &Row) -> bool {
     &*row.info.resource != "events" || row.is_custom()
 }
 
-/// The 500 that the watch cache makes of a resourceVersion that is no number.
+/// The 500 that the watch cache returns for a resourceVersion that is not a number.
 fn unwrapped(status: &Status) -> Status {
     Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
 }
@@ -308,7 +309,7 @@ fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
     })
 }
 
-/// Returns the filter of a request: its place narrowed by the field selector, and the selectors in the kind's own
+/// Returns the filter of a request: its scope, restricted by the field selector, and the selectors with the kind's own
 /// labels.
 pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Filter, Status> {
     let mut fields = options.fields.clone();
@@ -341,12 +342,12 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
     })
 }
 
-/// Checks the field labels a selector uses against those of the kind (rules F4 to F9).
+/// Checks the field labels of a selector against the labels of the kind (rules F4 to F9).
 fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Status> {
     fields.rename_fields(|label| row.field_label(label).map_err(Status::bad_request))
 }
 
-/// Returns the prefix of every key of the scope; tokens leave it out.
+/// Returns the prefix of every key of the scope; tokens omit it.
 fn prefix(scope: &WatchScope) -> String {
     match scope {
         WatchScope::Namespace(namespace) => format!("{namespace}/"),
@@ -402,7 +403,8 @@ fn page(snapshot: ResourceSnapshot, range: KeyRange, filter: Filter, limit: usiz
     page
 }
 
-/// 410 of a token whose revision is compacted, with a token for the rest at the latest state (rule D11).
+/// 410 for a token with a compacted revision. It contains a token for the remaining items at the latest state (rule
+/// D11).
 fn expired_token(last: &str) -> Status {
     let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
         list without the continue parameter, or use the continue token in this response to retrieve the remainder of \

@@ -1,4 +1,4 @@
-//! A request's body: from JSON to an object of the right kind, with its defaults (rules A15, L1 to L5).
+//! Decodes a request's body from JSON to an object of the row's kind, with defaults (rules A15, L1 to L5).
 
 use super::Row;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -14,6 +14,9 @@ use crate::registry::types::decode::{self, Claim, Text};
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::schema::builtin::Shape;
 
+/// Lists and maps of metadata, which an applied configuration may set to null.
+const NILLABLE_METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
+
 /// A body that has been read.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
@@ -21,12 +24,12 @@ pub(crate) struct Decoded {
     pub(crate) object: Object,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// Facts of the body that the object does not show.
+    /// Facts of the body that the decoded object lacks.
     pub(crate) hidden: Hidden,
 }
 
 impl Decoded {
-    /// An object that the server has made.
+    /// Wraps an object created by the server.
     pub(crate) fn made(object: Object) -> Self {
         Self {
             object,
@@ -36,9 +39,9 @@ impl Decoded {
     }
 }
 
-/// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for what a parsed value no longer
-/// shows: repeated fields and the order of the others. `before` is the stored object which it is to replace, where that
-/// is at hand.
+/// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for facts that a parsed value does not
+/// contain: repeated fields and the order of the others. `before` is the stored object that it replaces, if the caller
+/// has it.
 pub(crate) fn read(
     row: &Row,
     mut object: Object,
@@ -86,7 +89,7 @@ fn read_custom(
     text: Text<'_>,
     validation: FieldValidation,
 ) -> Result<Vec<String>, Status> {
-    custom::check_named(object, text.raw, version)?;
+    custom::check_named(object, text.raw, version, validation)?;
     let unknown = coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
     let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
     let mut warnings: Vec<String> = decode::duplicate_fields(text).iter().map(quoted).collect();
@@ -104,7 +107,7 @@ fn read_custom(
     }
 }
 
-/// Types and prunes a custom resource; answers its unknown fields as messages name them.
+/// Applies the schema to a custom resource; returns messages about its unknown fields.
 fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec<String>, String> {
     let Some(resource) = row.custom_resource() else {
         return Ok(Vec::new());
@@ -112,16 +115,17 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
     let unknown = custom::coerce(object, resource, version)?;
     Ok(unknown
         .into_iter()
-        .map(|path| format!("unknown field \"{path}\""))
+        .map(|path| format!("unknown field {}", crate::api::field::quote(&path)))
         .collect())
 }
 
-/// Applies a patch. It is called twice where the result is refused: most are not, and need not be printed beforehand.
+/// Applies a patch. It is called again if the result is refused, so that accepted results need not be printed in
+/// advance.
 pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
 
-/// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
-/// `make` makes it, and makes it again where it has to be shown; `patch` is the body, which the answer's order of
-/// fields depends on; `before` is the object that was patched.
+/// Decodes the result of a patch as an object of the row's kind. Its errors are a 422 that shows the result (rules G8,
+/// L3). `make` creates the result, and creates it again if it must be shown; `patch` is the body, which determines the
+/// order of fields in the answer; `before` is the patched object.
 pub(crate) fn read_patched(
     row: &Row,
     before: Option<&Object>,
@@ -149,7 +153,7 @@ pub(crate) fn read_patched(
                 hidden = left_out;
                 match row.strategy().conversion_error(object) {
                     Some(why) if is_text => Err(Refusal::Shown(why)),
-                    // The result of a strategic patch is converted without a decoder, whose plain error becomes a 500
+                    // The result of a strategic patch is converted without a decoder. The plain error becomes a 500
                     // (`smpPatcher.applyPatchToCurrentObject`).
                     Some(why) => Err(Refusal::Whole(Status::new(500, "", why))),
                     None => Ok(warnings),
@@ -164,8 +168,8 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
-/// The result of applying `configuration` to `before`, as `read` types it. The error is what the real server makes of a
-/// result that it cannot convert.
+/// Decodes the result of applying `configuration` to `before` with `read`. If it cannot be converted, the error has
+/// kube-apiserver's text.
 pub(crate) fn read_applied(
     row: &Row,
     before: Option<&Object>,
@@ -175,7 +179,7 @@ pub(crate) fn read_applied(
     let mut hidden = Hidden::default();
     if let Some(shape) = row.shape() {
         let before = before.map(|it| &it.0);
-        // The owners are the server's own work, and may be many.
+        // The server has created the owners, and there may be many.
         let owners = object.metadata_mut().remove("managedFields");
         let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
             decode::restore(shape, &mut object)?;
@@ -210,7 +214,15 @@ pub(crate) fn read_applied(
 /// The result of applying a configuration to a custom resource. It is not decoded, so nulls of fields that may not be
 /// null are still there to be refused.
 pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, Status> {
+    let mut has_null_metadata = false;
     let mut decoded = read_result(None, make, b"", FieldValidation::Ignore, |object, _, _| {
+        let is_null = |field: &&str| {
+            object
+                .metadata()
+                .and_then(|it| it.get(field))
+                .is_some_and(Value::is_null)
+        };
+        has_null_metadata = NILLABLE_METADATA.iter().any(is_null);
         let (Some(version), Some(resource)) = (row.custom_version(), row.custom_resource()) else {
             return Ok(Vec::new());
         };
@@ -218,12 +230,26 @@ pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, 
         custom::check_kind(object, version).map_err(Refusal::Whole)?;
         custom::coerce_merged(object, resource, version).map_err(Refusal::Shown)
     })?;
+    decoded.hidden.has_null_metadata = has_null_metadata;
     row.name_kind(&mut decoded.object);
     row.strategy().default(&mut decoded.object);
     Ok(decoded)
 }
 
-/// An object that admission has changed: typed, pruned and defaulted again. The error is the decoder's.
+/// Refuses a custom resource to which admission has given another kind or version.
+pub(crate) fn check_admitted(row: &Row, object: &Object) -> Result<(), Status> {
+    let Some(version) = row.custom_version() else {
+        return Ok(());
+    };
+    let given = object.api_version();
+    if given != version.row.api_version() {
+        let why = format!("request to convert CR from an invalid group/version: {given}");
+        return Err(Status::new(500, "", why));
+    }
+    custom::check_kind(object, version)
+}
+
+/// Decodes, prunes and defaults an object that admission has changed. The error is the decoder's.
 pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String> {
     match (row.custom_version(), row.shape()) {
         (Some(version), _) => {
@@ -237,7 +263,7 @@ pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String
     Ok(())
 }
 
-/// The same for the object of a subresource, which is of another kind than the row's.
+/// Like [`read_patched`], for the object of a subresource, which has another kind than the row.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
     make: &MakePatched<'_>,
@@ -253,7 +279,7 @@ pub(crate) fn read_patched_as(
     })
 }
 
-/// The document that a JSON or merge patch has made, as what it says it is.
+/// Decodes the result of a JSON or merge patch by the kind it declares.
 fn read_claimed(
     row: &Row,
     shape: &'static Shape,
@@ -279,9 +305,11 @@ fn read_claimed(
             Ok(warnings)
         }
         Claim::Internal => {
-            // The internal type has no fields that JSON could name.
+            // The fields of the internal type do not have JSON names.
             let named = object.keys().filter(|it| !matches!(it.as_str(), "kind" | "apiVersion"));
-            let unknown = named.map(|it| format!("unknown field \"{it}\"")).collect();
+            let unknown = named
+                .map(|it| format!("unknown field {}", crate::api::field::quote(it)))
+                .collect();
             object.clear();
             Ok((unknown, Hidden::default()))
         }
@@ -298,7 +326,7 @@ fn read_claimed(
 enum Refusal {
     /// This is the whole answer.
     Whole(Status),
-    /// The answer shows the result and says this.
+    /// The answer contains the result and this error.
     Shown(String),
 }
 
@@ -314,7 +342,7 @@ fn convert(
     decode::convert_strictly(shape, object, before, document, validation).map_err(Refusal::Shown)
 }
 
-/// Converts the result of a strategic patch, which the real server never has as text. A value that the JSON decoder
+/// Converts the result of a strategic patch, which kube-apiserver never encodes as text. A value that the JSON decoder
 /// refuses may still be converted, or is refused with another message.
 fn convert_tree(
     shape: &'static Shape,
@@ -337,8 +365,8 @@ fn convert_tree(
     })
 }
 
-/// The result of a patch as `read` types it, which is told whether the real server has it as text; it answers the
-/// strict errors.
+/// Decodes the result of a patch with `read`, which returns the strict errors. Its argument is set if kube-apiserver
+/// encodes the result as text.
 fn read_result(
     shape: Option<&'static Shape>,
     make: &MakePatched<'_>,

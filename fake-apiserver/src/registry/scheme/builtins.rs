@@ -22,7 +22,7 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
     strategy_in(KubernetesVersion::default(), group, resource)
 }
 
-/// The strategy of a built-in resource in a version of Kubernetes; most need nothing but the defaults.
+/// The strategy of a built-in resource in a version of Kubernetes; most only use the defaults.
 pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &str) -> &'static dyn Strategy {
     if let Some(strategy) = workloads::workload_strategy(version, group, resource) {
         return strategy;

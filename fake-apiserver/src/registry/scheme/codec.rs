@@ -1,4 +1,4 @@
-//! Between an object as the registry works on it and as storage keeps it.
+//! Converts between the registry's form and the storage's form of an object.
 
 use std::sync::LazyLock;
 
@@ -15,13 +15,13 @@ use crate::registry::types::print::TypedPrinter;
 use crate::registry::types::schema::builtin::{Shape, object_meta, shape_of};
 use crate::storage::{Body, Key, Revision, Stored};
 
-/// Objects larger than this are refused as etcd refuses them (rule A20).
+/// Maximum size of an object; larger ones are refused with etcd's error (rule A20).
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
-/// The fields of an object that are not encoded with the others: they stand in the head, or are written by hand.
+/// The fields of an object that are not encoded with the others: they are part of the head, or are written separately.
 const IN_HEAD: [&str; 3] = ["kind", "apiVersion", "metadata"];
 
-/// The same of its metadata.
+/// Fields of the metadata that are not stored.
 const IN_METADATA: [&str; 1] = ["resourceVersion"];
 
 /// The key of an object.
@@ -29,19 +29,20 @@ pub(crate) fn key_of(object: &Object) -> Key {
     Key::new(object.namespace(), object.name())
 }
 
-/// An object as storage keeps it.
+/// An object in the storage's form.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// For storage.
     pub(crate) body: Body,
-    /// Set if the object may be another one when it is read back: it holds a number with a fraction.
+    /// Set if decoding may return another value, because the object contains a number with a fraction.
     pub(crate) has_fraction: bool,
 }
 
-/// Encodes an object of the storage version for storage; see [`Body`] for the form.
+/// Encodes an object of the storage version; see [`Body`] for the form.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
-    let object = &*row.stored_form(object);
-    // The object itself and its metadata are open: the head opens them.
+    let (object, is_completed_on_read) = row.stored_form(object);
+    let object = &*object;
+    // The opening braces of the object and its metadata are omitted, because the head contains them.
     let mut out = Printer::new(2);
     let (version_at, metadata_len) = match shape_as_stored(row, object) {
         Some(shape) => print_typed(shape, object, &mut out),
@@ -65,6 +66,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
         bytes: Bytes::from(out.to_bytes()),
         version_at,
         metadata_len,
+        is_completed_on_read,
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
         fields: fields
@@ -76,7 +78,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(Encoded { body, has_fraction })
 }
 
-/// The built-in type that an object has in storage, which is that of another row where groups share it.
+/// The built-in type of an object in storage; it belongs to another row if groups share the storage.
 fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     let own = row.shape()?;
     if object.api_version() == &*row.api_version {
@@ -87,8 +89,8 @@ fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     shape_of(group, version, &row.info.kind).or(Some(own))
 }
 
-/// Prints a built-in object in the order of Go's structs; answers where the resourceVersion goes, and where the
-/// metadata end.
+/// Prints a built-in object in the order of Go's structs; returns the position for the resourceVersion, and the end of
+/// the metadata.
 fn print_typed(shape: &'static Shape, object: &Object, out: &mut Printer) -> (usize, usize) {
     let mut printer = TypedPrinter::new();
     let version = version_place();
@@ -106,7 +108,7 @@ fn print_typed(shape: &'static Shape, object: &Object, out: &mut Printer) -> (us
     out.comma();
     printer.entries(shape, object, &IN_HEAD, out, &mut |_, _| {});
     out.close(b'}');
-    // Behind the last entry there is no comma.
+    // The last entry is not followed by a comma.
     (version_at.unwrap_or(last), metadata_len)
 }
 
@@ -121,7 +123,7 @@ fn version_place() -> u8 {
     *PLACE
 }
 
-/// The same of a custom object, sorted.
+/// Prints a custom object, sorted.
 fn print_sorted(object: &Object, out: &mut Printer) -> (usize, usize) {
     let (mut version_at, mut last) = (None, 0);
     let metadata = object.metadata().into_iter().flatten();
@@ -147,24 +149,24 @@ pub(crate) fn decode(row: &Row, stored: &Stored) -> Object {
     decode_at(row, stored, stored.revision)
 }
 
-/// The same with another resourceVersion, as the event of a delete has it.
+/// Like [`decode`], with another resourceVersion, as in the event of a delete.
 pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);
     let text = std::str::from_utf8(&text).expect("JSON is written as UTF-8");
     let mut object = match read(text).map(|it| it.value) {
         Some(Value::Object(map)) => Object(map),
-        _ => Object(serde_json::from_str(text).expect("what is encoded can be read")),
+        _ => Object(serde_json::from_str(text).expect("encoded objects can be decoded")),
     };
     row.restore(&mut object);
     object
 }
 
-/// The same in the version it is stored in, before anything is done to it.
+/// Decodes an object in its stored version, without further steps.
 pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, stored.revision, &mut text);
-    let mut object = Object(serde_json::from_slice(&text).expect("what is encoded can be read"));
+    let mut object = Object(serde_json::from_slice(&text).expect("encoded objects can be decoded"));
     if let Some(resource) = row.custom_resource() {
         let info = &resource.storage.row;
         object.insert("kind".into(), info.kind.as_ref().into());
@@ -178,13 +180,13 @@ pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut
     write_with_head(&row.head, stored, revision, out);
 }
 
-/// The same where the row's head is at hand, but not the row.
+/// Like [`write_at`], for callers that have the row's head but not the row.
 pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     write_rest(stored, revision, out);
 }
 
-/// Writes the metadata of a stored object, behind a head that begins it.
+/// Writes the metadata of a stored object after a head that opens it.
 pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     let (before, after) = stored.body.bytes[..stored.body.metadata_len].split_at(stored.body.version_at);
@@ -210,7 +212,7 @@ pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// Writes a stored object as an item of a typed list, which has no kind (rule A33).
+/// Writes a stored object as an item of a typed list, without its kind (rule A33).
 pub(crate) fn write_item(stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"metadata\":{");
     write_rest(stored, revision, out);

@@ -15,16 +15,17 @@ pub(crate) use row::Row;
 
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
+use crate::registry::types::schema::optional::optional_resources;
 use crate::registry::types::schema::served::builtins;
 
-/// Group, version and resource, parted by a character that sorts before all others.
+/// Group, version and resource, separated by a character that sorts before all others.
 type RowKey = Arc<str>;
 
 fn row_key(group: &str, version: &str, resource: &str) -> String {
     [group, version, resource].join("\0")
 }
 
-/// The same of a built-in resource.
+/// The key of a built-in resource.
 type BuiltinKey = (&'static str, &'static str, &'static str);
 
 /// The built-in rows of a version of Kubernetes.
@@ -32,22 +33,27 @@ type BuiltinKey = (&'static str, &'static str, &'static str);
 struct Builtins {
     /// In the order of discovery.
     rows: Vec<Arc<Row>>,
-    /// The same, to be looked up.
+    /// The same rows, indexed for lookup.
     index: BTreeMap<BuiltinKey, usize>,
 }
 
 impl Builtins {
     fn new(version: KubernetesVersion) -> Self {
         let key = |(at, info): (usize, &'static ResourceInfo)| ((&*info.group, &*info.version, &*info.resource), at);
+        let optional = optional_resources(version).iter();
+        let rows = builtins(version).map(|info| Row::builtin(version, info));
+        let optional_rows = optional.clone().map(|(of, info)| Row::optional(version, info, of.of));
         Self {
-            rows: builtins(version)
-                .map(|info| Arc::new(Row::builtin(version, info)))
+            rows: rows.chain(optional_rows).map(Arc::new).collect(),
+            index: builtins(version)
+                .chain(optional.map(|(_, info)| info))
+                .enumerate()
+                .map(key)
                 .collect(),
-            index: builtins(version).enumerate().map(key).collect(),
         }
     }
 
-    /// Those of a version, which all its servers share.
+    /// Returns the rows of a version, which all its servers share.
     fn of(version: KubernetesVersion) -> &'static Self {
         static OF: [OnceLock<Builtins>; KubernetesVersion::ALL.len()] =
             [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -55,12 +61,12 @@ impl Builtins {
     }
 }
 
-/// All rows of one server. A copy is made when a CRD changes; requests in progress keep the one they began with.
+/// All rows of one server. A change of a CRD creates a copy; requests in progress keep the one they started with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
-    /// The version of Kubernetes whose resources are built in.
+    /// The version of Kubernetes of the built-in resources.
     pub(crate) version: KubernetesVersion,
-    /// Built-in resources that are turned off.
+    /// Disabled built-in resources.
     pub(crate) enablement: Enablement,
     custom: BTreeMap<RowKey, Arc<Row>>,
 }
@@ -70,15 +76,19 @@ impl Scheme {
     pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
         let builtins = Builtins::of(self.version);
         if let Some(&at) = builtins.index.get(&(group, version, resource)) {
-            return self
-                .enablement
-                .allows(group, version, resource)
-                .then(|| Arc::clone(&builtins.rows[at]));
+            let row = &builtins.rows[at];
+            return self.enablement.allows(row).then(|| Arc::clone(row));
         }
         if self.custom.is_empty() {
             return None;
         }
         self.custom.get(&*row_key(group, version, resource)).cloned()
+    }
+
+    /// Returns `true` if a version of a group is served.
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
+        self.rows()
+            .any(|row| row.info.group == group && row.info.version == version)
     }
 
     /// The row of a kind in a version.
@@ -88,12 +98,9 @@ impl Scheme {
             .cloned()
     }
 
-    /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
+    /// Every row: the built-in ones in the order of discovery, then the custom ones by group, version and name.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
-        let is_on = |row: &&Arc<Row>| {
-            let info = &row.info;
-            self.enablement.allows(&info.group, &info.version, &info.resource)
-        };
+        let is_on = |row: &&Arc<Row>| self.enablement.allows(row);
         let builtins = Builtins::of(self.version);
         builtins.rows.iter().filter(is_on).chain(self.custom.values())
     }

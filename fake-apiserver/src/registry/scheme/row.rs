@@ -26,16 +26,18 @@ use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 pub(crate) struct Row {
     /// Facts shown by discovery.
     pub(crate) info: ResourceInfo,
-    /// `info.api_version()`, made once.
+    /// `info.api_version()`, computed once.
     pub(crate) api_version: Box<str>,
     /// The name under which storage keeps the objects; versions of a resource share it.
     pub(crate) storage: Arc<str>,
     /// Prefix of an encoded object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) head: Arc<str>,
-    /// Set if stored objects are shown unchanged: they are of this version, and of the current schema.
+    /// Set if stored objects are returned unchanged, because they have this version and the current schema.
     pub(crate) is_as_stored: bool,
-    /// Set for the version by which stored objects are read where none is named: the storage version, or the first
-    /// served one if that is not served.
+    /// Set if the version is off by default.
+    pub(crate) is_optional: bool,
+    /// Set for the version in which stored objects are read by default: the storage version, or the first served one if
+    /// the storage version is not served.
     pub(crate) is_storage_version: bool,
     kind: Kind,
 }
@@ -80,6 +82,20 @@ impl Row {
         Self::new(info.clone(), is_storage_version, is_storage_version, kind)
     }
 
+    /// A row of a version that is off by default and has the types of the version `of`. Stored objects do not contain
+    /// their version, so both return them unchanged.
+    pub(super) fn optional(version: KubernetesVersion, info: &ResourceInfo, of: &str) -> Self {
+        let kind = Kind::Builtin {
+            version,
+            shape: builtin::shape_in(version, &info.group, of, &info.kind),
+            strategy: builtins::strategy_in(version, &info.group, &info.resource),
+        };
+        Self {
+            is_optional: true,
+            ..Self::new(info.clone(), true, false, kind)
+        }
+    }
+
     /// A row that a CRD adds.
     pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
         // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
@@ -121,6 +137,7 @@ impl Row {
             head: head.into(),
             storage,
             is_as_stored,
+            is_optional: false,
             is_storage_version,
             kind,
             info,
@@ -135,10 +152,9 @@ impl Row {
         }
     }
 
-    /// Returns the field label that a selector's label stands for.
+    /// Returns the field label to which a selector's label is converted.
     ///
-    /// # Errors
-    /// The text of the refusal, if the resource does not know it (rules F4 to F9).
+    /// The text of the refusal, if the resource does not support the label (rules F4 to F9).
     pub(crate) fn field_label(&self, label: String) -> Result<String, String> {
         let Some(version) = self.custom_version() else {
             return self.strategy().facts().fields.resolve(label);
@@ -171,7 +187,7 @@ impl Row {
         }
     }
 
-    /// Drops the fields of a built-in type that are behind feature gates, before anything is checked.
+    /// Drops the fields of a built-in type that depend on disabled feature gates, before validation.
     pub(crate) fn drop_disabled(&self, object: &mut Object, old: Option<&Object>) {
         let Kind::Builtin { version, shape, .. } = &self.kind else {
             return;
@@ -182,7 +198,8 @@ impl Row {
         gates::drop_disabled(*version, (&self.info.group, &self.info.resource), object, old);
     }
 
-    /// The webhook that makes stored objects those of this version, where there is one and it has something to do.
+    /// The webhook that converts stored objects to this version; `None` if the objects need no conversion, or the CRD
+    /// does not configure a webhook.
     pub(crate) fn conversion_on_read(&self) -> Option<(&CustomResource, &Conversion)> {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
@@ -214,9 +231,14 @@ impl Row {
         }
     }
 
-    /// The state of the CRD that the row was made from.
+    /// The state of the CRD from which the row was created.
     pub(crate) fn definition(&self) -> &str {
         self.custom_resource().map_or("", |resource| &resource.definition)
+    }
+
+    /// Identity of the CRD for watches: a change of it ends the watches of the objects.
+    pub(crate) fn served_as(&self) -> &str {
+        self.custom_resource().map_or("", |resource| &resource.served_as)
     }
 
     /// Returns `true` if a CRD defines the resource.
@@ -229,7 +251,7 @@ impl Row {
         self.info.allows("get")
     }
 
-    /// Turns an object just read into this version.
+    /// Converts an object that was just read to this version.
     pub(crate) fn restore(&self, object: &mut Object) {
         match &self.kind {
             Kind::Custom(custom) if !self.is_as_stored => {
@@ -242,46 +264,50 @@ impl Row {
         }
     }
 
-    /// An object about to be written in the version that is stored, if that is another one.
-    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+    /// Converts an object that is about to be written to the stored version, if that differs. Also returns `true` if
+    /// the defaults of that version complete the object on every read.
+    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> (Cow<'a, Object>, bool) {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
                 let mut object = object.clone();
-                decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
-                Cow::Owned(object)
+                let is_completed = decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
+                (Cow::Owned(object), is_completed)
             }
-            Kind::Custom(_) | Kind::Builtin { .. } => Cow::Borrowed(object),
+            Kind::Custom(_) | Kind::Builtin { .. } => (Cow::Borrowed(object), false),
         }
     }
 
-    /// Fills in the defaults of what was removed after decoding, such as a new custom resource's status, as
-    /// `unstructuredDefaulter` does when the object is read (rule O6). Reads of the stored version rely on it.
-    pub(crate) fn default_as_read(&self, object: &mut Object) {
+    /// Fills in the defaults of fields that were removed after decoding, such as a new custom resource's status, as
+    /// `unstructuredDefaulter` does when the object is read (rule O6). Reads of the stored version rely on it. Returns
+    /// `true` if the object that Go stores lacks such a field.
+    pub(crate) fn default_as_read(&self, object: &mut Object) -> bool {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version == self.info.version => {
+                let had_status = object.contains_key("status");
                 custom.strategy.default(object);
+                !had_status && object.contains_key("status")
             }
             // `stored_form` does it.
-            Kind::Custom(_) | Kind::Builtin { .. } => {}
+            Kind::Custom(_) => false,
+            Kind::Builtin { strategy, .. } => strategy.facts().is_completed_on_read,
         }
     }
 
-    /// Shows an object that a dry run does not store as if it had been stored and read. No conversion webhook is asked
-    /// for that.
+    /// Converts an object of a dry run as if it had been stored and read. Conversion webhooks are not called.
     pub(crate) fn show_unstored(&self, object: &mut Object) {
         if let Kind::Custom(custom) = &self.kind
             && !self.is_as_stored
             && custom.resource.conversion.is_none()
         {
-            *object = self.stored_form(object).into_owned();
+            *object = self.stored_form(object).0.into_owned();
             decode::restore(object, &custom.resource, &custom.strategy.version);
         } else {
             self.show_as_requested(object);
         }
     }
 
-    /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
-    /// the stored version, those of custom resources the one of the request.
+    /// Converts an object of a built-in kind from the version of its strategy to this version. Strategies of built-in
+    /// kinds use the stored version, strategies of custom resources the version of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
             object.insert("apiVersion".into(), stored.into());
@@ -294,12 +320,12 @@ impl Row {
         self.name_kind(object);
     }
 
-    /// An object in another version of the same resource, and its type there.
+    /// Returns an object in another version of the same resource, and its type in that version.
     ///
     /// # Errors
     ///
-    /// If that is not served; a version that a CRD does not list at all cannot be converted to, as the `crConverter` of
-    /// k8s.io/apiextensions-apiserver has it.
+    /// If that version is not served. Objects cannot be converted to a version that the CRD does not list, as in
+    /// `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
@@ -316,6 +342,30 @@ impl Row {
                     return Err(custom.resource.no_version(api_version));
                 };
                 decode::convert_between(&mut copy, &custom.resource, version);
+                Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
+            }
+            Kind::Builtin { .. } => self.in_version_for_owners(object, api_version),
+        }
+    }
+
+    /// Same as `in_version`, for determining the owners of fields. The real server does not prune in this conversion,
+    /// so the result may have fields that the version lacks.
+    pub(crate) fn in_version_for_owners<'o>(
+        &self,
+        object: &'o Object,
+        api_version: &str,
+    ) -> Result<(SchemaRef<'_>, Cow<'o, Object>), NoVersion> {
+        if object.api_version() == api_version && *self.api_version == *api_version {
+            return Ok((self.schema(), Cow::Borrowed(object)));
+        }
+        let mut copy = object.clone();
+        match &self.kind {
+            Kind::Custom(custom) => {
+                let served = &mut custom.resource.served.iter();
+                let Some(version) = served.find(|version| version.row.api_version() == api_version) else {
+                    return Err(custom.resource.no_version(api_version));
+                };
+                decode::convert_whole(&mut copy, &custom.resource, version);
                 Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
             Kind::Builtin { version, .. } => {
@@ -337,7 +387,7 @@ impl Row {
         }
     }
 
-    /// Turns an object of a built-in kind in this version into the one its strategy handles.
+    /// Converts an object of a built-in kind from this version to the version of its strategy.
     pub(crate) fn to_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
             self.name_kind(object);
@@ -370,7 +420,7 @@ impl Row {
         }
     }
 
-    /// Spells what is empty as storage does, once the owners of its fields are known.
+    /// Writes empty fields as storage does, after the owners of the fields are determined.
     pub(crate) fn settle(&self, object: &mut Object) {
         if let Some(shape) = self.shape() {
             decode_builtin::settle(shape, object);
@@ -383,7 +433,7 @@ impl Row {
         object.insert("apiVersion".into(), self.api_version.as_ref().into());
     }
 
-    /// The kind as errors name it: that of the type it is stored as, which Events of both groups share.
+    /// The kind in errors: the kind of the stored type. Events of both groups share it.
     pub(crate) fn typed_kind(&self) -> GroupKind {
         let mut kind = self.info.group_kind();
         if !self.is_custom()
@@ -394,12 +444,12 @@ impl Row {
         kind
     }
 
-    /// The checks of metadata that the kind adds to those of every object.
+    /// The checks of metadata that the kind adds to the checks of every object.
     pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
         metadata_checks(&self.info.group, &self.info.resource, subresource)
     }
 
-    /// Returns the key of an object in etcd, below the prefix; a message of the real server shows it (rule A7).
+    /// Returns the key of an object in etcd, below the prefix, as kube-apiserver's messages contain it (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {

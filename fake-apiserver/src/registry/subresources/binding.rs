@@ -1,4 +1,4 @@
-//! `pods/binding` and `bindings`: a Pod gets its node, once (rule I4; `pkg/registry/core/pod/storage`).
+//! `pods/binding` and `bindings`: assign a Pod to a node, once (rule I4; `pkg/registry/core/pod/storage`).
 
 use super::eviction::set_condition;
 use super::{SubresourceRequest, created, text_at, value_at};
@@ -42,7 +42,7 @@ impl Registry {
         } = decoded;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
-        // Unlike the subresource it takes no preconditions.
+        // Unlike `pods/binding`, it ignores preconditions.
         for field in ["uid", "resourceVersion"] {
             binding.metadata_mut().remove(field);
         }
@@ -65,7 +65,7 @@ impl Registry {
         self.assign_pod(&write, binding).await
     }
 
-    /// Gives the Pod its node, once.
+    /// Assigns a Pod to its node, once.
     async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);
@@ -75,7 +75,7 @@ impl Registry {
         let binding = self.admission.check_posted(write, binding).await?;
         let now = self.reader.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
-        // The client has not sent the Pod, and gets no remarks on it.
+        // The client did not send the Pod, so warnings about it are dropped.
         let remarks = Remarks::default();
         let of_pod = WriteRequest {
             remarks: &remarks,
@@ -103,7 +103,7 @@ fn validate(binding: &Cursor<'_>, errors: &mut FieldErrors) {
     binding.at("target.name").check_required(errors);
 }
 
-/// A Pod that gets its node (`setPodNodeAndMetadata`).
+/// A change that assigns a Pod to a node (`setPodNodeAndMetadata`).
 struct Bound<'a> {
     binding: &'a Object,
     now: &'a str,

@@ -1,12 +1,15 @@
-//! Connections to Pods, Nodes and Services: reviewed by admission, made where the script of a Pod answers them, refused
-//! as the real server refuses them where it can be, else by name (rule I7).
+//! Connections to Pods, Nodes and Services: run admission, and connect to the script of a Pod if it has one. Other
+//! connections get kube-apiserver's errors if possible, or an error that names the missing feature (rule I7).
 
 use super::containers::{chosen_container, is_running};
 use super::{SubresourceRequest, first, text_at};
 use crate::api::field::quote;
 use crate::api::json::{Map, Value};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::options::{Query, WriteOptions};
+use crate::api::rbac;
+use crate::api::request_info::Verb;
 use crate::api::status::Status;
 use crate::api::streams::{Connection, Streams};
 use crate::registry::Registry;
@@ -15,6 +18,7 @@ use crate::registry::answer::{Answer, Written};
 impl Registry {
     pub(super) async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         self.admit_options(request).await?;
+        self.check_create(request)?;
         let connection = self.open(request).await?;
         Ok(Written::updated(Answer::Connection(connection)))
     }
@@ -30,7 +34,30 @@ impl Registry {
         self.admission.admit_connection(&write, subresource, options).await
     }
 
-    /// Opens the other end, if the Pod's script has it.
+    /// A connection requested by GET, as over a WebSocket, also requires the permission to create one
+    /// (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    fn check_create(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
+        let info = request.info;
+        let is_stream = matches!(first(&info.subresource), "exec" | "attach" | "portforward");
+        if !is_stream || info.verb == Verb::Create || self.reader.scheme().version < KubernetesVersion::V1_35 {
+            return Ok(());
+        }
+        let create = rbac::Attributes {
+            verb: "create",
+            ..info.attributes()
+        };
+        let decision = self.authorization.decide(request.user, &create);
+        match decision.is_allowed {
+            true => Ok(()),
+            false => Err(Status::forbidden(
+                &request.row.info.group_resource(),
+                &info.name,
+                decision.reason,
+            )),
+        }
+    }
+
+    /// Opens the connection, if the Pod's script supports it.
     async fn open(&self, request: &SubresourceRequest<'_>) -> Result<Connection, Status> {
         let stored = self.reader.get(request.row, request.info, "").await?;
         if request.row.info.resource != "pods" {
@@ -66,10 +93,9 @@ impl Registry {
                 }
                 Ok(Connection::Exec(handler, command, streams(query)?))
             }
-            // Without commands there are no streams.
-            "attach" if scripted.exec(&pod).is_some() => {
+            "attach" => {
                 runs()?;
-                Ok(Connection::Attach(scripted.logs(&pod), streams(query)?))
+                Ok(Connection::Attach(scripted.logs(&pod, container), streams(query)?))
             }
             "portforward" => {
                 let listening = scripted.ports(&pod);
@@ -89,15 +115,16 @@ impl Registry {
     }
 }
 
-/// The streams a client wants, of which there must be one.
+/// The streams that a client requests; there must be one.
 fn streams(query: &Query) -> Result<Streams, Status> {
     let wants = |name: &str| query.flag(name) == Some(true);
     let streams = Streams {
         stdin: wants("stdin"),
         stdout: wants("stdout"),
         stderr: wants("stderr") && !wants("tty"),
+        tty: wants("tty"),
     };
-    if streams == Streams::default() {
+    if !(streams.stdin || streams.stdout || streams.stderr) {
         return Err(Status::bad_request(
             "you must specify at least 1 of stdin, stdout, stderr",
         ));
@@ -105,7 +132,7 @@ fn streams(query: &Query) -> Result<Streams, Status> {
     Ok(streams)
 }
 
-/// Builds the options object of the connection, which webhooks see.
+/// Builds the options object of the connection, which is sent to webhooks.
 fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     let subresource = first(&request.info.subresource);
     let sub = request
@@ -123,7 +150,7 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
             add_streams(&mut object, query);
             if subresource == "exec" {
                 let command: Vec<Value> = query.all("command").map(Value::from).collect();
-                // Go writes a list that is not there as null, and this one even then.
+                // Go encodes a missing list as null, even for this field.
                 let command = if command.is_empty() {
                     Value::Null
                 } else {

@@ -1,11 +1,11 @@
-//! The containers of a Pod that logs and connections name.
+//! The containers of a Pod that requests for logs and connections name.
 
 use super::value_at;
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::status::Status;
 
-/// The container a client means, which it has to say where there are several.
+/// The container that a client selects; required if there are several.
 pub(super) fn chosen_container<'a>(pod: &'a Object, wanted: &'a str) -> Result<&'a str, Status> {
     let named = |field: &str| -> Vec<&'a str> {
         let list = value_at(pod, &["spec", field]).and_then(|it| it.as_array());
@@ -30,7 +30,7 @@ pub(super) fn chosen_container<'a>(pod: &'a Object, wanted: &'a str) -> Result<&
     }
 }
 
-/// Returns `true` if a container runs now.
+/// Returns `true` if a container is running.
 pub(super) fn is_running(pod: &Object, container: &str) -> bool {
     status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some())
 }

@@ -24,7 +24,8 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Evictions that the disruption controller has yet to confirm; with more of them a budget allows no other.
+/// Maximum number of evictions that the disruption controller has not confirmed; at this number a budget refuses
+/// others.
 const UNCONFIRMED_MAX: usize = 2000;
 
 impl Registry {
@@ -55,7 +56,7 @@ impl Registry {
         }
         if !options.dry_run {
             options.check_preconditions(request.row, &stored)?;
-            // The deletion that follows must not be compared with the version from before this write.
+            // The following deletion must not be compared with the resourceVersion from before this write.
             options.resource_version = None;
             self.change_status(
                 request.row,
@@ -66,14 +67,14 @@ impl Registry {
             )
             .await?;
         }
-        // The client has not sent the deletion, and gets no remarks on it.
+        // The client did not send the deletion, so warnings about it are dropped.
         let remarks = Remarks::default();
         self.delete_as(request.row, request.info, None, &options, &remarks)
             .await?;
         Ok(created())
     }
 
-    /// Takes an eviction out of the budget that covers a pod, if there is one.
+    /// Charges an eviction to the budget that covers a pod, if there is one.
     async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
         let budgets = self.reader.stored_objects("policy", "poddisruptionbudgets").into_iter();
         let covering: Vec<Object> = budgets
@@ -115,7 +116,7 @@ impl Registry {
         self.change_status(&row, &info, &spent).await
     }
 
-    /// Changes the status of an object on the server's own account.
+    /// Changes the status of an object on behalf of the server.
     async fn change_status(&self, row: &Row, info: &RequestInfo, change: &dyn Change) -> Result<(), Status> {
         let options = WriteOptions::default();
         let remarks = Remarks::default();
@@ -127,7 +128,7 @@ impl Registry {
             row,
             info: &info,
             options: &options,
-            // Go's evictions write budgets by the server's own client.
+            // In Go, evictions write budgets through the server's loopback client.
             user_agent: "kube-apiserver",
             user: UserInfo::api_server(),
             remarks: &remarks,
@@ -136,7 +137,7 @@ impl Registry {
     }
 }
 
-/// The body; the older version of it is understood too.
+/// Decodes the body, which may also have the older version.
 fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
     let mut body = request.object.clone();
     if body.api_version() == "policy/v1beta1" {
@@ -147,7 +148,7 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Deco
     Ok(eviction)
 }
 
-/// Returns `true` if budgets apply: not where the pod does not run, or is terminating.
+/// Returns `true` if budgets apply: not if the pod is not running or is terminating.
 fn is_guarded(pod: &Object) -> bool {
     !pod.is_terminating() && !matches!(text_at(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
@@ -161,7 +162,7 @@ fn is_ready(pod: &Object) -> bool {
         .any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
 }
 
-/// Returns `true` if a budget lets an unready pod go without counting it.
+/// Returns `true` if a budget permits the eviction of unready pods without counting them.
 fn unready_may_go(budget: &Object) -> bool {
     let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
     text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow" || (needs > 0 && has >= needs)
@@ -174,7 +175,7 @@ fn number(budget: &Object, field: &str) -> i64 {
         .unwrap_or(0)
 }
 
-/// Returns `true` if the label selector of a budget selects a pod; an empty one selects all of its namespace.
+/// Returns `true` if the label selector of a budget selects a pod. An empty selector selects all pods of its namespace.
 fn selects(budget: &Object, pod: &Object) -> bool {
     let Some(selector) = value_at(budget, &["spec", "selector"]) else {
         return false;
@@ -186,14 +187,14 @@ fn selects(budget: &Object, pod: &Object) -> bool {
     }
 }
 
-/// A budget that lets a pod go.
+/// A change that charges an eviction to a budget.
 struct Spent<'a> {
     pod: &'a str,
     now: &'a str,
 }
 
 impl Spent<'_> {
-    /// Checks that the budget lets a pod go.
+    /// Checks that the budget permits the eviction.
     fn check(&self, budget: &Object) -> Result<(), Status> {
         let generation = value_at(budget, &["metadata", "generation"])
             .and_then(Value::as_i64)
@@ -226,7 +227,7 @@ impl Spent<'_> {
     }
 }
 
-/// Returns the reason for which a budget has no evictions left.
+/// Returns the reason for which a budget refuses further evictions.
 fn exhausted(budget: &Object) -> String {
     let name = budget.name();
     let conditions = value_at(budget, &["status", "conditions"]).and_then(Value::as_array);
@@ -274,7 +275,7 @@ impl Change for Spent<'_> {
     }
 }
 
-/// A pod with the condition that says why it is evicted.
+/// A change that adds the condition with the reason of an eviction.
 struct Evicted<'a> {
     now: &'a str,
 }
@@ -299,7 +300,7 @@ impl Change for Evicted<'_> {
     }
 }
 
-/// Sets a condition of the status, in place of the one of its type.
+/// Sets a condition of the status, and replaces an existing one of the same type.
 pub(super) fn set_condition(object: &mut Object, condition: Value) {
     let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else {
         return;

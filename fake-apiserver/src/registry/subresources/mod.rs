@@ -1,4 +1,4 @@
-//! Subresources with a life of their own, and the virtual resources: each is answered, or refused by name.
+//! Subresources with their own behaviour, and virtual resources. Unsupported ones are refused by name.
 
 mod binding;
 mod connect;
@@ -23,7 +23,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 
-/// A request for a subresource, as `endpoints` has read it.
+/// A request for a subresource, as parsed by `endpoints`.
 pub(crate) struct SubresourceRequest<'a> {
     /// The resource.
     pub(crate) row: &'a Row,
@@ -35,9 +35,9 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) patch: Option<PatchKind>,
     /// The body of POST, PUT and apply; empty for other requests.
     pub(crate) object: Object,
-    /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
+    /// The body as JSON text, which retains details that the object omits; for a patch, as sent.
     pub(crate) text: decode::Text<'a>,
-    /// Records the remarks on the request.
+    /// Records the warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
@@ -45,12 +45,12 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) user: &'a UserInfo,
 }
 
-/// Returns `true` if a POST to the subresource is a connection, whose body is not an object.
+/// Returns `true` if a POST to the subresource opens a connection, which does not have an object as its body.
 pub(crate) fn is_connection(subresource: &str) -> bool {
     matches!(first(subresource), "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
-/// The subresource without the path that `proxy` has.
+/// The subresource without the path after `proxy`.
 fn first(subresource: &str) -> &str {
     subresource.split('/').next().unwrap_or_default()
 }
@@ -88,7 +88,7 @@ impl SubresourceRequest<'_> {
         }
     }
 
-    /// The body as a built-in object of a kind that is not the row's.
+    /// Decodes the body as a built-in object of a kind other than the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
         let (warnings, hidden) = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
         Ok(Decoded {
@@ -100,7 +100,7 @@ impl SubresourceRequest<'_> {
 }
 
 impl Registry {
-    /// Answers a request for a subresource other than `status`.
+    /// Handles a request for a subresource other than `status`.
     pub(crate) async fn subresource(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         match (first(&request.info.subresource), request.info.verb) {
             ("scale", Verb::Get | Verb::Update | Verb::Patch) => self.scale(request).await,
@@ -117,14 +117,14 @@ impl Registry {
         }
     }
 
-    /// GET of a subresource that shows the whole object.
+    /// GET of a subresource that returns the whole object.
     async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let version = request.query.get("resourceVersion").unwrap_or_default();
         let stored = self.reader.get(request.row, request.info, version).await?;
         Ok(Written::updated(Answer::Stored(stored)))
     }
 
-    /// A write to a subresource whose body is the whole object; the strategy keeps all but its part.
+    /// A write to a subresource that accepts the whole object. The strategy restores all other parts of it.
     async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let write = request.write(&options);
@@ -152,7 +152,7 @@ fn created() -> Written {
     }
 }
 
-/// A text at a JSON pointer, empty if there is none.
+/// A string at a path, or an empty string.
 fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
     value_at(object, path).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
 //! Selectors in access reviews (`validateResourceAttributes` of `pkg/apis/authorization/validation`,
-//! `pkg/registry/authorization/util`). RBAC uses none of them, so only unreadable ones are reported.
+//! `pkg/registry/authorization/util`). RBAC ignores them, so only malformed ones are reported.
 
 use crate::api::field::FieldErrors;
 use crate::api::selector::{FieldSelector, LabelSelector};
@@ -9,7 +9,7 @@ use crate::registry::types::{labels, names};
 const FIELDS: &str = "fieldSelector";
 const LABELS: &str = "labelSelector";
 
-/// Checks the selectors of `spec.resourceAttributes`, where `attributes` is.
+/// Checks the selectors of `spec.resourceAttributes`. `attributes` is the cursor at that field.
 pub(super) fn validate(attributes: &Cursor<'_>, errors: &mut FieldErrors) {
     for name in [FIELDS, LABELS] {
         let selector = attributes.at(name);
@@ -32,7 +32,7 @@ pub(super) fn validate(attributes: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A requirement with an operator of the future is let through.
+/// Checks a requirement. Unknown operators are accepted, because later versions may add them.
 fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut FieldErrors) {
     if !is_label && requirement.is_empty("key") {
         errors.required(requirement.at("key"), "must be specified");
@@ -57,7 +57,7 @@ fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut F
     }
 }
 
-/// Returns `status.evaluationError` for selectors that could not be read, in whole or in part.
+/// Returns `status.evaluationError` for selectors that are partly or entirely malformed.
 pub(super) fn evaluation_error(attributes: &Cursor<'_>) -> String {
     let mut texts = Vec::new();
     for name in [FIELDS, LABELS] {

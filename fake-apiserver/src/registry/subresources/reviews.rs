@@ -1,4 +1,4 @@
-//! Virtual resources: a POST is answered and nothing is stored.
+//! Virtual resources: a POST computes a response, and nothing is stored.
 
 use super::{review_selectors, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
@@ -38,13 +38,13 @@ impl Registry {
             "subjectaccessreviews" | "localsubjectaccessreviews" => self.reviewed(&object, &subject(&object)),
             "selfsubjectrulesreviews" => {
                 let status = self.rules_reviewed(&object, request.user)?;
-                // The answer does not say again what was asked, nor who asked.
+                // The response omits the request and its user.
                 object.insert("spec".into(), json!({}));
                 object.insert("metadata".into(), json!({}));
                 status
             }
             "selfsubjectreviews" => {
-                // The one review that has metadata of its own.
+                // The only review that has its own metadata.
                 object.insert("metadata".into(), json!({"creationTimestamp": now}));
                 json!({"userInfo": user_value(request.user)})
             }
@@ -62,7 +62,7 @@ impl Registry {
         })
     }
 
-    /// Returns the status of an access review for `user`.
+    /// Computes the status of an access review for `user`.
     fn reviewed(&self, review: &Object, user: &UserInfo) -> Value {
         let text = |path: &[&str]| text_at(review, &[&["spec"][..], path].concat());
         let request = match value_at(review, &["spec", "resourceAttributes"]) {
@@ -96,7 +96,7 @@ impl Registry {
         status
     }
 
-    /// Returns the rules of the user in a namespace.
+    /// Computes the rules that apply to the user in a namespace.
     fn rules_reviewed(&self, review: &Object, user: &UserInfo) -> Result<Value, Status> {
         let namespace = text_at(review, &["spec", "namespace"]);
         if namespace.is_empty() {
@@ -114,7 +114,7 @@ impl Registry {
         Ok(status)
     }
 
-    /// Returns the status of a TokenReview.
+    /// Computes the status of a TokenReview.
     fn token_reviewed(&self, review: &Object) -> Result<Value, Status> {
         let token = text_at(review, &["spec", "token"]);
         if token.is_empty() {
@@ -133,7 +133,7 @@ impl Registry {
     }
 }
 
-/// The user that a SubjectAccessReview asks about.
+/// The user of a SubjectAccessReview.
 fn subject(review: &Object) -> UserInfo {
     let extra = value_at(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten().map(|(key, values)| {
@@ -148,14 +148,14 @@ fn subject(review: &Object) -> UserInfo {
     }
 }
 
-/// The texts of a list.
+/// The strings of a list.
 fn strings(object: &Object, path: &[&str]) -> Vec<String> {
     let list = value_at(object, path).and_then(Value::as_array);
     let texts = list.into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }
 
-/// `user` as `authentication/v1.UserInfo`; empty fields are left out.
+/// Encodes `user` as `authentication/v1.UserInfo`; empty fields are omitted.
 fn user_value(user: &UserInfo) -> Value {
     let mut value = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -172,8 +172,8 @@ fn user_value(user: &UserInfo) -> Value {
     value
 }
 
-/// An access review asks about a resource or about a path: one of the two; and, unless it asks about its sender, about
-/// somebody.
+/// Validates an access review. It must name either a resource or a path and, unless it is a SelfSubjectAccessReview, a
+/// user or a group.
 fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     let attributes = |name: &str| value_at(review, &["spec", name]).is_some();
     let spec = FieldPath::new("spec");
@@ -218,7 +218,7 @@ fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    // The real server forgets the kind here.
+    // kube-apiserver omits the kind in this error.
     let kind = GroupKind {
         group: "authorization.k8s.io".into(),
         kind: "".into(),
@@ -226,7 +226,7 @@ fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind, "", &errors))
 }
 
-/// A review is no object and has no metadata; a local one has its namespace.
+/// Reviews must not have metadata, except for the namespace of a local one.
 fn validate_metadata(review: &Object, resource: &str, errors: &mut FieldErrors) {
     let (kept, text): (&[&str], _) = match resource {
         "localsubjectaccessreviews" => (&["managedFields", "namespace"], "must be empty except for namespace"),

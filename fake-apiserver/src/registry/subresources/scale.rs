@@ -1,4 +1,4 @@
-//! `/scale`: the number of replicas, as an autoscaling/v1 Scale of its own (rules H15, I2).
+//! `/scale`: the number of replicas, as a separate autoscaling/v1 Scale (rules H15, I2).
 
 use super::{SubresourceRequest, value_at};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -65,9 +65,9 @@ impl Registry {
 /// Source of the fields of a Scale.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// In the places all built-in kinds have them.
+    /// The fields that all built-in kinds use.
     Builtin,
-    /// Paths in a custom resource, from its CRD.
+    /// The paths that a CRD defines.
     Custom(&'a CustomResource, &'a ScalePaths),
 }
 
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The Scale of a GET.
+    /// Returns the Scale that answers a GET.
     fn shown(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -88,7 +88,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The Scale that a write starts from.
+    /// Returns the Scale from which a write starts.
     fn live(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The Scale that a write is answered with.
+    /// Returns the Scale that answers a write.
     fn answered(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -130,7 +130,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An object whose Scale is written.
+/// A change of an object through its Scale.
 struct Scaled<'a> {
     request: &'a SubresourceRequest<'a>,
     options: &'a WriteOptions,
@@ -183,7 +183,7 @@ impl Change for Scaled<'_> {
 }
 
 impl Scaled<'_> {
-    /// The Scale as the request makes it of the present one, with its owners.
+    /// Applies the request to the present Scale, with its managed fields.
     fn written(&self, live: &Object) -> Result<Decoded, Status> {
         let types = Types {
             schema: SchemaRef::Builtin(self.shape),
@@ -206,7 +206,7 @@ impl Scaled<'_> {
         Ok(decoded)
     }
 
-    /// The uid that a PUT names, which is a precondition of any write; that of the other methods is checked later.
+    /// The uid in the body of a PUT, which is a precondition of any write. The uid of other methods is checked later.
     fn sent_uid(&self) -> Result<Option<String>, Status> {
         if self.request.patch.is_some() {
             return Ok(None);
@@ -216,13 +216,13 @@ impl Scaled<'_> {
         Ok(Some(scale.uid().to_owned()).filter(|it| !it.is_empty()))
     }
 
-    /// Checks that a Scale is the one of the path.
+    /// Checks that a Scale has the name and namespace of the path.
     fn check_place(&self, scale: &mut Object) -> Result<(), Status> {
         metadata::fill_namespace(scale, &self.request.info.namespace)?;
         metadata::check_name(scale, &self.request.info.name)
     }
 
-    /// Checks a Scale of a built-in object, its metadata included, though nothing of that is kept (`ValidateScale`).
+    /// Checks a Scale of a built-in object, including its metadata, although the metadata is dropped (`ValidateScale`).
     fn check(&self, object: &Object, scale: &Object) -> Result<(), Status> {
         if let Source::Custom(..) = self.source {
             return Ok(());
@@ -253,7 +253,7 @@ impl Scaled<'_> {
         Err(Status::conflict(&resource, object.name(), why))
     }
 
-    /// The Scale of a PUT. Of a custom resource the real server cannot even name what it fails to decode.
+    /// The Scale of a PUT. For custom resources, kube-apiserver's error for a malformed Scale does not name its kind.
     fn sent(&self) -> Result<Decoded, Status> {
         let sent = self.request.read(self.request.object.clone(), SCALE, self.options);
         sent.map_err(|error| match self.source {
@@ -282,10 +282,21 @@ impl Scaled<'_> {
 
     fn applied(&self, live: &Object, types: &Types<'_, '_>, manager: &Manager<'_>) -> Result<Decoded, Status> {
         let configuration = &self.request.object;
+        let is_scale = configuration.api_version() == manager.api_version && configuration.kind() == SCALE.kind;
+        if let Source::Custom(..) = self.source
+            && is_scale
+            && owners(live).is_empty()
+        {
+            // An entry for the fields of the untracked Scale needs the conversion that the real server lacks.
+            let why = "failed to create manager for existing fields: failed to convert live object (/; \
+                       autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid \
+                       group/version: autoscaling/v1";
+            return Err(Status::new(500, "", why));
+        }
         let force = self.options.force.unwrap_or(false);
         let object = managed_fields::apply(types, Some(live), configuration, manager, SCALE.kind, force)?;
         if let Source::Custom(..) = self.source {
-            // The real server cannot convert the merged Scale of a custom resource.
+            // kube-apiserver cannot convert the merged Scale of a custom resource.
             let (namespace, name) = (configuration.namespace(), configuration.name());
             let why = format!(
                 "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: \
@@ -346,27 +357,27 @@ fn write_builtin(object: &mut Object, scale: &Object) {
     if let Some(spec) = object.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
         spec.insert("replicas".into(), replicas.into());
     }
-    // A Scale without a version overwrites objects of every kind: the object keeps its version.
+    // A Scale without a resourceVersion overwrites the object unconditionally.
     let version = scale.meta_str("resourceVersion");
     if !version.is_empty() {
         object.metadata_mut().insert("resourceVersion".into(), version.into());
     }
 }
 
-/// A selector as one text; it is a map of labels or a LabelSelector.
+/// Formats a selector, which is a map of labels or a LabelSelector, as a string.
 fn selector_text(selector: &Value) -> String {
     let labels = selector.get("matchLabels").unwrap_or(selector).as_object();
     let label = |(key, value): (&SmolStr, &Value)| Some((key.clone(), format!("{key}={}", value.as_str()?)));
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
     let mut terms: Vec<(SmolStr, String)> = labels.into_iter().flatten().filter_map(label).collect();
     terms.extend(expressions.into_iter().flatten().map(expression_text));
-    // Requirements are in the order of their keys, with any operators.
+    // Requirements are sorted by key, regardless of their operators.
     terms.sort_by(|(one, _), (other, _)| one.cmp(other));
     let texts: Vec<String> = terms.into_iter().map(|(_, text)| text).collect();
     texts.join(",")
 }
 
-/// The key of a requirement, and the requirement as text.
+/// The key of a requirement, and the requirement as a string.
 fn expression_text(expression: &Value) -> (SmolStr, String) {
     let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: a TokenRequest is answered with a token for the ServiceAccount (rule I5).
+//! `serviceaccounts/token`: answers a TokenRequest with a token for the ServiceAccount (rule I5).
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,16 +21,16 @@ const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
 
-/// The annotation of the audit event that names the token.
+/// The annotation of the audit event that identifies the token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
 
 /// Default lifetime of a token.
 const DEFAULT_SECONDS: i64 = 60 * 60;
-/// The shortest and the longest life of a token.
+/// Minimum and maximum lifetime of a token, in seconds.
 const MIN_SECONDS: i64 = 10 * 60;
 const MAX_SECONDS: i64 = 1 << 32;
 
-/// The lifetime that kubelets ask for when they project tokens into Pods, and that such tokens really have
+/// The lifetime that kubelets request when they project tokens into Pods, and the longer one that such tokens get
 /// (`--service-account-extend-token-expiration`).
 const EXTENDED_FROM: i64 = 60 * 60 + 7;
 const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
@@ -47,12 +47,12 @@ impl Registry {
         };
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
         request.remarks.warnings.extend(std::mem::take(&mut decoded.warnings));
+        metadata::fill_namespace(&mut decoded.object, &request.info.namespace)?;
         check_name(&decoded.object, &request.info.name)?;
         let stored = self.reader.get(request.row, request.info, "").await?;
         let account = self.reader.decode(request.row, &stored);
         let asked = &mut decoded.object;
         default_lifetime(asked);
-        metadata::fill_namespace(asked, &request.info.namespace)?;
         let now = self.reader.entropy.now_seconds();
         let write = request.write(&options);
         track(asked, shape, &write.manager_name(), &now);
@@ -73,7 +73,8 @@ impl Registry {
         let end = after(lifetime);
         let audiences = self.access.tokens.audiences();
         let claims = match lifetime == EXTENDED_FROM && is_for_pod(&bound) && is_among(asked, audiences) {
-            // Clients that do not renew such a token are only warned of by the server for a year.
+            // The token remains valid for a year. After the requested lifetime the server warns clients that still use
+            // it.
             true => {
                 let mut claims = self.claims(asked, &account, &bound, after(EXTENDED_TO));
                 claims["kubernetes.io"]["warnafter"] = end.as_second().into();
@@ -95,7 +96,7 @@ impl Registry {
         })
     }
 
-    /// Returns the claims of a token.
+    /// Builds the claims of a token.
     fn claims(&self, asked: &Object, account: &Object, bound: &[(&'static str, Value)], end: Timestamp) -> Value {
         let now = self.reader.entropy.now().as_second();
         let mut kubernetes = json!({
@@ -113,14 +114,14 @@ impl Registry {
         })
     }
 
-    /// The object whose end is the token's, and the node of a Pod; each by the name of its claim.
+    /// The object that the token is bound to, and the node of a Pod, each with the name of its claim.
     fn bound_object(&self, asked: &Object, account: &Object) -> Result<Vec<(&'static str, Value)>, Status> {
         let at = |field: &str| text_at(asked, &["spec", "boundObjectRef", field]);
         if value_at(asked, &["spec", "boundObjectRef"]).is_none_or(Value::is_null) {
             return Ok(Vec::new());
         }
         let (api_version, kind, name) = (at("apiVersion"), at("kind"), at("name"));
-        // A text that is no group and version is read as neither.
+        // A malformed apiVersion is treated as empty.
         let (group, version) = match api_version.split_once('/') {
             Some((_, version)) if version.contains('/') => ("", ""),
             Some(both) => both,
@@ -176,7 +177,7 @@ fn is_for_pod(bound: &[(&'static str, Value)]) -> bool {
     bound.iter().any(|(claim, _)| *claim == "pod")
 }
 
-/// Returns `true` if a token is for nobody but the server itself.
+/// Returns `true` if all requested audiences are among the server's.
 fn is_among(asked: &Object, audiences: &[String]) -> bool {
     let wanted = value_at(asked, &["spec", "audiences"]).and_then(Value::as_array);
     let is_own = |it: &Value| audiences.iter().any(|own| it == own);
@@ -199,7 +200,7 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
     managed_fields::track_update(&types, None, asked, &manager);
 }
 
-/// Fills in what the request leaves to the server.
+/// Fills in fields that the request leaves unset.
 fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
     check_name(asked, account.name())?;
     if !asked.uid().is_empty() && asked.uid() != account.uid() {
@@ -228,7 +229,7 @@ fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &st
     Ok(())
 }
 
-/// A request that has a name has that of its account.
+/// Checks that the name in a request, if set, is the name of its account.
 fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
     if asked.name().is_empty() || asked.name() == name {
         return Ok(());
@@ -239,7 +240,7 @@ fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind(), name, &errors))
 }
 
-/// Fills the default in that decoding brings, so that it has an owner.
+/// Fills in the default lifetime as decoding does, so that the field has a manager.
 fn default_lifetime(asked: &mut Object) {
     let spec = asked.entry("spec").or_insert_with(|| json!({}));
     if spec["expirationSeconds"].is_null() {
@@ -254,7 +255,7 @@ fn kind() -> GroupKind {
     }
 }
 
-/// The token's life in seconds, if it is one.
+/// Returns the requested lifetime in seconds, if it is valid.
 fn check(asked: &Object) -> Result<i64, Status> {
     let seconds = value_at(asked, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
     let seconds = seconds.unwrap_or(DEFAULT_SECONDS);

@@ -1,4 +1,4 @@
-//! The checks that recur in every kind: required, one of, not negative, a right name.
+//! Checks shared by many kinds: required fields, supported values, non-negative numbers, valid names.
 
 use super::cursor::Cursor;
 use super::names;
@@ -15,12 +15,12 @@ pub(crate) const NOT_POSITIVE: &str = "must be greater than zero";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 impl Cursor<'_> {
-    /// Adds an error for each text, as a name rule returns them for this string.
+    /// Adds an error for each text that a name rule returned for this string.
     pub(crate) fn check_texts(&self, texts: Vec<String>, errors: &mut FieldErrors) {
         self.refuse(self.as_text(), texts, errors);
     }
 
-    /// Adds an error for each text, which shows another value at this place.
+    /// Adds an error at this path for each text, with another value.
     pub(crate) fn refuse(&self, shown: &str, texts: Vec<String>, errors: &mut FieldErrors) {
         for text in texts {
             errors.invalid(self, shown, text);
@@ -62,21 +62,21 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the string is one of these; an absent one is empty.
+    /// Checks that the string is one of these; an absent string counts as empty.
     pub(crate) fn check_supported(&self, supported: &[&str], errors: &mut FieldErrors) {
         if !supported.contains(&self.as_text()) {
             errors.not_supported(self, self.as_text(), supported);
         }
     }
 
-    /// Checks that the string is there and one of these.
+    /// Checks that the string is set and supported.
     pub(crate) fn check_required_one_of(&self, supported: &[&str], errors: &mut FieldErrors) {
         if self.check_required(errors) {
             self.check_supported(supported, errors);
         }
     }
 
-    /// Checks that the string is there and a DNS-1123 label.
+    /// Checks that the string is set and a DNS-1123 label.
     pub(crate) fn check_required_label(&self, errors: &mut FieldErrors) {
         if self.check_required(errors) {
             self.check_label(errors);
@@ -90,28 +90,29 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the number, unless it is absent, lies between two others.
+    /// Checks that the number is within a range, unless it is absent.
     pub(crate) fn check_range(&self, range: (i64, i64), errors: &mut FieldErrors) {
         if let Some(value) = self.integer("").filter(|value| *value < range.0 || *value > range.1) {
             errors.invalid(self, value, between(range));
         }
     }
 
-    /// Checks that the field holds what it held in the stored object, at whose same place `old` is.
+    /// Checks that the field equals the field of the stored object, at which `old` points.
     pub(crate) fn check_unchanged(&self, old: &Cursor<'_>, errors: &mut FieldErrors) {
         if !self.same(old, "") {
             errors.invalid(self, self.to_value(), IMMUTABLE);
         }
     }
 
-    /// The same of a string that Go has no pointer to: an absent one is an empty one.
+    /// Like [`check_unchanged`](Self::check_unchanged), for a string that is not a pointer in Go: absent and empty are
+    /// equal.
     pub(crate) fn check_text_unchanged(&self, old: &Cursor<'_>, errors: &mut FieldErrors) {
         if self.as_text() != old.as_text() {
             errors.invalid(self, self.as_text(), IMMUTABLE);
         }
     }
 
-    /// Checks that the number is that of a port; an absent one is 0.
+    /// Checks that the number is a valid port; an absent one is 0.
     pub(crate) fn check_port_number(&self, errors: &mut FieldErrors) {
         let port = self.integer("").unwrap_or(0);
         if let Some(text) = names::port_number(port) {
@@ -128,7 +129,7 @@ impl Cursor<'_> {
     }
 }
 
-/// The text for a number outside of a range.
+/// The error text for a number outside of a range.
 pub(crate) fn between(range: (i64, i64)) -> String {
     format!("must be between {} and {}, inclusive", range.0, range.1)
 }

@@ -1,4 +1,6 @@
-//! The conditions of `metav1.Condition`, as new kinds have them (`pkg/apis/meta/v1/validation`).
+//! Validation of `metav1.Condition`, which newer kinds use (`pkg/apis/meta/v1/validation`).
+
+use std::collections::BTreeSet;
 
 use super::cursor::Cursor;
 use super::{labels, names};
@@ -10,13 +12,13 @@ const REASON_FORMAT: &str = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?";
 
 /// `ValidateConditions` of the list under the cursor.
 pub(crate) fn validate_conditions(conditions: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in conditions.items("") {
         let kind = condition.text("type");
         if seen.contains(&kind) {
             errors.duplicate(condition.at("type"), kind);
         }
-        seen.push(kind);
+        seen.insert(kind);
         validate_condition(&condition, errors);
     }
 }

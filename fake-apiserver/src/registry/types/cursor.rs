@@ -1,7 +1,7 @@
-//! `Cursor`: the reader of JSON that rules use, a value together with the way to it.
+//! `Cursor`: a JSON value together with its path. Rules use it to read objects.
 //!
-//! A field of the wrong type reads as absent, since bodies are decoded before rules see them. The path is built only
-//! when an error needs it, so that reading a valid object allocates nothing.
+//! A field of the wrong type counts as absent, because bodies are decoded before rules read them. The path is built
+//! only when an error needs it, so that reading a valid object does not allocate.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,16 +12,16 @@ use crate::api::object::Beside;
 
 /// A value, or its absence, at a place in an object.
 ///
-/// Cursors are small and copied freely. A cursor borrows the one it was made from, so a chain of them lives on the
-/// stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. Where a cursor outlives its
-/// statement, name the whole way at once: `object.at("spec.template.spec")`.
+/// Cursors are small and cheap to copy. A cursor borrows the one from which it was made, so a chain of them is on the
+/// stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must outlive its
+/// statement, use the whole path at once: `object.at("spec.template.spec")`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     node: Node<'a>,
     step: Step<'a>,
 }
 
-/// The value under a cursor; a whole object is a map and none of `serde_json`'s values.
+/// The value under a cursor. A whole object is a map, which is not one of `serde_json`'s values.
 #[derive(Clone, Copy, Debug)]
 enum Node<'a> {
     Absent,
@@ -29,23 +29,23 @@ enum Node<'a> {
     Value(&'a Value),
 }
 
-/// The last step of the way.
+/// The last step of the path.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     /// The object itself.
     Root,
-    /// A place that is already known as a path.
+    /// A position given as a path.
     Path(&'a FieldPath),
     /// A field, or several separated by dots.
     Field(&'a Cursor<'a>, &'a str),
-    /// An item of a list field; the field is empty where the cursor is the list.
+    /// An item of a list field; the field is empty if the cursor itself is the list.
     Item(&'a Cursor<'a>, &'a str, usize),
-    /// An entry of a map field, whose key may hold dots; the field is empty where the cursor is the map.
+    /// An entry of a map field; its key may contain dots. The field is empty if the cursor itself is the map.
     Entry(&'a Cursor<'a>, &'a str, &'a str),
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at an object, whose path prints as `<nil>`.
+    /// Returns a cursor at an object. Its path prints as `<nil>`.
     pub(crate) fn root(object: &'a Map) -> Self {
         Self {
             node: Node::Map(object),
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A cursor at an object whose path is known.
+    /// Returns a cursor at an object with this path.
     pub(crate) fn map_at(map: &'a Map, path: &'a FieldPath) -> Self {
         Self {
             node: Node::Map(map),
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A cursor at a value whose path is known.
+    /// Returns a cursor at a value with this path.
     pub(crate) fn value_at(value: Option<&'a Value>, path: &'a FieldPath) -> Self {
         Self {
             node: Node::of(value),
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The place of this value in another object, such as the stored one; the path stays.
+    /// Returns a cursor at the same place in another object, such as the stored one, with the same path.
     #[must_use]
     pub(crate) fn in_other(self, value: Option<&'a Value>) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The field at a dotted way below this one.
+    /// The field at a dotted path below this one.
     pub(crate) fn at(&'a self, way: &'a str) -> Cursor<'a> {
         Cursor {
             node: Node::of(self.get(way)),
@@ -94,18 +94,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The same; `None` where the field is absent or null.
+    /// Same as `at`; `None` if the field is absent or null.
     pub(crate) fn present(&'a self, way: &'a str) -> Option<Cursor<'a>> {
         let field = self.at(way);
         field.is_set("").then_some(field)
     }
 
-    /// The entry of this map at a key, which may hold dots.
+    /// The entry of this map at a key, which may contain dots.
     pub(crate) fn entry(&'a self, key: &'a str) -> Cursor<'a> {
         self.entry_of("", key)
     }
 
-    /// The entry of a map field at a key, which may hold dots.
+    /// The entry of a map field at a key, which may contain dots.
     pub(crate) fn entry_of(&'a self, way: &'a str, key: &'a str) -> Cursor<'a> {
         Cursor {
             node: Node::of(self.map(way).and_then(|map| map.get(key))),
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if this map has an entry at a key, though it be null.
+    /// Returns `true` if this map has an entry at a key, even if it is null.
     pub(crate) fn has_entry(&self, key: &str) -> bool {
         self.map("").is_some_and(|map| map.contains_key(key))
     }
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The entries of a map field in the order of the map, each at its key. An empty `way` means those of this value.
+    /// The entries of a map field in the order of the map, each at its key. An empty `way` is this value itself.
     pub(crate) fn entries(&'a self, way: &'a str) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map(way).into_iter().flatten().map(move |(key, value)| {
             let entry = Cursor {
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The fields of this object, each at its name, which may hold dots.
+    /// The fields of this object, each at its name, which may contain dots.
     pub(crate) fn fields(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map("").into_iter().flatten().map(move |(name, value)| {
             let field = Cursor {
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The same value as an entry of the map whose field it is.
+    /// The same value, as an entry of the map that contains it.
     #[must_use]
     pub(crate) fn as_entry(self) -> Self {
         match self.step {
@@ -161,7 +161,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The value at a dotted way; `None` where it is absent or null. An empty `way` means this value.
+    /// The value at a dotted path; `None` if it is absent or null. An empty `way` is this value itself.
     pub(crate) fn get(&self, way: &str) -> Option<&'a Value> {
         let map = match (self.node, way) {
             (Node::Absent, _) | (Node::Map(_), "") => return None,
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
         map.at(way).filter(|value| !value.is_null())
     }
 
-    /// The value under the cursor as it is, absent ones as null; what an error shows.
+    /// The value under the cursor, null if it is absent, as errors show it.
     pub(crate) fn to_value(self) -> Value {
         match self.node {
             Node::Absent => Value::Null,
@@ -181,42 +181,42 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The string under the cursor, empty where there is none.
+    /// The string under the cursor; empty if it is absent.
     pub(crate) fn as_text(&self) -> &'a str {
         self.text("")
     }
 
-    /// The string at a dotted way, empty where there is none.
+    /// The string at a dotted path; empty if it is absent.
     pub(crate) fn text(&self, way: &str) -> &'a str {
         self.get(way).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The integer at a dotted way.
+    /// The integer at a dotted path.
     pub(crate) fn integer(&self, way: &str) -> Option<i64> {
         self.get(way).and_then(Value::as_i64)
     }
 
-    /// The boolean at a dotted way.
+    /// The boolean at a dotted path.
     pub(crate) fn flag(&self, way: &str) -> Option<bool> {
         self.get(way).and_then(Value::as_bool)
     }
 
-    /// Returns `true` if the boolean at a dotted way is there and `true`.
+    /// Returns `true` if the field at a dotted path is `true`.
     pub(crate) fn is_true(&self, way: &str) -> bool {
         self.flag(way) == Some(true)
     }
 
-    /// The list at a dotted way, empty where there is none.
+    /// The list at a dotted path; empty if it is absent.
     pub(crate) fn list(&self, way: &str) -> &'a [Value] {
         self.get(way).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// The strings of the list at a dotted way.
+    /// The strings of the list at a dotted path.
     pub(crate) fn texts(&self, way: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list(way).iter().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// The object at a dotted way.
+    /// The object at a dotted path.
     pub(crate) fn map(&self, way: &str) -> Option<&'a Map> {
         match (self.node, way) {
             (Node::Map(map), "") => Some(map),
@@ -224,13 +224,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The object at a dotted way, empty where there is none.
+    /// The object at a dotted path; empty if it is absent.
     pub(crate) fn map_or_empty(&self, way: &str) -> &'a Map {
         static EMPTY: LazyLock<Map> = LazyLock::new(Map::new);
         self.map(way).unwrap_or(&EMPTY)
     }
 
-    /// The objects in the list at a dotted way.
+    /// The objects in the list at a dotted path.
     pub(crate) fn maps(&self, way: &str) -> impl Iterator<Item = &'a Map> + use<'a> {
         self.list(way).iter().filter_map(Value::as_object)
     }
@@ -254,13 +254,13 @@ impl<'a> Cursor<'a> {
     /// Returns `true` if both have the same value at a dotted path; absent and null are the same.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
         match (self.node, other.node, way) {
-            // A whole object has no value to compare.
+            // Whole objects are compared as maps.
             (Node::Map(_), _, "") | (_, Node::Map(_), "") => self.map("") == other.map(""),
             _ => self.get(way) == other.get(way),
         }
     }
 
-    /// Returns `true` if both objects have the same fields and entries, except those named.
+    /// Returns `true` if both objects have the same fields and entries, except for the named ones.
     pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
         let covers = |one: &Cursor<'_>, other: &Cursor<'_>, is_same: &dyn Fn(&Value, &Value) -> bool| {
             let mut beside = Beside::new(other.map_or_empty(""));
@@ -270,7 +270,7 @@ impl<'a> Cursor<'a> {
                 .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
             entries.all(|(key, value)| beside.get(key).is_some_and(|it| is_same(value, it)))
         };
-        // Fields that both have are compared once.
+        // Fields of both are compared once.
         covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())
     }
 
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_path_is_continued() {
+    fn cursor_continues_a_given_path() {
         let (object, path) = (object(), FieldPath::new("items").index(3));
         let cursor = Cursor::map_at(&object, &path);
         assert_eq!(cursor.at("spec.paused").path().to_string(), "items[3].spec.paused");

@@ -1,4 +1,4 @@
-//! Typed decoding of request bodies and of patched objects, as Go's decoder does it (rules A15, L1 to L5, T7).
+//! Decodes request bodies and patched objects into types, like Go's decoder (rules A15, L1 to L5, T7).
 
 mod convert;
 pub(crate) mod protobuf;
@@ -19,9 +19,11 @@ use crate::api::read::{Read, read};
 use crate::api::status::Status;
 
 pub(crate) use scan::duplicate_fields;
+#[cfg(feature = "cel")]
+pub(crate) use time::read_rfc3339;
 pub(crate) use zero::ROOT_KEYWORDS;
 
-/// Beginning of the errors of documents whose kind cannot be found out.
+/// Prefix of the errors of documents without a readable kind.
 const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
 /// The kind a path takes.
@@ -33,7 +35,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) version: &'a str,
     /// Kind.
     pub(crate) kind: &'a str,
-    /// Its type, where it is at hand; else it is looked up.
+    /// Its type, if the caller has looked it up already.
     pub(crate) shape: Option<&'static Shape>,
 }
 
@@ -43,17 +45,17 @@ impl Wanted<'_> {
     }
 }
 
-/// Text of a body, for what the object that was read from it no longer shows; empty where there is none.
+/// Text of a body, for facts that the decoded object no longer contains; may be empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text<'a> {
     /// The JSON.
     pub(crate) raw: &'a [u8],
-    /// Set if some object in it has a key twice.
+    /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,
 }
 
-/// Reads a JSON body that must be an object; answers with it whether some key stands twice. The refusal is that of a
-/// body whose kind cannot be found out (rule A15).
+/// Reads a JSON body that must be an object; also returns whether a key occurs twice. The error is the one for a body
+/// without a readable kind (rule A15).
 pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     let read = std::str::from_utf8(raw).ok().and_then(read);
     let parsed = match read {
@@ -85,7 +87,7 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     }
 }
 
-/// Returns the reason for which a document that is no JSON object has no kind.
+/// Returns the error for a document that is not a JSON object, and therefore lacks a kind.
 pub(crate) fn no_object(found: &Value) -> String {
     let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
                   Kind string \"json:\\\"kind,omitempty\\\"\" }";
@@ -97,7 +99,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
     unrecognized(&format!("{UNREADABLE}{error}"), raw, kind)
 }
 
-/// 400 of a body whose kind is not known.
+/// 400 for a body of an unknown kind.
 pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
@@ -105,7 +107,7 @@ pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     ))
 }
 
-/// The first 30 bytes: as they are if they look like JSON, else in hex.
+/// The first 30 bytes: unchanged if they look like JSON, otherwise in hex.
 fn summary(raw: &[u8]) -> String {
     let head = &raw[..raw.len().min(30)];
     let more = if raw.len() > 30 { " ..." } else { "" };
@@ -119,7 +121,7 @@ fn summary(raw: &[u8]) -> String {
     }
 }
 
-/// Returns the place where the real server declares the scheme that knows a group.
+/// Returns the location in kube-apiserver's source at which the scheme of a group is declared.
 fn scheme_of(group: &str) -> &'static str {
     match group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
@@ -130,9 +132,9 @@ fn scheme_of(group: &str) -> &'static str {
 
 /// Decodes the body of a create or update into a built-in kind; the result names that kind.
 ///
-/// `text` is the JSON it was parsed from, for duplicate keys and for the order of errors; `before` is the stored object
-/// of that kind which it is to replace, where that is at hand.
-/// Answers the warnings (rule L1), and what the object does not show.
+/// `text` is the JSON from which it was parsed, for duplicate keys and for the order of errors; `before` is the stored
+/// object of the same kind that it replaces, if the caller has it. Returns the warnings (rule L1), and the facts that
+/// the object does not contain.
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
@@ -159,10 +161,17 @@ pub(crate) fn decode(
     }
     let served = known.filter(|_| group == wanted.group && version == wanted.version);
     let Some(shape) = served else {
-        return Err(Status::bad_request(format!(
+        let mismatch = Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
             wanted.api_version()
-        )));
+        ));
+        let Some(shape) = known else { return Err(mismatch) };
+        let converted = convert_strictly(shape, object, None, Document::Sent(text), strictness);
+        let (errors, _) = converted.map_err(|error| refuse(&error))?;
+        return Err(match strictness == FieldValidation::Strict && !errors.is_empty() {
+            true => refuse(&format!("strict decoding error: {}", errors.join(", "))),
+            false => mismatch.warned(errors),
+        });
     };
     let before = before.map(|it| &it.0);
     let converted = convert_strictly(shape, object, before, Document::Sent(text), strictness);
@@ -179,7 +188,7 @@ pub(crate) fn decode(
     Ok((errors, hidden))
 }
 
-/// The type of a registered kind, `None` if it is not served; the error says that it is not registered.
+/// The type of a registered kind; `None` if it is not served; an error if it is not registered.
 fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Option<&'static Shape>, String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
@@ -198,7 +207,7 @@ fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Optio
     Ok(known)
 }
 
-/// Returns the reason for which an object of a registered kind cannot be converted to the wanted kind.
+/// Returns the error for an object of a registered kind that cannot be converted to the requested kind.
 fn unconvertible(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let package = internal_package(wanted.group, wanted.kind);
@@ -211,20 +220,20 @@ fn unconvertible(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Option<St
     })
 }
 
-/// Type that a document made by a patch says it is of.
+/// Declared type of a patched document.
 pub(crate) enum Claim {
-    /// The object it was made from, or one in a version that is not served any more.
+    /// The type of the original object, or a type whose version is not served.
     Wanted,
-    /// The same in another served version, of this type.
+    /// The same kind in another served version, with this type.
     Version(&'static Shape),
-    /// An object of the internal version, which knows no field of a document.
+    /// The internal version, which does not have the fields of a document.
     Internal,
-    /// Something of this type, if any, which cannot be converted for this reason.
+    /// A type, if it is known, that cannot be converted for this reason.
     Other(Option<&'static Shape>, String),
 }
 
 impl Claim {
-    /// Reads it as Go's decoder does that is given an internal object to fill; the error is the decoder's.
+    /// Decodes the document like Go's decoder with an internal object as its target. The error is the decoder's.
     pub(crate) fn of(wanted: Wanted<'_>, object: &Object) -> Result<Self, String> {
         let (kind, api_version) = kind_of(object)?;
         if matches!(api_version, "" | "/") {
@@ -258,22 +267,22 @@ impl Claim {
     }
 }
 
-/// Source of an object, for facts that a parsed value no longer shows.
+/// Source of an object, for facts that a parsed value no longer contains.
 #[derive(Clone, Copy)]
 pub(crate) enum Document<'a> {
     /// A JSON text.
     Sent(Text<'a>),
-    /// Nothing but the value itself, which has no key twice. Printed where that is asked for.
+    /// Only the value itself, without duplicate keys. It is printed on demand.
     Made {
         /// Prints it.
         text: &'a dyn Fn() -> String,
     },
 }
 
-/// Converts an object of a known type, such as a patched one. Of `before`, which it is made from or replaces and which
-/// is of the same type, it takes the fields that are the same as converted already. Answers its strict errors in words
-/// (`unknown field "spec.x"`), which the caller makes warnings or a refusal; none if `strictness` ignores them; and what
-/// the object no longer shows. The error is Go's.
+/// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type from
+/// which it was made or which it replaces; fields that are equal in both are reused in their converted form. Returns
+/// its strict errors as texts (`unknown field "spec.x"`), which the caller turns into warnings or a refusal (empty if
+/// `strictness` ignores them), and the facts that the object no longer contains. The error is Go's.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map,
@@ -281,7 +290,7 @@ pub(crate) fn convert_strictly(
     document: Document<'_>,
     strictness: FieldValidation,
 ) -> Result<(Vec<String>, Hidden), String> {
-    // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
+    // The type omits an empty list of field owners, although the list removes all owners (rule H16).
     let owners = object
         .get("metadata")
         .and_then(|it| it.get("managedFields"))
@@ -298,7 +307,7 @@ pub(crate) fn convert_strictly(
     if strictness == FieldValidation::Ignore {
         return Ok((Vec::new(), hidden));
     }
-    // The order of several errors, and whether a duplicate counts, is only to be seen in the document.
+    // Only the document contains the order of several errors, and duplicates.
     match document {
         Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
             return Ok((scan::strict_errors(text.raw, shape), hidden));
@@ -308,21 +317,22 @@ pub(crate) fn convert_strictly(
         }
         Document::Sent(_) | Document::Made { .. } => {}
     }
-    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let unknown = unknown.iter().map(|path| format!("unknown field {}", quote(path)));
     Ok((unknown.collect(), hidden))
 }
 
-/// Makes what is always written and is empty `null`, as the real server's storage does.
+/// Sets empty fields that are always written to `null`, as the real server's storage does.
 pub(crate) fn settle(shape: &'static Shape, object: &mut Map) {
     convert::settle_map(shape, object);
 }
 
-/// Removes what the type does not know and spells the rest canonically, silently.
+/// Removes unknown fields and writes the others in their canonical form, without errors.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map) -> Result<(), String> {
     convert_changed(shape, object, None).map(|_| ())
 }
 
-/// The same of an object that was made from another one of the same type; answers what it no longer shows.
+/// Like [`convert_strictly`], for an object made from another one of the same type; returns the facts that it no longer
+/// contains.
 pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Hidden, String> {
     match convert::convert(shape, object, before) {
         Ok(removed) => Ok(removed.hidden),
@@ -336,7 +346,7 @@ pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), 
     unstructured::restore_struct(shape, &mut object.0)
 }
 
-/// Kind and apiVersion of a document, empty where it names none; the error is that of Go's `SimpleMetaFactory`.
+/// Kind and apiVersion of a document, empty if absent. The error has the text of Go's `SimpleMetaFactory`.
 fn kind_of(object: &Object) -> Result<(&str, &str), String> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),

@@ -1,9 +1,15 @@
-//! DER as far as requests for certificates are read: the outer structures, with the errors of Go's `encoding/asn1`.
+//! The part of DER that certificate requests need: the outer structures, with the errors of Go's `encoding/asn1`.
 
-/// Identifiers of the elements that are looked for.
+/// Identifiers of the elements that are searched for.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const BMP_STRING: u8 = 0x1e;
+
+/// 2.5.4.10
+const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
 /// Returns the error of Go's `x509.ParseCertificateRequest` about the form of a request. Names, keys and signatures are
 /// not read beyond their outermost elements, and a signature that does not fit the key passes.
@@ -24,6 +30,43 @@ fn read_request(der: &[u8]) -> Result<(), String> {
         [] => Ok(()),
         _ => Err("asn1: syntax error: trailing data".to_owned()),
     }
+}
+
+/// Returns the organizations in the subject of a certificate request, which are the groups of its user.
+pub(crate) fn organizations(der: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    // Validation refuses a malformed request.
+    let _ = read_organizations(der, &mut found);
+    found
+}
+
+fn read_organizations(der: &[u8], found: &mut Vec<String>) -> Result<(), String> {
+    let mut request = Reader { rest: der, offset: 0 }.element(SEQUENCE, "certificateRequest")?;
+    let mut signed = request.element(SEQUENCE, "tbsCertificateRequest")?;
+    signed.element(INTEGER, "int")?;
+    let mut names = signed.element(SEQUENCE, "RDNSequence")?;
+    while !names.rest.is_empty() {
+        let mut set = names.element(SET, "RelativeDistinguishedNameSET")?;
+        while !set.rest.is_empty() {
+            let mut attribute = set.element(SEQUENCE, "AttributeTypeAndValue")?;
+            let kind = attribute.element(OBJECT_IDENTIFIER, "ObjectIdentifier")?;
+            let tag = attribute.rest.first().copied().unwrap_or_default();
+            let value = attribute.element(tag, "interface {}")?;
+            if kind.rest == ORGANIZATION {
+                found.push(text(tag, value.rest));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Decodes a string of this type.
+fn text(tag: u8, bytes: &[u8]) -> String {
+    if tag != BMP_STRING {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    let units = bytes.chunks_exact(2).map(|it| u16::from_be_bytes([it[0], it[1]]));
+    String::from_utf16_lossy(&units.collect::<Vec<_>>())
 }
 
 /// The elements of one structure.

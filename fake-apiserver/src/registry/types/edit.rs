@@ -1,16 +1,16 @@
-//! Changes to JSON: defaults to fill in, fields to restore. A field of the wrong type reads as absent.
+//! Changes to JSON objects, used for defaults and for restored fields. A field of the wrong type counts as absent.
 
 use serde_json::Number;
 
 use crate::api::json::{Map, Value};
 
-/// The object at a dotted way, if there is one.
+/// The object at a dotted path, if there is one.
 pub(crate) fn object_mut<'a>(map: &'a mut Map, way: &str) -> Option<&'a mut Map> {
     way.split('.')
         .try_fold(map, |map, step| map.get_mut(step)?.as_object_mut())
 }
 
-/// The objects in the list at a dotted way.
+/// The objects in the list at a dotted path.
 pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item = &'a mut Map> {
     let (parent, field) = match way.rsplit_once('.') {
         Some((parent, field)) => (object_mut(map, parent), field),
@@ -20,17 +20,17 @@ pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item =
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// The object `field`, made where it is absent.
+/// The object `field`, which is created if it is absent.
 pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     if !map.get(field).is_some_and(Value::is_object) {
         map.insert(field.into(), Value::Object(Map::new()));
     }
     let value = map.get_mut(field).and_then(Value::as_object_mut);
-    value.expect("made an object on the lines above")
+    value.expect("it was set to an object above")
 }
 
-/// Keeps the entries for which `keeps` answers `true`, as `Map::retain` does; where all stay, which is what most maps
-/// are like, it is several times as fast.
+/// Keeps the entries for which `keeps` returns `true`, as `Map::retain` does. Several times as fast if all are kept, as
+/// in nearly all maps.
 pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {
@@ -45,33 +45,33 @@ pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value
     map.retain(|key, _| gone.next_if_eq(&key).is_none());
 }
 
-/// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
+/// Sets `field` if it is absent or null; an empty string is kept, as in a field that is a pointer in Go.
 pub(crate) fn default_value(map: &mut Map, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {
         map.insert(field.into(), value.into());
     }
 }
 
-/// Sets `field` where it is absent, null or an empty string.
+/// Sets `field` if it is absent, null or an empty string.
 pub(crate) fn default_text(map: &mut Map, field: &str, value: &str) {
     if map.get(field).is_none_or(|it| it.is_null() || it == "") {
         map.insert(field.into(), value.into());
     }
 }
 
-/// Sets `field` where it is absent, null or zero, for fields in which zero means unset.
+/// Sets `field` if it is absent, null or zero, for fields in which zero means unset.
 pub(crate) fn default_nonzero(map: &mut Map, field: &str, value: i64) {
     if map.get(field).is_none_or(|it| it.is_null() || it.as_i64() == Some(0)) {
         map.insert(field.into(), value.into());
     }
 }
 
-/// Sets `field` to an empty object where it is absent or null.
+/// Sets `field` to an empty object if it is absent or null.
 pub(crate) fn default_object(map: &mut Map, field: &str) {
     default_value(map, field, Map::new());
 }
 
-/// Gives `field` of `to` the value that it has in `from`, or none.
+/// Copies `field` from `from` to `to`, or removes it if `from` does not have it.
 pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     match from.get(field) {
         Some(value) => {
@@ -85,7 +85,7 @@ pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     }
 }
 
-/// Turns integers that do not fit 64 bits with a sign into the floats as which Go reads them without a type.
+/// Converts integers that do not fit into a signed 64-bit integer to floats, as Go decodes them without a type.
 pub(crate) fn round_large_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_u64() && !number.is_i64() => {
@@ -94,7 +94,7 @@ pub(crate) fn round_large_numbers(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(round_large_numbers),
-        // In what is encoded are no numbers.
+        // Encoded maps do not contain numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(round_large_numbers),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }

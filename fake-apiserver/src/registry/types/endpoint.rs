@@ -4,14 +4,14 @@ use base64::Engine as _;
 
 use super::cursor::Cursor;
 
-/// The place that a `clientConfig` names.
+/// The target of a `clientConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// `https://host[:port]/path`; for a service `https://name.namespace.svc:port/path`.
     pub(crate) url: String,
-    /// Set if the URL stands for a service, which only the test can resolve.
+    /// Set if the URL refers to a service, which only the test can resolve.
     pub(crate) is_service: bool,
-    /// The authorities the server's certificate may be signed by, in PEM.
+    /// The authorities that may sign the server's certificate, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
 }
 

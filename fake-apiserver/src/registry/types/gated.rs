@@ -1,5 +1,5 @@
-//! Fields behind feature gates that are off: those that came with a later version of Kubernetes than the first one that
-//! is served. Strategies drop them before anything is checked (`dropDisabledFields` of the packages in `pkg/registry`).
+//! Fields behind disabled feature gates that were added after the first served version of Kubernetes. Strategies drop
+//! them before any check (`dropDisabledFields` of the packages in `pkg/registry`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::schema::builtin::{Shape, StructType};
 use crate::api::json::{Map, Value};
 
-/// Drops such fields wherever they are.
+/// Drops such fields at any depth.
 pub(crate) fn drop_gated(shape: &'static Shape, object: &mut Map) {
     if !leads_to_gated(shape) {
         return;
@@ -42,7 +42,7 @@ fn drop_in(shape: &'static Shape, value: &mut Value) {
     }
 }
 
-/// Returns `true` if some value of the type can have such a field, as few can.
+/// Returns `true` if a value of the type can contain such a field; few types can.
 fn leads_to_gated(shape: &'static Shape) -> bool {
     static KNOWN: Mutex<BTreeMap<usize, bool>> = Mutex::new(BTreeMap::new());
     let key = std::ptr::from_ref(shape).addr();

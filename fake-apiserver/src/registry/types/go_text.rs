@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::api::json::Value;
 
-/// A value as `%v` prints it: `map[a:1 b:[x y]]`.
+/// Formats a value like `%v`: `map[a:1 b:[x y]]`.
 pub(crate) fn go_text(value: &Value) -> String {
     let mut out = String::new();
     write_text(value, &mut out);
@@ -49,7 +49,7 @@ fn write_text(value: &Value, out: &mut String) {
     }
 }
 
-/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e6 on.
+/// Formats a float like `%v`: with an exponent below 1e-4 and from 1e6.
 fn float_text(float: f64) -> String {
     let size = float.abs();
     if size != 0.0 && !(1e-4..1e6).contains(&size) {
@@ -64,7 +64,7 @@ fn float_text(float: f64) -> String {
     format!("{float}")
 }
 
-/// The Go type a value is decoded into.
+/// The Go type into which a value is decoded.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

@@ -1,20 +1,48 @@
-//! `Hidden`: facts of a body that the object read from it no longer shows, but Go's values do.
+//! `Hidden`: facts of a body that the decoded object lacks, but Go's values contain.
 
-/// Facts of a body that the object read from it no longer shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::Value;
+
+/// Maximum number of empty values that are kept for the texts of errors.
+const EMPTY_VALUES_MAX: usize = 64;
+
+/// Facts of a body that the decoded object lacks.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hidden {
-    /// Fields of the whole object with an empty list or map in them that was left out. To `reflect.DeepEqual` it
-    /// differs from none, which is what storage makes of it.
+    /// Top-level fields from which an empty list or map was omitted. `reflect.DeepEqual` distinguishes it from nil;
+    /// storage does not.
     emptied: Vec<&'static str>,
-    /// Set if the labels are the template's by default: the same map in Go, so that what is added to one is in both.
+    /// The empty lists, maps and bytes of the body with their paths. Errors show them as they are, and absent ones as
+    /// `null`.
+    empty_values: Vec<(FieldPath, Value)>,
+    /// Set if the labels are the template's by default: both are the same map in Go, so that an addition to one is in
+    /// both.
     pub(crate) shares_labels: bool,
+    /// Set if an apply to a custom resource sets a list or map of its metadata to null. It is stored but not read, so
+    /// such a write always counts as a change.
+    pub(crate) has_null_metadata: bool,
 }
 
 impl Hidden {
-    /// Notes an empty list or map within a field of the whole object.
+    /// Records an empty list or map within a top-level field of the object.
     pub(crate) fn left_out(&mut self, field: &'static str) {
         if !self.emptied.contains(&field) {
             self.emptied.push(field);
+        }
+    }
+
+    /// Records an empty value at this path.
+    pub(crate) fn note_empty(&mut self, path: impl FnOnce() -> FieldPath, value: &Value) {
+        if self.empty_values.len() < EMPTY_VALUES_MAX {
+            self.empty_values.push((path(), value.clone()));
+        }
+    }
+
+    /// Restores the empty values of the body in errors that contain them as absent ones.
+    pub(crate) fn show_in(&self, errors: &mut FieldErrors) {
+        for error in errors.iter_mut().filter(|it| it.value == Some(Value::Null)) {
+            let found = self.empty_values.iter().find(|(path, _)| *path == error.path);
+            error.value = Some(found.map_or(Value::Null, |(_, value)| value.clone()));
         }
     }
 
@@ -24,10 +52,12 @@ impl Hidden {
     }
 }
 
-/// Nothing, as of an object that the server has made.
+/// No facts, as for an object created by the server.
 pub(crate) static NONE: Hidden = Hidden {
     emptied: Vec::new(),
+    empty_values: Vec::new(),
     shares_labels: false,
+    has_null_metadata: false,
 };
 
 impl Default for &Hidden {

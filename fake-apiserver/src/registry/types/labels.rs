@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::names;
 use crate::api::field::FieldErrors;
 
-/// Bytes that all annotations of one object may have together.
+/// Maximum total size of the annotations of one object, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 /// Checks a map of labels.
@@ -24,7 +24,7 @@ pub(crate) fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldE
     let mut size = 0;
     for (key, value) in entries(annotations) {
         size += key.len() + value.len();
-        // Case matters in the prefix alone, so a key that is right as it stands needs no copy.
+        // Case matters only in the prefix, so a valid key does not have to be copied.
         if !names::is_qualified_name(key) {
             annotations.refuse(key, names::qualified_name(&key.to_lowercase()), errors);
         }
@@ -39,7 +39,7 @@ pub(crate) fn validate_key(key: &Cursor<'_>, errors: &mut FieldErrors) {
     key.check_name(names::qualified_name, errors);
 }
 
-/// Checks a `LabelSelector`; none is right.
+/// Checks a `LabelSelector`; an absent one is valid.
 pub(crate) fn validate_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_labels(&selector.at("matchLabels"), errors);
     for expression in selector.items("matchExpressions").filter(|it| it.map("").is_some()) {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn b25_annotations() {
+    fn b25_annotations_are_validated() {
         let mut errors = FieldErrors::new();
         let path = FieldPath::new("metadata.annotations");
         let right = json!({"Example.COM/X": "y", "a": "b c"});
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors() {
+    fn label_selectors_are_validated() {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "a", "operator": "In"},
             {"key": "a", "operator": "Exists", "values": ["x"]},

@@ -1,5 +1,5 @@
-//! Kubernetes' types: the generated table of fields, typed decoding, quantities, times, names, and the one reader of
-//! JSON. It knows values and paths, nothing of kinds, verbs or storage.
+//! Kubernetes' types: the generated table of fields, typed decoding, quantities, times, names, and the only reader of
+//! JSON. It depends on values and paths, and not on kinds, verbs or storage.
 
 pub(crate) mod review_version;
 pub(crate) mod cursor;
@@ -14,6 +14,8 @@ pub(crate) mod go_text;
 pub(crate) mod quantity;
 pub(crate) mod pattern;
 pub(crate) mod endpoint;
+pub(crate) mod remote_server;
+pub(crate) mod plugins;
 pub(crate) mod names;
 pub(crate) mod net;
 pub(crate) mod pem;

@@ -1,11 +1,11 @@
-//! Name rules (rule B26): what is wrong with a name, label key or label value, in the words of Kubernetes.
+//! Name rules (rule B26): the errors of a name, a label key or a label value, with Kubernetes' texts.
 //!
-//! Names and labels are checked on every write, so each rule is a scanner over bytes; the regular expressions appear
-//! only in the texts.
+//! Every write checks names and labels, so each rule is a scanner over bytes. The regular expressions appear only in
+//! the error texts.
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
-/// Words of CEL that are no identifiers (`celReservedSymbols` of `apiserver/pkg/cel`).
+/// Reserved words of CEL (`celReservedSymbols` of `apiserver/pkg/cel`).
 pub(crate) const CEL_RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -67,7 +67,7 @@ pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `name` as one segment of a path; anything without `/` and `%` will do.
+/// Returns the errors of `name` as one segment of a path, which must not contain `/` and `%`.
 pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
     if !is_prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];
@@ -165,7 +165,7 @@ pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of the name of a port, such as `targetPort` may be.
+/// Returns the errors of the name of a port, as in `targetPort`.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), 15, "characters");
     if name.is_empty() || !name.bytes().all(|b| is_alphanumeric(b) || b == b'-') {
@@ -259,7 +259,7 @@ pub(crate) fn is_label(name: &[u8]) -> bool {
 
 /// Returns `true` for a DNS-1123 subdomain of any length.
 pub(crate) fn is_subdomain(name: &[u8]) -> bool {
-    // A dot stands before each label, so what follows a dot is alphanumeric, and what comes before one too.
+    // Each label starts after a dot. The characters before and after a dot must be alphanumeric.
     let mut before = b'.';
     for &b in name {
         let fits = match b {
@@ -303,8 +303,8 @@ fn subdomain_errors(name: &[u8], unit: &str) -> Vec<String> {
     errors
 }
 
-/// A prefix has more appended to it, so it may end in a dash; the last two characters are replaced by one that is
-/// always allowed, as the server does.
+/// A prefix may end in a dash, because the name continues after it. Like the server, replaces the last two characters
+/// by one that is always allowed.
 fn mask_trailing_dash(name: &[u8], is_prefix: bool) -> std::borrow::Cow<'_, [u8]> {
     match name {
         [kept @ .., _, b'-'] if is_prefix => [kept, b"a"].concat().into(),
@@ -320,7 +320,7 @@ fn too_long(length: usize, max: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// The text of a failed regular expression, with Kubernetes' two blanks before each `or`.
+/// The error text for a mismatch of a regular expression, with Kubernetes' two blanks before each `or`.
 pub(crate) fn mismatch(rule: &str, format: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     let examples = examples.join(" or ");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn b26_lengths() {
+    fn b26_lengths_of_names_are_limited() {
         assert_eq!(
             dns1123_subdomain(&"a".repeat(254), false),
             ["must be no more than 253 characters"]
@@ -378,8 +378,8 @@ mod tests {
     #[case("-", false)]
     #[case("ä-", true)]
     #[case("Bad_", false)]
-    fn b26_prefixes(#[case] name: &str, #[case] fits: bool) {
-        // The cut inside `ä` leaves a byte that no name may hold.
+    fn b26_prefixes_of_generated_names_are_validated(#[case] name: &str, #[case] fits: bool) {
+        // The cut inside `ä` leaves a byte that is not valid in any name.
         assert_eq!(dns1123_subdomain(name, true).is_empty(), fits && name.is_ascii());
     }
 
@@ -388,7 +388,7 @@ mod tests {
     #[case("a/b", &["may not contain '/'"])]
     #[case("..", &["may not be '..'"])]
     #[case("a%/b", &["may not contain '/'", "may not contain '%'"])]
-    fn b26_path_segments(#[case] name: &str, #[case] expected: &[&str]) {
+    fn b26_path_segments_are_validated(#[case] name: &str, #[case] expected: &[&str]) {
         assert_eq!(path_segment(name, false), expected);
     }
 
@@ -399,7 +399,7 @@ mod tests {
     #[case("Example.COM/x", format!("prefix part {SUBDOMAIN}"))]
     #[case("", format!("name part must be non-empty; name part {WORD}"))]
     #[case("/a", "prefix part must be non-empty".to_owned())]
-    fn b25_qualified_names(#[case] name: &str, #[case] expected: String) {
+    fn b25_qualified_names_are_validated(#[case] name: &str, #[case] expected: String) {
         assert_eq!(qualified_name(name).join("; "), expected);
     }
 
@@ -409,7 +409,7 @@ mod tests {
     #[case("..a", 1)]
     #[case(".a", 0)]
     #[case("", 1)]
-    fn config_map_keys(#[case] key: &str, #[case] errors: usize) {
+    fn config_map_keys_are_validated(#[case] key: &str, #[case] errors: usize) {
         assert_eq!(config_map_key(key).len(), errors);
     }
 }

@@ -1,4 +1,4 @@
-//! IP addresses, address ranges and ports, as several kinds hold them.
+//! IP addresses, address ranges and ports, shared by several kinds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,19 +18,19 @@ pub(crate) fn validate_ip(address: &Cursor<'_>, errors: &mut FieldErrors) -> Opt
 }
 
 impl Cursor<'_> {
-    /// Checks that the string is an address in a form that is read everywhere alike, or one that the stored object
-    /// has (`IsValidIPForLegacyField`); returns `true` if it is.
+    /// Checks that the string is an address in an unambiguous form, or an address of the stored object
+    /// (`IsValidIPForLegacyField`). Returns `true` if it is valid.
     pub(crate) fn check_legacy_ip(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
         kept.iter().any(|it| it == self.as_text()) || validate_ip(self, errors).is_some()
     }
 
-    /// The same of a range (`IsValidCIDRForLegacyField`).
+    /// Same as `check_legacy_ip`, for a range (`IsValidCIDRForLegacyField`).
     pub(crate) fn check_legacy_cidr(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
         kept.iter().any(|it| it == self.as_text()) || validate_cidr(self, errors).is_some()
     }
 }
 
-/// The address, or what is wrong with it (`parseIP` with strict validation).
+/// Parses an address, with the error of `parseIP` with strict validation.
 fn strict_ip(value: &str) -> Result<IpAddr, &'static str> {
     let address = parse_sloppy(value).ok_or(NOT_AN_ADDRESS)?;
     match value.parse::<IpAddr>() {
@@ -40,7 +40,7 @@ fn strict_ip(value: &str) -> Result<IpAddr, &'static str> {
     }
 }
 
-/// The range, or what is wrong with it (`parseCIDR` with strict validation).
+/// Parses a range, with the error of `parseCIDR` with strict validation.
 fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     let (address, length) = parse_sloppy_cidr(value).ok_or(NOT_A_RANGE)?;
     if parse_cidr(value).is_none() {
@@ -55,12 +55,12 @@ fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     Ok((address, length))
 }
 
-/// Returns the fault of an address that need not be in canonical form (`IsValidIPForLegacyField`).
+/// Returns the error of an address that may have a non-canonical form (`IsValidIPForLegacyField`).
 pub(crate) fn wrong_in_legacy_ip(value: &str) -> Option<String> {
     strict_ip(value).err().map(str::to_owned)
 }
 
-/// Returns the fault of an address that must be in canonical form (`IsValidIP`).
+/// Returns the error of an address that must be in canonical form (`IsValidIP`).
 pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
     match strict_ip(value) {
         Err(text) => Some(text.to_owned()),
@@ -68,7 +68,7 @@ pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the fault of a range that must be in canonical form (`IsValidCIDR`).
+/// Returns the error of a range that must be in canonical form (`IsValidCIDR`).
 pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     match strict_cidr(value) {
         Err(text) => Some(text.to_owned()),
@@ -76,7 +76,7 @@ pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the fault of an address with the length of its network's prefix (`IsValidInterfaceAddress`).
+/// Returns the error of an address with the prefix length of its network (`IsValidInterfaceAddress`).
 pub(crate) fn wrong_in_interface_address(value: &str) -> Option<String> {
     let Some((address, length)) = parse_sloppy_cidr(value) else {
         return Some("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned());
@@ -151,7 +151,8 @@ pub(crate) fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
     parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length)))
 }
 
-/// The address, whose decimal parts may begin with zeros, as Go read them once (`ParseIPSloppy`).
+/// Parses an address with optional leading zeros in its decimal parts, as Go accepted them in the past
+/// (`ParseIPSloppy`).
 pub(crate) fn parse_sloppy(value: &str) -> Option<IpAddr> {
     let (head, tail) = value.rsplit_once(':').map_or(("", value), |(head, tail)| (head, tail));
     if !tail.contains('.') {
@@ -172,7 +173,7 @@ fn without_zeros(digits: &str) -> &str {
     }
 }
 
-/// Checks that the string under the cursor is an address that endpoints may have, as `ValidateEndpointIP` does.
+/// Checks that the string under the cursor is an address that is permitted in endpoints, like `ValidateEndpointIP`.
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
     match parse_sloppy(text) {
@@ -181,10 +182,10 @@ pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Checks that an address, which the cursor shows, is one that endpoints may have.
+/// Checks that an address, with the cursor as its path, is permitted in endpoints.
 pub(crate) fn validate_ordinary_ip(address: IpAddr, shown: &Cursor<'_>, errors: &mut FieldErrors) {
     let value = shown.as_text();
-    // Go reads an address of IPv4 in the form of IPv6 as the former.
+    // Go parses an IPv4-mapped IPv6 address as an IPv4 address.
     let address = address.to_canonical();
     let (link_local, link_local_multicast) = match address {
         IpAddr::V4(it) => (it.is_link_local(), it.octets()[..3] == [224, 0, 0]),
@@ -256,7 +257,7 @@ mod tests {
     #[case("::ffff:10.9.8.7", Some("must not be an IPv4-mapped IPv6 address"))]
     #[case("10.9.8", Some(NOT_AN_ADDRESS))]
     #[case("1num", Some(NOT_AN_ADDRESS))]
-    fn canonical_addresses(#[case] value: &str, #[case] expected: Option<&str>) {
+    fn non_canonical_addresses_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
         assert_eq!(wrong_in_ip(value).as_deref(), expected);
     }
 
@@ -268,7 +269,7 @@ mod tests {
     #[case("010.9.8.0/24", Some("must not have leading 0s in IP or prefix length"))]
     #[case("10.9.8.1/24", Some("must not have bits set beyond the prefix length"))]
     #[case("10.9.8.0", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))]
-    fn canonical_ranges(#[case] value: &str, #[case] expected: Option<&str>) {
+    fn non_canonical_ranges_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
         assert_eq!(wrong_in_cidr(value).as_deref(), expected);
     }
 

@@ -1,12 +1,12 @@
-//! `NoVersion`: why an object has no form in a version.
+//! `NoVersion`: the reason why an object cannot be converted to a version.
 
 use crate::api::status::Status;
 
-/// Reason for which an object has no form in a version; after `IsMissingVersionError` of the `versionConverter` of
+/// Reason why an object cannot be converted to a version; after `IsMissingVersionError` of the `versionConverter` of
 /// k8s.io/apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoVersion {
-    /// The version has no type (any more): entries of managedFields in it are dropped.
+    /// The version does not have the type, or no longer has it: its entries in managedFields are dropped.
     Obsolete,
     /// The conversion of a custom resource fails, with this message: an apply fails, and other writes drop all
     /// managedFields.
@@ -14,7 +14,7 @@ pub(crate) enum NoVersion {
 }
 
 impl NoVersion {
-    /// Returns the answer to an apply, if it fails.
+    /// Returns the error of an apply, if it fails.
     pub(crate) fn refusal(self) -> Result<(), Status> {
         match self {
             NoVersion::Obsolete => Ok(()),

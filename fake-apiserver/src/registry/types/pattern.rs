@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-/// The `pattern` of a schema. It is compiled when it is first used, and never again.
+/// The `pattern` of a schema. It is compiled once, on first use.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     text: String,
@@ -19,7 +19,7 @@ impl Pattern {
         }
     }
 
-    /// The pattern as the schema writes it.
+    /// The pattern as in the schema.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -29,7 +29,19 @@ impl Pattern {
         self.compiled().map(|regex| regex.is_match(value))
     }
 
-    /// Go's text of what is wrong with the pattern, if anything is.
+    /// The first `most` matches in `value`; the error is Go's error for the pattern.
+    pub(crate) fn find_all(&self, value: &str, most: usize) -> Result<Vec<String>, &str> {
+        let found = |regex: &Regex| {
+            regex
+                .find_iter(value)
+                .take(most)
+                .map(|it| it.as_str().to_owned())
+                .collect()
+        };
+        self.compiled().map(found)
+    }
+
+    /// Go's error for the pattern, if it is invalid.
     pub(crate) fn error(&self) -> Option<&str> {
         self.compiled().err()
     }
@@ -42,7 +54,8 @@ impl Pattern {
     }
 }
 
-/// Rewrites what Go and Rust read differently: `\d` and its like are ASCII in Go, and a class knows no set operators.
+/// Rewrites the syntax that Go and Rust interpret differently: `\d` and similar classes are ASCII in Go, and Go's
+/// classes lack set operators.
 fn translate(pattern: &str) -> String {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len() + 8);
@@ -118,7 +131,7 @@ fn translate_escape(escaped: Option<char>, in_class: bool, out: &mut String) {
     }
 }
 
-/// Returns `true` if the text after a `{` makes it a repetition such as `{2,}`; else Go reads the brace as itself.
+/// Returns `true` if the text after a `{` is a repetition such as `{2,}`; otherwise Go treats the brace as a literal.
 fn is_repetition(rest: &[char]) -> bool {
     let digits = |from: usize| rest[from..].iter().take_while(|c| c.is_ascii_digit()).count();
     let min = digits(0);
@@ -132,7 +145,7 @@ fn is_repetition(rest: &[char]) -> bool {
     }
 }
 
-/// Go's words for the errors people make.
+/// Go's texts for common errors.
 fn explain(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let why = if text.contains("unclosed character class") {
@@ -181,7 +194,7 @@ mod tests {
     #[case("^a{2,3}$", "aaa", true)]
     #[case("^[a&&b]+$", "a&b", true)]
     #[case("^[+--]+$", "+,-", true)]
-    fn go_syntax_is_understood(#[case] pattern: &str, #[case] value: &str, #[case] expected: bool) {
+    fn go_syntax_is_translated(#[case] pattern: &str, #[case] value: &str, #[case] expected: bool) {
         assert_eq!(Pattern::new(pattern).is_match(value), Ok(expected));
     }
 
@@ -189,7 +202,7 @@ mod tests {
     #[case("([", "error parsing regexp: missing closing ]: `[`")]
     #[case("(a", "error parsing regexp: missing closing ): `(a`")]
     #[case("a(?=b)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`")]
-    fn errors_are_in_go_words(#[case] pattern: &str, #[case] text: &str) {
+    fn errors_have_the_texts_of_go(#[case] pattern: &str, #[case] text: &str) {
         assert_eq!(Pattern::new(pattern).error(), Some(text));
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks of PEM in fields of bytes, and what Go says about certificates and keys in them.
+//! PEM blocks in fields of bytes, and Go's errors about certificates and keys in them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 pub(crate) struct PemBlock {
     /// The type after `BEGIN`.
     pub(crate) kind: String,
-    /// Set if lines of headers stand before the contents.
+    /// Set if the block has headers.
     pub(crate) has_headers: bool,
     /// The contents.
     pub(crate) der: Vec<u8>,
 }
 
-/// The blocks of a text in PEM that stands base64-encoded in JSON, as bytes do.
+/// The blocks of a PEM text that is base64-encoded, as bytes are in JSON.
 pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -45,7 +45,7 @@ pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
     blocks.into_iter()
 }
 
-/// First byte of the sequence that certificates and keys are.
+/// First byte of a SEQUENCE, the outermost element of certificates and keys.
 const SEQUENCE: u8 = 0x30;
 
 /// Returns the error of Go's `tls.X509KeyPair` about a certificate and its key, both base64-encoded. Their contents are

@@ -6,7 +6,7 @@ use super::schema::builtin::{Kind, Shape, shape_of};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::print::Printer;
 
-/// An entry to be printed: its place, and what is there.
+/// An entry to print: its position and its value.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     place: u8,
@@ -21,15 +21,15 @@ pub(crate) struct TypedPrinter<'a> {
 }
 
 impl<'a> TypedPrinter<'a> {
-    /// One that has printed nothing yet.
+    /// Creates a printer.
     pub(crate) fn new() -> Self {
         Self {
             entries: Vec::with_capacity(64),
         }
     }
 
-    /// Writes the entries of an object, the keys of which are sorted, without its braces and without some. `each` is
-    /// told before each entry which place it has.
+    /// Writes the entries of an object with sorted keys, without its braces and without some of them. `each` is called
+    /// with the position of each entry before it is written.
     pub(crate) fn entries(
         &mut self,
         shape: &'static Shape,
@@ -53,7 +53,7 @@ impl<'a> TypedPrinter<'a> {
                         shape: field.map(|it| it.shape()),
                     }
                 }));
-                // Those of one place are in the order of their names.
+                // Entries with equal positions are sorted by name.
                 self.entries[start..].sort_by_key(|it| it.place);
             }
             None => self.entries.extend(map.map(|(name, value)| Entry {
@@ -112,8 +112,8 @@ impl<'a> TypedPrinter<'a> {
     }
 }
 
-/// A value to be serialized as Go prints it: a built-in object or a list of them by its types, what else belongs to
-/// Kubernetes with its kind first, and all else sorted.
+/// A value to be serialized as Go prints it: a built-in object or a list of them by its types, other Kubernetes objects
+/// with their kind first, and other values sorted.
 pub(crate) struct AsGoPrints<'a>(pub(crate) &'a Value);
 
 impl Serialize for AsGoPrints<'_> {

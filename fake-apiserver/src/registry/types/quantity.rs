@@ -1,4 +1,4 @@
-//! Quantities: amounts such as `100m`, `1.5Gi` or `2e3`, read, compared and written as the server does (rule T7).
+//! Quantities such as `100m`, `1.5Gi` or `2e3`: parsed, compared and formatted like kube-apiserver (rule T7).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +8,7 @@ const FORMAT_WRONG: &str =
 const NUMERIC_WRONG: &str = "unable to parse numeric part of quantity";
 const SUFFIX_WRONG: &str = "unable to parse quantity's suffix";
 
-/// Nothing finer is kept; what is finer is rounded away from zero.
+/// The finest precision; finer amounts are rounded away from zero.
 const FINEST: i32 = -9;
 /// Binary amounts beyond this are capped.
 const LARGEST_BINARY: i128 = i64::MAX as i128;
@@ -33,7 +33,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// Reads a quantity; the error is the server's own text.
+    /// Parses a quantity; the error has kube-apiserver's text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         parse(text).map(|(quantity, _)| quantity)
     }
@@ -66,7 +66,8 @@ impl Quantity {
         }
     }
 
-    /// The sum, written as the first of the two that is not zero. Amounts too far apart to add give the larger.
+    /// Returns the sum, in the notation of the first operand that is not zero. If the amounts differ too much to be
+    /// added, returns the larger one.
     #[must_use]
     pub(crate) fn add(&self, other: &Self) -> Self {
         if self.mantissa == 0 {
@@ -97,7 +98,7 @@ impl Quantity {
         })
     }
 
-    /// The same amount in steps of a thousandth, rounded away from zero, as amounts of resources are kept.
+    /// The same amount rounded up to a multiple of a thousandth, as quantities of resources are stored.
     #[must_use]
     pub(crate) fn rounded_to_milli(self) -> Self {
         self.rounded(-3)
@@ -124,7 +125,7 @@ impl Quantity {
         value.and_then(|it| i64::try_from(it).ok()).unwrap_or(bound)
     }
 
-    /// The mantissa at a lower exponent; `None` where it is too long.
+    /// The mantissa at a lower exponent; `None` if it is too long.
     fn raised(&self, exponent: i32) -> Option<i128> {
         if self.mantissa == 0 {
             return Some(0);
@@ -157,7 +158,7 @@ impl Ord for Quantity {
         let exponent = self.exponent.min(other.exponent);
         match (self.raised(exponent), other.raised(exponent)) {
             (Some(a), Some(b)) => a.cmp(&b),
-            // Only the one with the higher exponent can be too long, and then it is the larger by far.
+            // Only the amount with the higher exponent can be too long, and then it is by far the larger.
             (None, _) => self.mantissa.cmp(&0),
             (_, None) => 0.cmp(&self.mantissa),
         }
@@ -207,8 +208,24 @@ impl fmt::Display for Quantity {
     }
 }
 
+#[cfg(feature = "cel")]
 impl Quantity {
-    /// The amount in whole units, if it has no fraction.
+    /// The amount as an integer, if it is one.
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        self.whole_units().and_then(|it| i64::try_from(it).ok())
+    }
+
+    /// Returns the amount as an approximate float.
+    #[expect(clippy::cast_precision_loss, reason = "the result is approximate")]
+    pub(crate) fn approximate(&self) -> f64 {
+        // Parsed powers of ten are exact if an exact number exists, as in Go's table.
+        let power: f64 = format!("1e{}", self.exponent).parse().unwrap_or(f64::INFINITY);
+        self.mantissa as f64 * power
+    }
+}
+
+impl Quantity {
+    /// The amount in whole units, if it is a whole number.
     fn whole_units(&self) -> Option<i128> {
         if self.exponent >= 0 {
             return self.raised(0);
@@ -242,7 +259,7 @@ fn divide_away(value: i128, power: u32) -> i128 {
     quotient + rest.signum()
 }
 
-/// The parts of a quantity's text.
+/// The parts of a quantity in text form.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -278,7 +295,7 @@ fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     }
 }
 
-/// Notation and exponent, of ten or for binary notation of two.
+/// Notation, and exponent of ten, or of two for binary notation.
 fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
     let decimal = |exponent| Some((Notation::Decimal, exponent));
     let binary = |exponent| Some((Notation::Binary, exponent));
@@ -301,14 +318,14 @@ fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
         "Ei" => binary(60),
         _ => {
             let number = suffix.strip_prefix(['e', 'E'])?;
-            // Exponents no amount can have are refused: nothing could be computed with them.
+            // Refuses exponents beyond the range of any quantity, because they cannot be computed with.
             let exponent: i32 = number.parse().ok().filter(|it| (-1000..=1000).contains(it))?;
             Some((Notation::Exponent, exponent))
         }
     }
 }
 
-/// The quantity, and whether the server keeps its spelling.
+/// Parses a quantity; also returns `true` if the server keeps its notation.
 fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     if text.is_empty() {
         return Err(FORMAT_WRONG);
@@ -355,8 +372,7 @@ fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     Ok((quantity.rounded(FINEST), keep))
 }
 
-/// Returns `true` if the text is canonical enough for the server not to rewrite it. `1.500` is, `0.5` and `1000m` are
-/// not.
+/// Returns `true` if the server keeps the notation: it keeps `1.500`, and rewrites `0.5` and `1000m`.
 fn keeps_spelling(parts: &Parts<'_>, mantissa: i128, notation: Notation, power: i32, digits: usize) -> bool {
     let digits = i32::try_from(digits).unwrap_or(i32::MAX);
     let fraction = parts.fraction.len();
@@ -415,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_and_add_in_any_spelling() {
+    fn quantities_compare_and_add_in_any_notation() {
         let read = |text| Quantity::parse(text).expect("a quantity");
         assert_eq!(read("1Gi"), read("1073741824"));
         assert!(read("1500m") > read("1"));

@@ -1,8 +1,8 @@
-//! `Url`: URLs as Go's `net/url` reads them, with its errors.
+//! `Url`: URLs, parsed like Go's `net/url`, with its errors.
 
 use crate::api::field::quote;
 
-/// A URL that has been read.
+/// A parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
@@ -10,7 +10,7 @@ pub(crate) struct Url {
     pub(crate) opaque: String,
     /// User information as it was written.
     pub(crate) user: String,
-    /// With the port, and with the brackets of an IPv6 address.
+    /// The host with the port, and with the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) escaped_path: String,
     pub(crate) query: String,
@@ -81,7 +81,7 @@ impl Url {
     }
 }
 
-/// The scheme, empty where there is none, and what follows it.
+/// Splits off the scheme, which may be empty.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let is_part = |(at, b): (usize, u8)| {
         b.is_ascii_alphabetic() || (at > 0 && (b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.')))
@@ -94,7 +94,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Returns `true` if a text is empty, or a colon and a number.
+/// Returns `true` for an empty text, or a colon followed by a number.
 pub(crate) fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some(port) => port.bytes().all(|b| b.is_ascii_digit()),
@@ -118,7 +118,7 @@ fn read_host(host: &str) -> Result<String, String> {
         let quoted = quote(&wrong.to_string());
         return Err(format!("invalid character {quoted} in host name"));
     }
-    // Only what is not ASCII may be escaped in a name, and `%25` before a zone.
+    // A name may contain escapes of non-ASCII bytes only, and `%25` before a zone.
     for (at, _) in host[..zone].match_indices('%') {
         let is_ascii = host.as_bytes().get(at + 1).is_some_and(|b| (b'0'..b'8').contains(b));
         let escape = host.get(at..at + 3).unwrap_or(&host[at..]);
@@ -141,7 +141,7 @@ fn invalid_escape(escape: &str) -> String {
     format!("invalid URL escape {}", quote(escape))
 }
 
-/// The bytes that a text with `%XX` means.
+/// Decodes a text with `%XX` escapes.
 pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -196,7 +196,7 @@ mod tests {
     #[case("https://a:b", Err("invalid port \":b\" after host"))]
     #[case("https://a/%zz", Err("invalid URL escape \"%zz\""))]
     #[case("\n", Err("net/url: invalid control character in URL"))]
-    fn urls_are_read_as_go_reads_them(#[case] text: &str, #[case] expected: Result<(&str, &str), &str>) {
+    fn urls_are_parsed_as_by_go(#[case] text: &str, #[case] expected: Result<(&str, &str), &str>) {
         let url = Url::parse(text);
         let found = url
             .as_ref()

@@ -7,7 +7,7 @@ use crate::api::field::{FieldErrors, quote};
 
 const FORM: &str = "; desired format: https://host[/path]";
 
-/// Checks that a client configuration has a right URL or a right service.
+/// Checks that a client configuration has either a valid URL or a valid service.
 pub(crate) fn validate_client(client: &Cursor<'_>, errors: &mut FieldErrors) {
     let (url, service) = (client.at("url"), client.at("service"));
     match (url.is_set(""), service.is_set("")) {
@@ -45,7 +45,7 @@ fn wrong_in_path(path: &str) -> Vec<String> {
     if !path.starts_with('/') {
         wrong.push("must start with a '/'".to_owned());
     }
-    // Go drops the first byte whatever it is.
+    // Go drops the first byte unconditionally.
     let rest = String::from_utf8_lossy(&path.as_bytes()[1..]).into_owned();
     let rest = rest.strip_suffix('/').unwrap_or(&rest);
     for (index, segment) in rest.split('/').enumerate() {

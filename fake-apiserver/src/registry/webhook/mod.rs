@@ -1,7 +1,8 @@
-//! Calls of webhooks, those of admission and of conversion alike: a review is posted, and its answer is read as
-//! client-go reads it.
+//! Calls of webhooks, for admission and conversion: posts a review, and parses its response as client-go does.
 
 pub(crate) mod transport;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -10,11 +11,14 @@ use crate::api::field::quote;
 use crate::api::json::{Map, Value};
 use transport::{REPLY_BYTES_MAX, Reply, Transport};
 
-/// Posts a review and reads the JSON object that comes back.
+/// Retries after responses with `Retry-After` (`maxRetries` of client-go).
+const RETRIES: u32 = 10;
+
+/// Posts a review, and returns the JSON object of the response.
 pub(crate) async fn call(
     transport: &dyn Transport,
     endpoint: &Endpoint,
-    timeout: std::time::Duration,
+    timeout: Duration,
     review: &Value,
 ) -> Result<Map, String> {
     let separator = if endpoint.url.contains('?') { '&' } else { '?' };
@@ -22,7 +26,7 @@ pub(crate) async fn call(
     let url = format!("{url}{separator}timeout={}s", timeout.as_secs());
     let body = Bytes::from(review.to_string());
     let failed = |why: &str| format!("Post {}: {why}", quote(&url));
-    let reply = tokio::time::timeout(timeout, transport.post(endpoint, &url, body))
+    let reply = tokio::time::timeout(timeout, post(transport, endpoint, &url, body))
         .await
         .map_err(|_| failed("context deadline exceeded"))?
         .map_err(|why| failed(&why))?;
@@ -35,8 +39,21 @@ pub(crate) async fn call(
     decode(&reply.body)
 }
 
-/// A URL whose path is as short as client-go makes it, which calls webhooks: without empty parts, `.` and `..`, and
-/// without a slash at its end.
+/// Posts a review, and retries after the time that an overloaded webhook requests.
+async fn post(transport: &dyn Transport, endpoint: &Endpoint, url: &str, body: Bytes) -> Result<Reply, String> {
+    let mut tries = 0;
+    loop {
+        let reply = transport.post(endpoint, url, body.clone()).await?;
+        let wait = reply.retry_after.filter(|_| reply.code == 429 || reply.code >= 500);
+        let Some(wait) = wait.filter(|_| tries < RETRIES) else {
+            return Ok(reply);
+        };
+        tries += 1;
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+    }
+}
+
+/// Shortens the path of a URL as client-go does for webhooks: removes empty segments, `.`, `..`, and a trailing slash.
 fn cleaned(url: &str) -> String {
     let (whole, query) = match url.split_once('?') {
         Some((whole, query)) => (whole, format!("?{query}")),
@@ -58,10 +75,12 @@ fn cleaned(url: &str) -> String {
     format!("{host}/{}{query}", parts.join("/"))
 }
 
-/// The body as an object.
+/// Decodes the body as an object.
 fn decode(body: &[u8]) -> Result<Map, String> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        let text = crate::api::json::syntax_error(body).unwrap_or_else(|| error.to_string());
+    // Go replaces invalid UTF-8.
+    let body = String::from_utf8_lossy(body);
+    let value: Value = serde_json::from_str(&body).map_err(|error| {
+        let text = crate::api::json::syntax_error(body.as_bytes()).unwrap_or_else(|| error.to_string());
         format!("couldn't get version/kind; json parse error: {text}")
     })?;
     let Value::Object(map) = value else {
@@ -75,7 +94,7 @@ fn decode(body: &[u8]) -> Result<Map, String> {
     Ok(map)
 }
 
-/// Returns the client library's text for an unsuccessful answer.
+/// Returns client-go's text for an unsuccessful response.
 fn unexpected(reply: &Reply) -> String {
     let is_text = reply.content_type.is_empty() || reply.content_type.starts_with("text/");
     let text = String::from_utf8_lossy(&reply.body);
@@ -108,7 +127,7 @@ fn unexpected(reply: &Reply) -> String {
     }
 }
 
-/// The message of a Status in the body, which says more than the code.
+/// The message of a Status in the body, which is more specific than the code.
 fn status_message(body: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let is_status = value.get("kind")? == "Status" && value.get("apiVersion")? == "v1";

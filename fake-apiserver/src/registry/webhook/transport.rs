@@ -1,37 +1,48 @@
-//! `Transport`: how a review reaches a webhook. The registry knows what is asked and answered, not how it travels.
+//! `Transport`: sends reviews to webhooks. The registry defines the messages, and does not depend on the network.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use crate::registry::types::endpoint::Endpoint;
 
-/// An answer, as far as it matters.
+/// The parts of a response that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The HTTP status.
     pub(crate) code: u16,
     /// `Content-Type`, empty if it is missing.
     pub(crate) content_type: String,
+    /// Seconds of `Retry-After`, if it is a number.
+    pub(crate) retry_after: Option<u64>,
+    /// `Location`
+    pub(crate) location: Option<String>,
     /// The whole body.
     pub(crate) body: Bytes,
 }
 
-/// The longest answer that is read, in bytes; a longer one fails the call. As the API server limits it.
-pub(crate) const REPLY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Maximum length of a response, in bytes; a longer one fails the call. kube-apiserver does not limit responses.
+pub(crate) const REPLY_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Posts JSON and reads the answer.
+/// Posts JSON, and returns the response.
 pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
-    /// Posts `body` to `url`, which is the endpoint's with parameters. The error is the text after `Post "URL": `.
-    /// There is no time limit: callers have one.
+    /// Posts `body` to `url`, which is the endpoint's URL with parameters. The error is the text after `Post "URL": `.
+    /// The caller limits the time.
     fn post<'a>(&'a self, endpoint: &'a Endpoint, url: &'a str, body: Bytes) -> BoxFuture<'a, Result<Reply, String>>;
+
+    /// Returns `true` if the test has set a service or an address for the endpoint's host.
+    fn has_route(&self, endpoint: &Endpoint) -> bool;
 }
 
-/// Reaches nothing.
+/// A transport that fails all calls.
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 
 impl Transport for Unreachable {
     fn post<'a>(&'a self, _: &'a Endpoint, _: &'a str, _: Bytes) -> BoxFuture<'a, Result<Reply, String>> {
         Box::pin(std::future::ready(Err("this server calls no webhooks".to_owned())))
+    }
+
+    fn has_route(&self, _: &Endpoint) -> bool {
+        false
     }
 }

@@ -13,16 +13,16 @@ use super::Writer;
 use crate::registry::scheme::Row;
 use crate::storage::{Key, KeyRange, Revision};
 
-/// The resource whose objects end by themselves; both groups of Events share it.
+/// The resource with expiring objects; both groups of Events share it.
 pub(in crate::registry) const EVENTS: &str = "events";
 
-/// The ends of the Events that are stored: one entry an Event, none where they stay for ever.
+/// The expiry times of the stored Events, one entry for each Event; empty if Events do not expire.
 #[derive(Debug)]
 pub(crate) struct EventLeases {
     ttl: Option<Duration>,
     /// A lock because requests may run on several threads.
     ends: Mutex<Ends>,
-    /// Signalled when the earliest end is another.
+    /// Signalled when the earliest expiry changes.
     pub(crate) changed: Arc<Notify>,
     /// Events that have ended.
     expired: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct EventLeases {
 
 #[derive(Clone, Debug, Default)]
 struct Ends {
-    /// By time, and at one time in the order of the writes.
+    /// Sorted by time, and then by the order of the writes.
     by_time: BTreeMap<(Instant, Revision), Key>,
     by_key: BTreeMap<Key, (Instant, Revision)>,
 }
@@ -46,7 +46,7 @@ impl fmt::Debug for Keeper {
 }
 
 impl Ends {
-    /// Sets the expiry of an object. Of two writes the later counts, in any order of the calls.
+    /// Sets the expiry of an object. The later of two writes applies, regardless of the order of the calls.
     fn set(&mut self, key: &Key, end: (Instant, Revision)) {
         match self.by_key.get(key) {
             Some(known) if known.1 > end.1 => return,
@@ -67,7 +67,7 @@ impl Ends {
         self.by_time.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes out the next of those that have ended.
+    /// Removes and returns the next expired entry.
     fn pop(&mut self, now: Instant) -> Option<(Key, Revision)> {
         let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((_, revision), key) = entry.remove_entry();
@@ -88,18 +88,18 @@ impl EventLeases {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
-        // No user code runs under the lock; were a panic to happen all the same, the maps are still whole.
+        // No user code runs under the lock. Even after a panic, the maps would be consistent.
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called whenever there is an Event and no task keeps the time. It must be able to be called again.
+    /// Sets the function that is called when there is an Event but no task to expire it. It may be called repeatedly.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();
         self.tell(first);
     }
 
-    /// Goes on with the ends that the Events of another server have.
+    /// Takes over the expiry times of another server's Events.
     pub(crate) fn adopt(&self, other: &Self) {
         let ends = other.lock().clone();
         let first = ends.first();
@@ -120,7 +120,7 @@ impl EventLeases {
         self.changed.notify_one();
     }
 
-    /// Takes out the next Event that has ended, at the revision it ended at.
+    /// Removes and returns the next expired Event, with the revision of its last write.
     pub(in crate::registry) fn pop(&self, now: Instant) -> Option<(Key, Revision)> {
         self.lock().pop(now)
     }
@@ -149,7 +149,7 @@ impl EventLeases {
 }
 
 impl Writer {
-    /// An object was stored: if it is an Event, its time begins anew.
+    /// Called after a write: if the object is an Event, its lifetime restarts.
     pub(super) fn event_written(&self, row: &Row, key: &Key, revision: Revision) {
         if let (EVENTS, Some(ttl)) = (&*row.storage, self.event_leases.ttl)
             && let Some(end) = Instant::now().checked_add(ttl)
@@ -165,7 +165,7 @@ impl Writer {
         }
     }
 
-    /// The state is another: the time of each Event in it begins anew.
+    /// Called after the state was replaced: the lifetime of each Event restarts.
     pub(in crate::registry) fn events_replaced(&self) {
         let Some(end) = self.event_leases.ttl.and_then(|ttl| Instant::now().checked_add(ttl)) else {
             return;

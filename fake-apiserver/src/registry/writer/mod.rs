@@ -1,5 +1,5 @@
-//! `Writer`: the doors to storage. Each commit wakes those who wait for it; what else follows from one is the
-//! [`Registry`](super::Registry)'s.
+//! `Writer`: the only writes to storage. Each commit wakes its waiters; further consequences of a commit belong to the
+//! [`Registry`](super::Registry).
 
 pub(crate) mod expiry;
 
@@ -30,7 +30,7 @@ impl Writer {
     /// Forgets history up to `revision`; watchers and pages below it get 410.
     pub(crate) fn compact(&self, revision: Revision) {
         self.reader.store.compact(revision);
-        // A sleeping cursor loses nothing, wherever it lies: only those who lag can be hit, and they are awake.
+        // Sleeping watchers have read everything. Only watchers that lag behind can lose changes, and they are awake.
     }
 
     /// Stores a new object.
@@ -42,7 +42,7 @@ impl Writer {
         Ok(stored)
     }
 
-    /// Stores an object in place of `old`, if that is still the one.
+    /// Replaces `old` by an object, if `old` is still stored.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         self.reader.note_time();
         let stored = self.reader.store.update(&row.storage, &old.key, old.revision, body)?;
@@ -51,7 +51,7 @@ impl Writer {
         Ok(stored)
     }
 
-    /// Removes `old`, if it is still the one.
+    /// Removes `old`, if it is still stored.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
         self.reader.note_time();
         let revision = self.reader.store.delete(&row.storage, &old.key, old.revision)?;
@@ -60,19 +60,19 @@ impl Writer {
         Ok(revision)
     }
 
-    /// Replaces all state; watches end at their next look.
+    /// Replaces the whole state; watches end at their next poll.
     pub(super) fn replace_all(&self, world: World) {
         self.reader.store.replace(world);
         self.reader.restart_compaction();
     }
 
-    /// Wakes all watchers and those who wait for a revision.
+    /// Wakes all watchers, and the readers that wait for a revision.
     pub(super) fn wake_all(&self) {
         self.reader.fanout.wake_all();
         self.reader.committed.notify_waiters();
     }
 
-    /// Wakes the watchers of an object and those who wait for a revision.
+    /// Wakes the watchers of an object, and the readers that wait for a revision.
     fn wake(&self, row: &Row, key: &Key) {
         match self.reader.replicas.move_with_commits() {
             true => self.reader.fanout.wake_all(),

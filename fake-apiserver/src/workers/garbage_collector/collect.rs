@@ -1,4 +1,4 @@
-//! Decisions about an object: it is deleted, loses owners, or is let go.
+//! Decisions about an object: delete it, remove owners, or remove its finalizer.
 
 use super::graph::{Node, NodeId};
 use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
@@ -7,29 +7,29 @@ use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::storage::{Key, Stored};
 use crate::workers::{Api, Context, Meta, OwnerReference, Regarding, RequestFailure};
 
-/// The owners of an object, by what they mean for it.
+/// The owners of an object by their effect on it.
 #[derive(Debug, Default)]
 struct Classified {
-    /// Owners that keep it.
+    /// Owners that exist and keep the object.
     solid: Vec<String>,
     /// Owners that do not exist.
     dangling: Vec<String>,
-    /// Owners whose deletion waits for it.
+    /// Owners that are being deleted and wait for this dependent.
     waiting: Vec<String>,
 }
 
-/// Reason for which nothing can be decided about an object's owners.
+/// Reason for which the owners of an object cannot be classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undecided {
-    /// One is of a kind that is not served, now.
+    /// An owner's kind is not served at present.
     UnknownKind,
-    /// The object belongs to the cluster and names an owner in a namespace, which cannot be found.
+    /// The object is cluster-scoped and its owner is namespaced, so the owner cannot be found.
     NoNamespace,
 }
 
 impl GarbageCollector {
-    /// Deletes an object without remaining owners, removes references to owners that are gone while others keep it, and
-    /// lets an owner go that waited for its dependents.
+    /// Deletes an object without remaining owners, removes references to absent owners if others remain, and removes
+    /// the finalizer of an owner that waited for its dependents.
     pub(super) async fn attempt_to_delete(
         &mut self,
         id: NodeId,
@@ -40,7 +40,7 @@ impl GarbageCollector {
             return Ok(());
         };
         if node.is_deleted && !node.awaits_dependents {
-            // Its dependents have their turn when it has gone.
+            // Its dependents are processed after it was removed.
             return Ok(());
         }
         let Some(latest) = latest(api, node) else {
@@ -71,7 +71,7 @@ impl GarbageCollector {
         }
         let policy = if !owners.waiting.is_empty() && self.graph.dependents(&node.uid).next().is_some() {
             if self.graph.dependents(&node.uid).any(|(_, it)| it.awaits_dependents) {
-                // It may be a circle, in which everyone would wait for the next.
+                // The owners may form a circle, in which each object would wait for the next.
                 unblock_owners(api, node, &latest).await?;
             }
             PropagationPolicy::Foreground
@@ -85,7 +85,7 @@ impl GarbageCollector {
         delete(api, node, &meta, policy).await
     }
 
-    /// Lets an owner go whose dependents have gone; looks at those that have not.
+    /// Removes the finalizer of an owner without remaining dependents; enqueues the dependents that remain.
     async fn wait_for_dependents(
         &self,
         node: &Node,
@@ -105,7 +105,7 @@ impl GarbageCollector {
         remove_finalizer(context.api, node, latest, FOREGROUND).await
     }
 
-    /// Takes an owner from all its dependents, then lets it go.
+    /// Removes an owner from all its dependents, then removes the finalizer of the owner.
     pub(super) async fn attempt_to_orphan(
         &mut self,
         id: NodeId,
@@ -127,7 +127,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Tells of an object whose owner is in another namespace, which does not count as an owner.
+    /// Reports an object with an owner in another namespace. Such an owner is ignored.
     pub(super) async fn report(
         &self,
         id: NodeId,
@@ -159,7 +159,7 @@ impl GarbageCollector {
             .await
     }
 
-    /// Sorts the owners of an object. The first of which nothing can be said ends it.
+    /// Classifies the owners of an object. Stops at the first owner that cannot be classified.
     fn classify(&self, api: Api<'_>, node: &Node, owners: &[OwnerReference]) -> Result<Classified, Undecided> {
         let mut classified = Classified::default();
         for owner in owners {
@@ -186,13 +186,13 @@ impl GarbageCollector {
     }
 }
 
-/// The object of a node as it is stored now; `None` if it is gone, or another has its name.
+/// Returns the stored object of a node; `None` if it was deleted, or replaced by another object with its name.
 fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
     api.stored(&node.resource, &node.key)
         .filter(|it| it.body.uid == node.uid)
 }
 
-/// Deletes an object if it is still the one that was judged.
+/// Deletes an object if it has not changed since the decision.
 async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), RequestFailure> {
     let Some(stored) = latest(api, node) else {
         return Ok(());
@@ -209,7 +209,7 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
         && failure.is_conflict()
         && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
     {
-        // The change had nothing to do with its owners: objects that change all the time must go, too.
+        // The change did not affect the owners; without this, objects that change constantly would never be deleted.
         deleted = api.delete(&node.resource, &node.key, &options(None)).await;
     }
     match deleted {
@@ -218,7 +218,7 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
     }
 }
 
-/// Takes owners from an object, by a strategic merge patch where the resource knows such.
+/// Removes owners from an object, by a strategic merge patch if the resource supports it.
 async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[String]) -> Result<(), RequestFailure> {
     let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
     let (kind, patch) = if is_custom {
@@ -233,7 +233,7 @@ async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[Strin
     ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
 }
 
-/// Makes no owner wait for an object any more.
+/// Clears `blockOwnerDeletion` in all owner references of an object.
 async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<(), RequestFailure> {
     let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
     let mut owners = owners(latest);
@@ -249,13 +249,13 @@ async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<()
     ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
 }
 
-/// A merge patch that sets the owners of an object that is still as it was.
+/// A merge patch that sets the owners of an object, if the object is unchanged.
 fn owners_patch(latest: &Stored, owners: Vec<Value>) -> Value {
     let owners = if owners.is_empty() { Value::Null } else { owners.into() };
     json!({"metadata": {"resourceVersion": latest.revision.to_string(), "ownerReferences": owners}})
 }
 
-/// Takes a finalizer from an object.
+/// Removes a finalizer from an object.
 async fn remove_finalizer(api: Api<'_>, node: &Node, latest: &Stored, finalizer: &str) -> Result<(), RequestFailure> {
     let meta = Meta::of(latest);
     if !meta.has_finalizer(finalizer) {
@@ -275,7 +275,7 @@ fn owners(stored: &Stored) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// An object that is gone needs no change.
+/// Treats a missing object as success.
 fn ignore_missing<T>(changed: Result<T, RequestFailure>) -> Result<(), RequestFailure> {
     match changed {
         Err(failure) if !failure.is_not_found() => Err(failure),

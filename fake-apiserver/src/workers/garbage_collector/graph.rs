@@ -1,4 +1,4 @@
-//! `Graph`: which object names which as its owner, by uid.
+//! `Graph`: the owner references between objects, by uid.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::{FOREGROUND, Item, ORPHAN};
 use crate::storage::{Key, Stored};
 use crate::workers::{Meta, OwnerReference, WorkQueue};
 
-/// The number of an object in the graph. Those seen first have the smallest, so that dependents are worked on in the
-/// order in which they came.
+/// The number of an object in the graph. Numbers ascend in the order of observation, so that dependents are handled in
+/// that order.
 pub(super) type NodeId = u64;
 
 /// All objects and their owners.
@@ -17,9 +17,9 @@ pub(super) struct Graph {
     nodes: BTreeMap<NodeId, Node>,
     /// Looked up, never iterated.
     ids: HashMap<Box<str>, NodeId>,
-    /// By the uid of the owner, whether it exists or not. Looked up, never iterated.
+    /// By the uid of the owner, which may not exist. Looked up, never iterated.
     owned: HashMap<String, Owned>,
-    /// Objects with an owner of a kind that is not served.
+    /// Objects with an owner of an unserved kind.
     unknown: BTreeSet<NodeId>,
     last_id: NodeId,
 }
@@ -45,11 +45,11 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 struct Owned {
     dependents: BTreeSet<NodeId>,
-    /// The owner, if it was seen to go.
+    /// Set if the deletion of the owner was observed.
     gone: Option<Gone>,
 }
 
-/// An owner that was there.
+/// An owner that was deleted.
 #[derive(Debug)]
 struct Gone {
     kind: Box<str>,
@@ -63,7 +63,7 @@ impl Node {
         self.owners.iter().any(|it| is_blocking(&it))
     }
 
-    /// Returns `true` if this object may name owners in the namespace.
+    /// Returns `true` if this object may have owners in the namespace.
     fn may_be_owned_in(&self, namespace: &str) -> bool {
         namespace.is_empty() || namespace == self.key.namespace()
     }
@@ -74,41 +74,41 @@ impl Graph {
         self.nodes.get(&id)
     }
 
-    /// The dependents of an object, those seen first first.
+    /// The dependents of an object, in the order of observation.
     pub(super) fn dependents(&self, owner: &str) -> impl Iterator<Item = (NodeId, &Node)> {
         let owned = self.owned.get(owner).into_iter().flat_map(|it| &it.dependents);
         owned.filter_map(|id| Some((*id, self.nodes.get(id)?)))
     }
 
-    /// The dependents that the deletion of an object waits for.
+    /// The dependents that block the deletion of an object.
     pub(super) fn blocking_dependents(&self, owner: &str) -> impl Iterator<Item = (NodeId, &Node)> {
         self.dependents(owner).filter(move |(_, node)| node.blocks(owner))
     }
 
-    /// Returns `true` if the owner's deletion was seen, so that no request is needed to look for it.
+    /// Returns `true` if the deletion of the owner was observed, so that a request is unnecessary.
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {
-            // The kind of what went with its CRD is not known where both were told at once.
+            // The kind is unknown if the object and its CRD were deleted in the same batch.
             (gone.kind.is_empty() || *gone.kind == *reference.kind)
                 && gone.key.name() == reference.name
                 && dependent.may_be_owned_in(gone.key.namespace())
         })
     }
 
-    /// Notes an object with an owner of unknown kind: it is looked at again when other kinds are served.
+    /// Records an object with an owner of an unserved kind. It is processed again when other kinds are served.
     pub(super) fn note_unknown(&mut self, id: NodeId) {
         self.unknown.insert(id);
     }
 
-    /// Other kinds are served.
+    /// Enqueues the objects with owners of unserved kinds again. Called when other kinds are served.
     pub(super) fn retry_unknown(&mut self, queue: &mut WorkQueue<Item>) {
         for id in std::mem::take(&mut self.unknown) {
             queue.add(Item::Delete(id));
         }
     }
 
-    /// An object is there, or is other than before.
+    /// Adds or updates an object.
     pub(super) fn put(
         &mut self,
         resource: &Arc<str>,
@@ -140,8 +140,7 @@ impl Graph {
         }
     }
 
-    /// An object that was not seen before. Those who name it as their owner are looked at where it is not what they
-    /// say.
+    /// Adds an object. Dependents that refer to it with another identity are enqueued.
     fn insert(&mut self, resource: &Arc<str>, kind: &str, stored: &Stored, queue: &mut WorkQueue<Item>) -> NodeId {
         self.last_id += 1;
         let id = self.last_id;
@@ -170,7 +169,7 @@ impl Graph {
         id
     }
 
-    /// The owners of an object are others than before.
+    /// Updates the owners of an object.
     fn change_owners(
         &mut self,
         id: NodeId,
@@ -219,7 +218,7 @@ impl Graph {
         }
     }
 
-    /// An object is gone: its dependents are looked at, and so are owners that waited for it.
+    /// Removes an object, and enqueues its dependents and the owners that waited for it.
     pub(super) fn remove(&mut self, uid: &str, queue: &mut WorkQueue<Item>) {
         let Some(node) = self.ids.remove(uid).and_then(|id| {
             self.unknown.remove(&id);

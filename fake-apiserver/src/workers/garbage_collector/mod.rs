@@ -1,5 +1,5 @@
-//! The garbage collector: an object goes when its last owner has gone, and an owner whose deletion waits for its
-//! dependents goes when they have (rules S1 to S6). It knows the cluster through `Api` alone.
+//! The garbage collector: deletes objects without remaining owners, and removes owners that wait for their dependents
+//! after these (rules S1 to S6). It reads and writes the cluster through `Api`.
 
 mod graph;
 mod collect;
@@ -9,26 +9,26 @@ use graph::{Graph, NodeId};
 
 pub(super) const ROW: WorkerRow = WorkerRow::alone::<GarbageCollector>("gc");
 
-/// The finalizer of an owner whose dependents are to go first.
+/// The finalizer of an owner with dependents that must be deleted first.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The finalizer of an owner whose dependents are to stay.
+/// The finalizer of an owner with dependents that must be kept.
 const ORPHAN: &str = "orphan";
 
-/// Deletes what has no owner left.
+/// Deletes objects without remaining owners.
 #[derive(Debug, Default)]
 pub(super) struct GarbageCollector {
     graph: Graph,
 }
 
-/// Item to look at.
+/// Item of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
-    /// An object that may have to go, or that waits for its dependents to go.
+    /// An object that may have to be deleted, or that waits for the deletion of its dependents.
     Delete(NodeId),
-    /// An object that is being deleted and whose dependents are to stay.
+    /// An object that is being deleted and orphans its dependents.
     Orphan(NodeId),
-    /// An object that names an owner of another namespace, with the owner's uid.
+    /// An object with an owner reference to another namespace, and the owner's uid.
     Report(NodeId, String),
 }
 
@@ -48,7 +48,7 @@ impl Controller for GarbageCollector {
     }
 
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Item>) {
-        // Events cannot be owned by what they tell of, and there are many of them.
+        // Events are numerous, and are not owned by the objects they refer to.
         if **change.resource == *"events" {
             return;
         }

@@ -1,11 +1,11 @@
-//! The conditions of a namespace that is being deleted: what holds it.
+//! The conditions of a namespace that is being deleted: the reasons for which it still exists.
 
 use std::collections::BTreeMap;
 
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
-/// The conditions in the order in which they are written, with what they say when all is well.
+/// The conditions in their order, with reason and message for a deletion that makes progress.
 const ALL_WELL: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -34,7 +34,7 @@ const ALL_WELL: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// A condition that is true.
+/// A condition with the status `True`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     kind: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Content that could not be deleted, one text a resource.
+    /// The condition for failed deletions, with one text per resource.
     pub(super) fn failures(errors: &[String]) -> Option<Self> {
         let mut sorted = errors.to_vec();
         sorted.sort_unstable();
@@ -58,7 +58,7 @@ impl Trouble {
         })
     }
 
-    /// Objects that are left, by resource as errors name it.
+    /// The condition for remaining objects, by the resource's name in errors.
     pub(super) fn remaining(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} has {count} resource instances"));
         texts.map(|texts| Self {
@@ -68,7 +68,7 @@ impl Trouble {
         })
     }
 
-    /// Finalizers that hold what is left, and how many objects each.
+    /// Lists the finalizers of the remaining objects, with the number of objects for each.
     pub(super) fn finalizers(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} in {count} resource instances"));
         texts.map(|texts| Self {
@@ -79,14 +79,14 @@ impl Trouble {
     }
 }
 
-/// The sorted texts of all counts; `None` if there are none.
+/// The sorted texts of all counts; `None` if the map is empty.
 fn texts(counts: &BTreeMap<String, usize>, text: impl Fn(&str, usize) -> String) -> Option<String> {
     let mut texts: Vec<String> = counts.iter().map(|(name, count)| text(name, *count)).collect();
     texts.sort_unstable();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// Brings `status.conditions` up to date; whether that changed anything.
+/// Updates `status.conditions`; returns `true` if they have changed.
 pub(super) fn update(namespace: &mut Object, troubles: &[Trouble], now: &str) -> bool {
     let status = namespace.entry("status").or_insert_with(|| json!({}));
     let mut conditions = match status.get_mut("conditions").map(Value::take) {

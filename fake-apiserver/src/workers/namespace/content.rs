@@ -1,4 +1,4 @@
-//! The content of a namespace: deleting it, and counting what is left.
+//! The content of a namespace: deletes it, and counts the remaining objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::registry::scheme::Row;
 use crate::storage::Stored;
 use crate::workers::{Api, Meta, RequestFailure};
 
-/// The resource that goes before all others.
+/// The resource that is deleted before all others.
 const PODS: &str = "pods";
 
 /// Outcome of an attempt to empty a namespace.
 #[derive(Debug, Default)]
 pub(super) struct ContentOutcome {
-    /// Objects that are left.
+    /// The remaining objects.
     pub(super) remains: Remains,
     /// Conditions to report.
     pub(super) conditions: Vec<Trouble>,
-    /// Time to look again, if time alone will change something.
+    /// Time of the next check, if the remaining content changes only with time.
     pub(super) look_again: Option<Duration>,
-    /// A request that failed, which is to be tried again.
+    /// A failed request, which is retried.
     pub(super) failure: Option<RequestFailure>,
 }
 
-/// Number of objects left of each resource.
+/// Number of remaining objects of each resource.
 #[derive(Debug, Default)]
 pub(super) struct Remains(BTreeMap<Resource, usize>);
 
@@ -40,7 +40,7 @@ impl Remains {
         self.0.is_empty()
     }
 
-    /// Counts an object that went; whether it was the last of its resource.
+    /// Counts the removal of an object; returns `true` if it was the last of its resource.
     pub(super) fn remove_one(&mut self, resource: &str) -> bool {
         let Some(count) = self.0.get_mut(resource) else {
             return false;
@@ -53,13 +53,13 @@ impl Remains {
 /// Totals over all resources, as conditions report them.
 #[derive(Debug, Default)]
 struct Totals {
-    /// By resource, as errors name it.
+    /// By the resource's name in errors.
     objects: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
     errors: Vec<String>,
 }
 
-/// Deletes all objects of a namespace: first the Pods, and the others when they are gone.
+/// Deletes all objects of a namespace: first the Pods, and afterwards the others.
 pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> ContentOutcome {
     let mut outcome = ContentOutcome::default();
     let mut totals = Totals::default();
@@ -85,12 +85,12 @@ pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> ContentOutco
     outcome
 }
 
-/// Returns `true` if a resource's objects lie in namespaces and can be deleted.
+/// Returns `true` if the resource is namespaced and its objects can be deleted.
 fn is_content(row: &Row) -> bool {
     row.info.is_namespaced() && row.info.allows("delete")
 }
 
-/// Deletes the objects of one resource and counts those that stay. `grace` is how many seconds they may take.
+/// Deletes the objects of one resource and counts the remaining ones. `grace` is their maximum grace period in seconds.
 async fn delete_all_of(
     api: Api<'_>,
     row: &Arc<Row>,
@@ -100,7 +100,8 @@ async fn delete_all_of(
     totals: &mut Totals,
 ) {
     let before = api.list_stored(&row.storage, namespace);
-    // Those on their way need no more than time. A real one asks each time, and of every resource.
+    // Objects that are already being deleted only need time. kube-controller-manager sends the request each time, for
+    // every resource.
     if before.iter().any(|it| !Meta::of(it).is_terminating())
         && let Err(failure) = delete_collection(api, row, namespace, &before).await
     {

@@ -1,5 +1,5 @@
-//! The namespace controller: a namespace that is being deleted loses its content, Pods first, and then its finalizer
-//! (rules R4, R5). It knows the cluster through `Api` alone.
+//! The namespace controller: deletes the content of a terminating namespace, Pods first, and then removes its finalizer
+//! (rules R4, R5). It reads and writes the cluster through `Api`.
 
 mod conditions;
 mod content;
@@ -22,16 +22,18 @@ const NAMESPACES: &str = "namespaces";
 /// The entry of `spec.finalizers` that this controller removes.
 const KUBERNETES: &str = "kubernetes";
 
-/// Longest delay from a change of its content until a namespace is looked at again. At once where the last object of a
-/// resource went. A real one looks every few seconds, whether anything changed or not.
+/// Maximum delay between a change of the content and the next check of its namespace. The check follows immediately
+/// after the last object of a resource was removed. The real controller checks every few seconds, regardless of
+/// changes.
 const CONTENT_DELAY: Duration = Duration::from_secs(1);
 
 /// Empties namespaces that are being deleted.
 ///
-/// It starts at once. A real one waits five seconds, for other API servers to learn of the deletion.
+/// It starts immediately. kube-controller-manager waits five seconds, until other API servers have observed the
+/// deletion.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceController {
-    /// Objects left at the last look in namespaces that are being deleted.
+    /// Objects that remained at the last check, for each terminating namespace.
     terminating: BTreeMap<String, Remains>,
 }
 
@@ -76,7 +78,7 @@ impl Controller for NamespaceController {
             return Ok(());
         };
         if finalizers(&namespace).is_empty() {
-            // Only foreign finalizers hold it now.
+            // Only finalizers of other controllers remain.
             return Ok(());
         }
         let outcome = content::delete_all(api, &namespace).await;
@@ -100,7 +102,7 @@ impl Controller for NamespaceController {
     }
 }
 
-/// Removes this controller's entry of `spec.finalizers`.
+/// Removes this controller's entry from `spec.finalizers`.
 async fn finalize(api: Api<'_>, mut namespace: Object) -> Result<(), RequestFailure> {
     let finalizers = finalizers(&namespace);
     if !finalizers.contains(KUBERNETES) {

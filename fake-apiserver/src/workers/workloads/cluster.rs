@@ -1,4 +1,5 @@
-//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that none of them lists.
+//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that controllers do not need
+//! lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,20 +11,24 @@ use crate::api::selector::{LabelOperator, LabelSelector};
 use crate::registry::types::cursor::Cursor;
 use crate::storage::{Key, KeyRange};
 
-/// The objects of the resources that matter, as they are now. Their `managedFields` are left out.
+/// The current objects of the relevant resources, without `managedFields`.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     tables: BTreeMap<Resource, Table>,
-    /// Services, budgets and sets that may select a Pod are looked up at every change of one.
+    /// The Pods without a node.
+    unassigned: BTreeSet<Key>,
+    /// The Pods with required anti-affinity to others.
+    repelling: BTreeSet<Key>,
+    /// An empty table, for resources without objects.
     nothing: Table,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
-    /// By the uid of the controller that owns them.
+    /// By the uid of the owning controller.
     owned: HashMap<String, BTreeSet<Key>>,
-    /// Those no controller owns, by namespace.
+    /// Objects without an owning controller, by namespace.
     orphans: HashMap<String, BTreeSet<Key>>,
     /// By namespace and one label.
     labelled: HashMap<(String, String, String), BTreeSet<Key>>,
@@ -49,8 +54,21 @@ impl Cluster {
         self.tables.get(&resource).unwrap_or(&self.nothing)
     }
 
-    /// Takes a change in and answers what was there before.
+    /// Applies a change and returns the previous object.
     pub(crate) fn put(&mut self, resource: Resource, key: &Key, object: Option<Object>) -> Option<Arc<Object>> {
+        if resource == Resource::Pod {
+            let is_unassigned = |it: &Object| Cursor::root(it).text("spec.nodeName").is_empty();
+            let repels = |it: &Object| {
+                let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+                !Cursor::root(it).list(path).is_empty()
+            };
+            let put = |keys: &mut BTreeSet<Key>, is_in: bool| match is_in {
+                true => keys.insert(key.clone()),
+                false => keys.remove(key),
+            };
+            put(&mut self.unassigned, object.as_ref().is_some_and(is_unassigned));
+            put(&mut self.repelling, object.as_ref().is_some_and(repels));
+        }
         let table = self.tables.entry(resource).or_default();
         let old = match object {
             Some(mut object) => {
@@ -79,7 +97,19 @@ impl Cluster {
         self.table(resource).objects.values()
     }
 
-    /// Those of one namespace, in key order.
+    /// The Pods without a node, in key order.
+    pub(crate) fn unassigned(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let pods = self.table(Resource::Pod);
+        self.unassigned.iter().filter_map(|key| pods.objects.get(key))
+    }
+
+    /// The Pods with required anti-affinity to others, in key order.
+    pub(crate) fn repelling(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let pods = self.table(Resource::Pod);
+        self.repelling.iter().filter_map(|key| pods.objects.get(key))
+    }
+
+    /// The objects of one namespace, in key order.
     pub(crate) fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let range = KeyRange::of(Some(namespace));
         let first = Key::new(namespace, "");
@@ -88,14 +118,14 @@ impl Cluster {
             .map(|(_, it)| it)
     }
 
-    /// Those a controller owns, in key order.
+    /// The objects that a controller owns, in key order.
     pub(crate) fn owned_by(&self, resource: Resource, uid: &str) -> impl Iterator<Item = &Arc<Object>> {
         let table = self.table(resource);
         let keys = table.owned.get(uid).into_iter().flatten();
         keys.filter_map(|key| table.objects.get(key))
     }
 
-    /// Those of a namespace no controller owns, in key order.
+    /// The objects of a namespace without an owning controller, in key order.
     pub(crate) fn orphans(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let table = self.table(resource);
         let keys = table.orphans.get(namespace).into_iter().flatten();
@@ -110,7 +140,7 @@ impl Cluster {
                 .labelled
                 .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
         };
-        // The label with the fewest objects decides which of them are looked at.
+        // The label with the fewest objects determines the candidates.
         let equal = selector
             .requirements()
             .iter()
@@ -154,7 +184,7 @@ impl Table {
         }
     }
 
-    /// Takes the index entries of an object away that the present one at the key has not.
+    /// Removes the index entries of an object that the current object at the key does not have.
     fn leave(&mut self, key: &Key, old: &Object) {
         let now = self.objects.get(key).cloned();
         let owner = |object: &Object| controller_of(object).map(|(_, _, uid)| uid.to_owned());

@@ -1,4 +1,4 @@
-//! `WorkloadController`: a controller of workloads as data. Each stands in the file of its worker.
+//! `WorkloadController`: describes a controller of workloads as data, in the file of its worker.
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::kubelet::Nodes;
@@ -9,21 +9,21 @@ use super::sees::{Sees, selector_of, service_selector};
 use crate::api::object::Object;
 use crate::storage::Key;
 
-/// A controller of workloads: the resource whose objects it looks at, and the functions it consists of.
+/// A controller of workloads: the resource of its objects, and its functions.
 pub(crate) struct WorkloadController {
-    /// Every change of an object of this resource is looked at.
+    /// Every change of an object of this resource triggers a sync.
     pub(crate) resource: Resource,
     pub(crate) sender: Sender,
     pub(crate) sync: Sync,
-    /// Plans the work for an object that is gone.
+    /// Plans the work after the removal of an object.
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
-    /// Adds the keys that a change of another resource concerns.
+    /// Adds the keys that a change of another resource affects.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
-    /// Set if its objects own others as their controller; every change of these is looked at.
+    /// Set if its objects own other objects as their controller; every change of these triggers a sync.
     pub(crate) owns: bool,
-    /// The resource whose orphans it adopts by its selector.
+    /// The resource of orphans that it adopts by its selector.
     pub(crate) adopts: Option<Resource>,
-    /// Set if it writes a status though the server refused to create what the object wants.
+    /// Set if it writes a status even if the server refused to create an object.
     pub(crate) reports_refusals: bool,
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct WorkloadController {
 pub(crate) enum Sender {
     /// A service account in `kube-system`.
     Account(&'static str),
-    /// The kubelet of the object's node; the scheduler while there is none.
+    /// The kubelet of the object's node; the scheduler if the object does not have a node.
     Kubelet,
 }
 
 /// Plans the work for an object.
 #[derive(Clone, Copy)]
 pub(crate) enum Sync {
-    /// By the objects alone.
+    /// Depends on the objects only.
     Objects(fn(&Object, &Sees<'_>) -> Plan),
-    /// By the objects and the memory of the nodes.
+    /// Depends on the objects and on the memory of the nodes.
     Nodes(fn(&Object, &Sees<'_>, &mut Nodes) -> Plan),
 }
 
@@ -61,7 +61,7 @@ impl Changed<'_> {
 }
 
 impl WorkloadController {
-    /// A controller that looks at changes of its objects alone.
+    /// Returns a controller that reacts to changes of its own objects only.
     pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
         Self {
             resource,
@@ -75,7 +75,7 @@ impl WorkloadController {
         }
     }
 
-    /// Calls `add` for the keys that a change brings, in a fixed order; a key may come twice.
+    /// Calls `add` for the keys that a change affects, in a fixed order; a key may occur twice.
     pub(crate) fn keys(&self, change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
         if self.owns {
             let owners = change.versions().filter_map(controller_of);

@@ -1,4 +1,4 @@
-//! CronJobs: a Job each time the schedule says so.
+//! CronJobs: creates a Job at each time of the schedule.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Most missed times that are looked at; beyond them a CronJob gets an Event that its clock may be wrong.
+/// Maximum number of missed times that are counted. Above it a CronJob gets an Event about possible clock skew.
 const MISSED_MOST: usize = 100;
 
 /// Plans the work for a CronJob.
@@ -50,14 +50,14 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// `Complete` or `Failed`, once the Job is.
+/// `Complete` or `Failed`, if the Job has ended.
 fn outcome(job: &Object) -> Option<&'static str> {
     ["Complete", "Failed"]
         .into_iter()
         .find(|kind| find_condition(status(job), kind).is_some_and(|it| Cursor::root(it).text("status") == "True"))
 }
 
-/// Tells of Jobs that ended since the last look.
+/// Writes Events about Jobs that ended since the last sync.
 fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut Map, plan: &mut Plan) {
     for job in jobs {
         let Some(outcome) = outcome(job) else { continue };
@@ -82,7 +82,7 @@ fn put_active(active: &[&Arc<Object>], next: &mut Map) {
             "uid": job.uid(), "resourceVersion": known_version(job),
         })
     };
-    // A reference stays as it was first written.
+    // A reference is not updated after it was first written.
     let old = next
         .remove("active")
         .and_then(|it| it.as_array().cloned())
@@ -105,7 +105,7 @@ fn known_version(job: &Object) -> &str {
     job.meta_str("resourceVersion")
 }
 
-/// Deletes the oldest of the Jobs that ended, but for as many as the history keeps.
+/// Deletes the oldest ended Jobs beyond the history limit.
 fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
     for (kind, field, default) in [
         ("Complete", "successfulJobsHistoryLimit", 3),
@@ -144,7 +144,7 @@ fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
     });
 }
 
-/// Makes a Job if one is due, and looks again when the next one is.
+/// Creates a Job if one is due, and schedules the next sync.
 fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<'_>, plan: &mut Plan) {
     let about = (Resource::CronJob, cron);
     let zone = spec(cron).get("timeZone").and_then(Value::as_str);
@@ -189,7 +189,7 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<
     next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
 }
 
-/// The last time that has come since `earliest`.
+/// The last scheduled time between `earliest` and now.
 fn latest_missed(
     cron: &Object,
     schedule: &Schedule,
@@ -215,7 +215,7 @@ fn latest_missed(
         "TooManyMissedTimes",
         message.to_owned(),
     );
-    // Of so many only the last one counts: it lies within two of the last distances.
+    // Only the last of the missed times counts. It is within the last two intervals.
     let mut step = sees.now.duration_since(at);
     while step.as_secs() > 60 {
         step /= 2;
@@ -252,7 +252,7 @@ fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
     plan.create_and_tell(Resource::Job, job, Some(told));
 }
 
-/// A time as Go's RFC1123Z has it.
+/// Formats a time like Go's RFC1123Z.
 fn rfc1123(at: Timestamp) -> String {
     at.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }

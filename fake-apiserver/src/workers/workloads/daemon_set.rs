@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::controller::WorkloadController;
+use super::node_rules::{fits_affinity, tolerates};
 use super::plan::Plan;
 use super::pods::{
     annotation, available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec,
@@ -12,7 +13,6 @@ use super::pods::{
 use super::replica_set::{told_of_creation, told_of_deletion};
 use super::resource::{Resource, key_of};
 use super::revisions;
-use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
@@ -75,8 +75,19 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
         .filter(|node| fits(&shape, node))
         .collect();
     if !set.is_terminating() {
-        place(set, &template, &wanted, &by_node, &mut plan);
-        roll(set, revisions::label_of(update), &wanted, &by_node, sees, &mut plan);
+        let update = Update {
+            set,
+            hash: revisions::label_of(update),
+            template: &template,
+            surge: surge(set, wanted.len()),
+            minimum: Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0),
+            sees,
+        };
+        place(&update, &wanted, &by_node, &mut plan);
+        match update.surge {
+            0 => roll(&update, &wanted, &by_node, &mut plan),
+            _ => roll_by_surge(&update, &wanted, &by_node, &mut plan),
+        }
     }
     write_status(set, revisions::label_of(update), &wanted, &by_node, sees, &mut plan);
     let live: Vec<&str> = by_node
@@ -88,7 +99,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The node a Pod is on, or is meant for.
+/// The node of a Pod, or the node that it is intended for.
 fn node_of(pod: &Object) -> String {
     let node = Cursor::root(pod).text("spec.nodeName");
     if !node.is_empty() {
@@ -103,7 +114,7 @@ fn node_of(pod: &Object) -> String {
     names.next().unwrap_or_default().to_owned()
 }
 
-/// The template with what daemons bear, and the labels of their revision.
+/// The template with the tolerations of daemons and the labels of their revision.
 fn daemon_template(set: &Object, hash: &str) -> Map {
     let mut template = Value::Object(Cursor::root(set).map_or_empty("spec.template").clone());
     template["metadata"]["labels"][revisions::HASH_LABEL] = hash.into();
@@ -119,7 +130,7 @@ fn daemon_template(set: &Object, hash: &str) -> Map {
     template.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns `true` if a daemon is wanted on a node; cordoned ones count.
+/// Returns `true` if a node should run a daemon; cordoned nodes should, too.
 fn fits(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
     let taints = spec(node).get("taints").and_then(Value::as_array);
@@ -131,8 +142,63 @@ fn fits(pod: &Object, node: &Object) -> bool {
     bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
 }
 
-/// Makes what is missing, and takes away what is too much or has failed.
-fn place(set: &Object, template: &Map, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
+/// The update of a DaemonSet to its newest revision.
+struct Update<'a> {
+    set: &'a Object,
+    hash: &'a str,
+    template: &'a Map,
+    /// `maxSurge` as a number of nodes.
+    surge: i64,
+    minimum: i64,
+    sees: &'a Sees<'a>,
+}
+
+impl Update<'_> {
+    fn is_new(&self, pod: &Object) -> bool {
+        label(pod, revisions::HASH_LABEL) == Some(self.hash)
+    }
+
+    fn is_available(&self, pod: &Object) -> bool {
+        is_available(pod, self.minimum, self.sees.now)
+    }
+
+    fn create(&self, node: &str, plan: &mut Plan) {
+        let mut pod = from_template(Resource::DaemonSet, self.set, self.template);
+        pin(&mut pod, node);
+        plan.create_and_tell(
+            Resource::Pod,
+            pod,
+            Some(told_of_creation(Resource::DaemonSet, self.set, COMPONENT)),
+        );
+    }
+
+    /// Returns the surplus Pods of a node: all except the oldest. With a surge, the oldest new Pod is kept as well. It
+    /// replaces the old Pod once it is available, or at once if the old Pod is not ready.
+    fn surplus<'a>(&self, alive: &[&'a Arc<Object>]) -> Vec<&'a Arc<Object>> {
+        if self.surge == 0 || alive.len() < 2 {
+            return alive.iter().skip(1).copied().collect();
+        }
+        let (new, old): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = alive.iter().copied().partition(|it| self.is_new(it));
+        let mut surplus: Vec<&Arc<Object>> = new.iter().skip(1).chain(old.iter().skip(1)).copied().collect();
+        if let (Some(new), Some(old)) = (new.first(), old.first())
+            && (!is_ready(old) || self.is_available(new))
+        {
+            surplus.push(old);
+        }
+        surplus
+    }
+}
+
+/// Returns `maxSurge` of a DaemonSet with Pods on `total` nodes.
+fn surge(set: &Object, total: usize) -> i64 {
+    let strategy = Cursor::root(set).map_or_empty("spec.updateStrategy");
+    let rolling = Cursor::root(strategy).map_or_empty("rollingUpdate");
+    scaled(rolling.get("maxSurge"), i64::try_from(total).unwrap_or(i64::MAX), true)
+}
+
+/// Creates missing Pods, and deletes surplus and failed ones.
+fn place(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
+    let set = update.set;
     let delete = |pod: &Object, plan: &mut Plan| {
         plan.delete_and_tell(
             Resource::Pod,
@@ -156,18 +222,12 @@ fn place(set: &Object, template: &Map, wanted: &[&Arc<Object>], by_node: &ByNode
             plan.warn((Resource::DaemonSet, set), COMPONENT, "FailedDaemonPod", message);
             delete(pod, plan);
         }
-        for pod in alive.iter().skip(1) {
+        for pod in update.surplus(&alive) {
             delete(pod, plan);
         }
-        // A Pod on its way out makes room first.
+        // A terminating Pod must be removed first.
         if pods.is_empty() {
-            let mut pod = from_template(Resource::DaemonSet, set, template);
-            pin(&mut pod, node.name());
-            plan.create_and_tell(
-                Resource::Pod,
-                pod,
-                Some(told_of_creation(Resource::DaemonSet, set, COMPONENT)),
-            );
+            update.create(node.name(), plan);
         }
     }
     for (node, pods) in by_node {
@@ -179,7 +239,7 @@ fn place(set: &Object, template: &Map, wanted: &[&Arc<Object>], by_node: &ByNode
     }
 }
 
-/// Says that a Pod is for one node.
+/// Restricts a Pod to one node.
 fn pin(pod: &mut Value, node: &str) {
     let fields = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     let required = &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -189,17 +249,16 @@ fn pin(pod: &mut Value, node: &str) {
     }
 }
 
-/// Replaces Pods of older revisions, as many at once as may be missing.
-fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, sees: &Sees<'_>, plan: &mut Plan) {
+/// Replaces Pods of older revisions, up to `maxUnavailable` at a time.
+fn roll(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
+    let set = update.set;
     let strategy = Cursor::root(set).map_or_empty("spec.updateStrategy");
     if Cursor::root(strategy).text("type") == "OnDelete" {
         return;
     }
     let rolling = Cursor::root(strategy).map_or_empty("rollingUpdate");
     let total = i64::try_from(wanted.len()).unwrap_or(i64::MAX);
-    // With a surge none may be missing; a surge itself is not simulated, and one at a time is replaced.
     let most = scaled(rolling.get("maxUnavailable"), total, true).max(1);
-    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
     let mut missing = 0;
     let mut old = Vec::new();
     for node in wanted {
@@ -209,15 +268,15 @@ fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>,
         match pod {
             None => missing += 1,
             Some(pod) => {
-                let is_healthy = is_available(pod, minimum, sees.now);
+                let is_healthy = update.is_available(pod);
                 missing += i64::from(!is_healthy);
-                if label(pod, revisions::HASH_LABEL) != Some(hash) && !is_finished(pod) {
+                if !update.is_new(pod) && !is_finished(pod) {
                     old.push((is_healthy, *pod));
                 }
             }
         }
     }
-    // Pods that are unavailable anyway go first.
+    // Unavailable Pods are replaced first.
     old.sort_by_key(|(is_healthy, _)| *is_healthy);
     for (is_healthy, pod) in old {
         if is_healthy && missing >= most {
@@ -229,6 +288,30 @@ fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>,
             pod,
             Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)),
         );
+    }
+}
+
+/// Creates new Pods next to old ones, on as many nodes at once as `maxSurge` allows, and at once next to Pods that are
+/// not available. [`Update::surplus`] then deletes the old ones.
+fn roll_by_surge(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
+    if Cursor::root(update.set).text("spec.updateStrategy.type") == "OnDelete" {
+        return;
+    }
+    let (mut surging, mut free, mut candidates) = (0, Vec::new(), Vec::new());
+    for node in wanted {
+        let pods = by_node.get(node.name()).map_or(&[] as &[_], Vec::as_slice);
+        let alive = || pods.iter().filter(|it| !it.is_terminating() && !is_finished(it));
+        let new = alive().find(|it| update.is_new(it));
+        match (new, alive().find(|it| !update.is_new(it))) {
+            (_, None) => {}
+            (None, Some(old)) if update.is_available(old) => candidates.push(node.name()),
+            (None, Some(_)) => free.push(node.name()),
+            (Some(new), Some(_)) => surging += i64::from(!update.is_available(new)),
+        }
+    }
+    let left = usize::try_from(update.surge - surging).unwrap_or(0);
+    for node in free.into_iter().chain(candidates.into_iter().take(left)) {
+        update.create(node, plan);
     }
 }
 

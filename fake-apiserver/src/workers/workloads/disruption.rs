@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many Pods may be evicted.
+//! PodDisruptionBudgets: computes the number of allowed evictions.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Time limit for an evicted Pod to go; after that the eviction counts as failed.
+/// Time limit for the deletion of an evicted Pod; after that the eviction counts as failed.
 const DELETION_TIMEOUT: i64 = 120;
 
 /// Adds the budgets that select a Pod.
@@ -106,7 +106,7 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     }
 }
 
-/// Returns the sum of the Pods that the controllers of these want; a Pod without a controller counts for none.
+/// Returns the total replicas of the Pods' controllers; a Pod without a controller adds nothing.
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
@@ -146,7 +146,7 @@ fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) 
     }
 }
 
-/// The evictions that have not been seen to end, by the name of the Pod.
+/// The evictions in progress, by the name of the Pod.
 fn still_disrupted(budget: &Object, pods: &[&Object], sees: &Sees<'_>, plan: &mut Plan) -> BTreeMap<String, Value> {
     let known = Cursor::root(budget).map_or_empty("status.disruptedPods");
     let mut left = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! EndpointSlices and Endpoints: the Pods behind a Service with a selector. Those of others are mirrored.
+//! EndpointSlices and Endpoints: the Pods behind a Service with a selector. Endpoints of other Services are mirrored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Endpoints in one slice.
+/// Maximum number of endpoints in a slice.
 const SLICE_MOST: usize = 100;
-/// Addresses in one Endpoints object; with more of them it is marked as cut.
+/// Maximum number of addresses in an Endpoints object; above it the object is truncated and marked so.
 const ENDPOINTS_MOST: usize = 1000;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -39,7 +39,7 @@ const MANAGER: &str = "endpoint-controller";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Adds the Services of slices and Endpoints, and those that select a Pod.
+/// Adds the Services of slices and Endpoints, and the Services that select a Pod.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     let namespace = change.key.namespace();
     match change.resource {
@@ -85,7 +85,7 @@ pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Plans the work for a deleted Service: its Endpoints go, too. Its slices are the garbage collector's.
+/// Plans the work for a deleted Service: deletes its Endpoints. The garbage collector deletes its slices.
 pub(crate) fn gone(service: &Key, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if let Some(endpoints) = sees.cluster.get(Resource::Endpoints, service)
@@ -105,7 +105,7 @@ fn publishes_unready(service: &Object) -> bool {
     Cursor::root(service).flag("spec.publishNotReadyAddresses") == Some(true)
 }
 
-/// The labels of a Service, for what is made of it.
+/// The labels that a Service's Endpoints and slices inherit.
 fn labels_of(service: &Object) -> Map {
     let labels = service.labels().map(|(key, value)| (key.to_owned(), value.into()));
     let mut labels: Map = labels.filter(|(key, _)| key != HEADLESS).collect();
@@ -115,7 +115,7 @@ fn labels_of(service: &Object) -> Map {
     labels
 }
 
-/// The ports of a Service on one Pod; a port the Pod does not name is left out.
+/// The ports of a Service on one Pod, without named ports that the Pod does not have.
 fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {
         let number = match port.get("targetPort") {
@@ -171,7 +171,7 @@ fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
     endpoint
 }
 
-/// The endpoints of Pods with the same ports, by the Pod's uid, and the ports.
+/// The endpoints of Pods with the same ports: the ports, and the endpoints by the Pod's uid.
 type Group = (Vec<Value>, BTreeMap<String, Value>);
 
 fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
@@ -184,7 +184,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         group.1.insert(pod.uid().to_owned(), endpoint(service, pod, sees));
     }
     if groups.is_empty() {
-        // There is always one slice, so that who waits for the Service sees that it has none yet.
+        // There is always at least one slice, so that clients can observe that the Service does not have endpoints yet.
         groups.insert(String::new(), (Vec::new(), BTreeMap::new()));
     }
     let mine = json!({"matchLabels": {SERVICE_NAME: service.name(), SLICE_MANAGED_BY: SLICE_MANAGER}});
@@ -206,7 +206,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         (ports, endpoints, own)
     });
     for (ports, endpoints, mut own) in with_own.collect::<Vec<(_, _, Vec<&Arc<Object>>)>>() {
-        // A slice of other ports is changed rather than deleted where a new one would be made.
+        // A slice with other ports is reused instead of deleting it and creating another.
         if own.is_empty() && !slices.is_empty() {
             own.push(slices.remove(0));
         }
@@ -217,7 +217,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     }
 }
 
-/// Leaves endpoints in the slice they are in, puts new ones where there is room, and makes slices for the rest.
+/// Keeps endpoints in their slice, adds new ones to slices with room, and creates slices for the rest.
 fn fill_slices(
     service: &Object,
     slices: &[&Arc<Object>],
@@ -287,7 +287,7 @@ fn fill_slices(
     }
 }
 
-/// A list, or null where it is empty, as protobuf carries Go's empty lists.
+/// Returns a list, or null if it is empty, as protobuf encodes Go's empty lists.
 fn or_null(list: &[Value]) -> Value {
     if list.is_empty() { Value::Null } else { list.into() }
 }

@@ -1,4 +1,4 @@
-//! Execution of a plan: its writes become requests of the controller whose plan it is.
+//! Executes a plan: sends its writes as requests of its controller.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::workers::{Api, RequestFailure};
 
-/// Carries out one plan after the other.
+/// Executes plans one after the other.
 pub(super) struct Executor<'a> {
     pub(super) api: Api<'a>,
     pub(super) recorder: &'a mut Recorder,
-    /// The object the plan was made for, as it was last read or written.
+    /// The object of the plan, as last read or written.
     pub(super) latest: Option<(Target, Object)>,
-    /// Reason for which an object could not be created or deleted, for its owner's Event.
+    /// Reason for which an object could not be created or deleted, for the Event of its owner.
     pub(super) refused: Option<String>,
 }
 
 impl Executor<'_> {
-    /// Carries out the writes in their order. The first that fails ends it.
+    /// Sends the writes in order. The first failure ends it.
     pub(super) async fn run(
         &mut self,
         writes: Vec<Write>,
@@ -41,6 +41,16 @@ impl Executor<'_> {
                     let token = self.api.sign(&claims).map_err(RequestFailure::new)?;
                     patch["data"]["token"] = BASE64_STANDARD.encode(token).into();
                     tolerate(self.merge(&at, "", &patch, read).await)?;
+                }
+                Write::Patch {
+                    at,
+                    subresource,
+                    kind,
+                    patch,
+                } => {
+                    let resource = at.resource.storage();
+                    let done = self.api.patch(resource, &subresource, &at.key, kind, &patch).await;
+                    tolerate(done.map(drop))?;
                 }
                 Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
                 Write::Delete {
@@ -69,7 +79,7 @@ impl Executor<'_> {
                 }
                 Ok(())
             }
-            // Its namespace is on its way out, and so is what wants it.
+            // The namespace is being deleted, and so is the object that needs this one.
             Err(failure) if failure.is_namespace_terminating() => Ok(()),
             Err(failure) => {
                 if let Some(told) = told {
@@ -171,7 +181,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// An object as this plan left it, or as it was seen.
+    /// The object as last written by this plan, or as observed.
     fn current(&self, at: &Target, read: &impl Fn(&Target) -> Option<Arc<Object>>) -> Option<Object> {
         match &self.latest {
             Some((target, object)) if target == at => Some(object.clone()),
@@ -195,7 +205,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Writes an Event. A failure to write it is ignored, as in client-go.
+    /// Writes an Event. A failure is ignored, as in client-go.
     async fn note(&mut self, note: &Note) {
         let done = match self.recorder.record(note, self.api.now()) {
             None => return,
@@ -210,12 +220,12 @@ impl Executor<'_> {
             }
         };
         if let Err(failure) = done {
-            tracing::debug!(reason = note.reason, %failure, "an Event was not written");
+            tracing::debug!(reason = %note.reason, %failure, "an Event was not written");
         }
     }
 }
 
-/// Treats a missing object as success: there is nothing left to do.
+/// Treats a missing object as success.
 fn tolerate(done: Result<(), RequestFailure>) -> Result<(), RequestFailure> {
     match done {
         Err(failure) if failure.is_not_found() => Ok(()),
@@ -230,7 +240,7 @@ fn succeeded(told: Told, name: &str) -> Note {
         component: told.component,
         host: String::new(),
         is_warning: false,
-        reason,
+        reason: reason.into(),
         message: message.replace("{}", name),
     }
 }
@@ -242,7 +252,7 @@ fn failed(told: Told, why: &str) -> Note {
         component: told.component,
         host: String::new(),
         is_warning: true,
-        reason,
+        reason: reason.into(),
         message: message.replace("{}", why),
     }
 }
@@ -265,7 +275,7 @@ fn merge_into(value: &mut Value, patch: &Value) {
     }
 }
 
-/// The JSON merge patch that makes `to` of `from`.
+/// The JSON merge patch from `from` to `to`.
 fn difference(from: &Value, to: &Value) -> Value {
     let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {
         return to.clone();

@@ -1,4 +1,4 @@
-//! Requests of Pods against what a Node has left (`NodeResourcesFit` of the scheduler).
+//! Compares the requests of Pods with the free resources of a Node (`NodeResourcesFit` of the scheduler).
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,18 @@ pub(crate) type Amounts = BTreeMap<String, Quantity>;
 /// Load of one Node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
-    /// The Pods on it that have not ended.
+    /// The active Pods on it.
     pub(crate) pods: usize,
     /// The sum of their requests.
     asked: Amounts,
 }
 
 impl Load {
+    /// The sum of the requests.
+    pub(crate) fn asked(&self) -> &Amounts {
+        &self.asked
+    }
+
     /// Counts a Pod.
     pub(crate) fn add(&mut self, pod: &Object) {
         self.pods += 1;
@@ -39,7 +44,7 @@ impl Load {
 }
 
 /// Returns the requests of a Pod (`PodRequests` of k8s.io/component-helpers): the sum of its containers and sidecars,
-/// or, if that is more, of an init container and the sidecars that were started before it.
+/// or, if that is more, the sum of an init container and the sidecars started before it.
 pub(crate) fn requests(pod: &Object) -> Amounts {
     let pod_spec = Cursor::root(spec(pod));
     let mut sum = Amounts::new();
@@ -66,23 +71,49 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
     sum
 }
 
-/// Returns the resources of which a Node has too little left, in the scheduler's words. A Node without `allocatable`
-/// takes every Pod.
+/// Returns the resources of which a Node has too little for a Pod, in the scheduler's words. A Node without
+/// `allocatable` accepts every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
-    let room = amounts(Cursor::root(node).map("status.allocatable"));
+    let room = allocatable(node);
     if room.is_empty() {
         return Vec::new();
     }
+    let pods = i64::try_from(load.map_or(0, |it| it.pods)).unwrap_or(i64::MAX);
+    let is_full = room.get("pods").is_some_and(|most| pods >= most.value());
     let fits = |(name, amount): &(&String, &Quantity)| {
         let Some(room) = room.get(*name) else { return false };
         let taken = load.and_then(|it| it.asked.get(*name));
         taken.map_or(**amount, |taken| taken.add(amount)) <= *room
     };
-    asked
-        .iter()
-        .filter(|it| !fits(it))
-        .map(|(name, _)| format!("Insufficient {name}"))
+    let lacking = asked.iter().filter(|it| !fits(it));
+    let full = is_full.then(|| "Too many pods".to_owned());
+    full.into_iter()
+        .chain(lacking.map(|(name, _)| format!("Insufficient {name}")))
         .collect()
+}
+
+/// Returns the resources that a Node has for Pods; empty if its status lacks them.
+pub(crate) fn allocatable(node: &Object) -> Amounts {
+    amounts(Cursor::root(node).map("status.allocatable"))
+}
+
+/// Returns `true` if an amount of a resource is greater than the room for it. A resource without an entry in `room`
+/// is absent.
+pub(crate) fn exceeds(asked: &Amounts, room: &Amounts, name: &str) -> bool {
+    match (asked.get(name), room.get(name)) {
+        (Some(asked), Some(room)) => asked > room,
+        (Some(asked), None) => asked.signum() > 0,
+        (None, _) => false,
+    }
+}
+
+/// Returns an amount as the kubelet prints it: milli-CPUs for `cpu`, and else the value.
+pub(crate) fn kubelet_amount(amounts: &Amounts, name: &str) -> i64 {
+    let value = |it: &Quantity| match name {
+        "cpu" => it.milli_value(),
+        _ => it.value(),
+    };
+    amounts.get(name).map_or(0, value)
 }
 
 fn amounts(map: Option<&Map>) -> Amounts {

@@ -1,9 +1,9 @@
-//! Hashes that name what is made of a template. Their form is that of Kubernetes; their values differ, because the real
-//! ones are taken of a Go struct's print.
+//! Hashes in the names of objects that are created from a template. They have the format of Kubernetes' hashes but
+//! other values, because the originals are computed from a printed Go struct.
 
 use crate::api::json::{Map, Value};
 
-/// The letters of names that cannot spell a word.
+/// An alphabet that cannot spell words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// FNV-1a over 32 bits.
@@ -49,7 +49,7 @@ impl Fnv {
     }
 }
 
-/// The hash of a template; `collisions` tells two apart that would have the same.
+/// The hash of a template; `collisions` changes the hash after a collision.
 pub(crate) fn template_hash(template: &Map, collisions: Option<i64>) -> u32 {
     let mut hash = Fnv::new();
     hash.eat_map(template);
@@ -59,7 +59,7 @@ pub(crate) fn template_hash(template: &Map, collisions: Option<i64>) -> u32 {
     hash.0
 }
 
-/// A number as part of a name, as Kubernetes writes one: each digit as a harmless letter.
+/// Encodes a number as part of a name like Kubernetes: each digit as a letter from a safe alphabet.
 pub(crate) fn safe_text(number: u32) -> String {
     let digits = number.to_string();
     digits
@@ -68,7 +68,7 @@ pub(crate) fn safe_text(number: u32) -> String {
         .collect()
 }
 
-/// A long hexadecimal text made of a short one, such as the id of a container.
+/// A long hexadecimal string derived from short ones, such as the id of a container.
 pub(crate) fn long_hex(parts: &[&str]) -> String {
     use sha2::{Digest as _, Sha256};
     let digest = Sha256::digest(parts.join("\n").as_bytes());

@@ -1,11 +1,9 @@
-//! `Workloads`: all controllers of the small cluster life behind one queue. They share one view of the cluster, so that
-//! a change is decoded once, however many of them look at it.
+//! `Workloads`: all controllers of workloads with one queue. They share a view of the cluster, so that each change is
+//! decoded only once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-use jiff::Timestamp;
 
 use super::Task;
 use super::cluster::Cluster;
@@ -32,20 +30,20 @@ const FOLLOWED: [&str; Resource::WATCHED.len()] = {
     names
 };
 
-/// The controllers of workloads that were asked for.
+/// The enabled controllers of workloads.
 #[derive(Debug)]
 pub(crate) struct Workloads {
     workers: Vec<Worker>,
     nodes: Nodes,
     cluster: Cluster,
     recorder: Recorder,
-    /// Reason for which the last try to create something failed.
+    /// Reason of the last failed creation.
     failures: BTreeMap<Task, String>,
     identities: BTreeMap<&'static str, Identity>,
 }
 
 impl Workloads {
-    /// The controllers of these workers, with Pods that do what `kubelet` says.
+    /// Creates the controllers of these workers; Pods follow the scripts of `kubelet`.
     pub(crate) fn new(workers: Vec<Worker>, kubelet: Kubelet) -> Self {
         Self {
             workers,
@@ -58,13 +56,14 @@ impl Workloads {
     }
 
     /// Plans the work for one object.
-    fn plan(&mut self, task: &Task, now: Timestamp) -> Plan {
+    fn plan(&mut self, task: &Task, api: &Api<'_>) -> Plan {
         let Some(controller) = task.controller() else {
             return Plan::default();
         };
         let sees = Sees {
             cluster: &self.cluster,
-            now,
+            now: api.now(),
+            version: api.version(),
             failure: self.failures.get(task).map(String::as_str),
         };
         let Some(object) = self.cluster.get(task.resource, &task.key) else {
@@ -139,19 +138,20 @@ impl Controller for Workloads {
         if !self.workers.contains(&Worker::Kubelet) || !self.nodes.scripts_changed() {
             return;
         }
-        for pod in self.cluster.all(Resource::Pod) {
-            let key = key_of(pod);
-            queue.add(Task {
-                worker: Worker::Kubelet,
-                resource: Resource::Pod,
-                key,
-            });
+        for resource in [Resource::Node, Resource::Pod] {
+            for object in self.cluster.all(resource) {
+                queue.add(Task {
+                    worker: Worker::Kubelet,
+                    resource,
+                    key: key_of(object),
+                });
+            }
         }
     }
 
     async fn sync(&mut self, task: Task, context: &mut Context<'_, Task>) -> Result<(), RequestFailure> {
         let now = context.api.now();
-        let plan = self.plan(&task, now);
+        let plan = self.plan(&task, &context.api);
         if let Some(at) = plan.again {
             let wait = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
             context.queue.add_after(task.clone(), wait);
@@ -165,7 +165,12 @@ impl Controller for Workloads {
             Resource::Node => it.name(),
             _ => Cursor::root(it).text("spec.nodeName"),
         });
-        let node = node.filter(|it| !it.is_empty());
+        let registers = |write: &Write| match write {
+            Write::Create { resource, object, .. } if *resource == Resource::Node => Some(object.name().to_owned()),
+            _ => None,
+        };
+        let registered = plan.writes.iter().find_map(registers);
+        let node = registered.as_deref().or(node.filter(|it| !it.is_empty()));
         let Some(controller) = task.controller() else {
             return Ok(());
         };
@@ -195,14 +200,14 @@ impl Controller for Workloads {
 }
 
 impl Workloads {
-    /// Writes the status that an object has now that something was refused, and nothing else.
+    /// Writes only the status of an object after a refusal.
     async fn tell_status(
         &mut self,
         task: &Task,
         identity: &Identity,
         context: &mut Context<'_, Task>,
     ) -> Result<(), RequestFailure> {
-        let mut writes = self.plan(task, context.api.now()).writes;
+        let mut writes = self.plan(task, &context.api).writes;
         writes.retain(|it| matches!(it, Write::Status { at, .. } if at.resource == task.resource));
         let Self { cluster, recorder, .. } = self;
         let mut executor = Executor {

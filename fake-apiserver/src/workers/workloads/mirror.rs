@@ -15,7 +15,7 @@ use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
-/// Addresses of one subset that are mirrored.
+/// Maximum number of mirrored addresses in a subset.
 const SUBSET_MOST: usize = 1000;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -23,13 +23,13 @@ const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Annotations that stay with the Endpoints.
+/// Annotations that are not copied from the Endpoints.
 const OWN_ANNOTATIONS: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "endpoints.kubernetes.io/last-change-trigger-time",
 ];
 
-/// Plans the slices of a Service without a selector; none if the Service is gone or has a selector.
+/// Plans the slices of a Service without a selector; plans their removal if the Service was deleted or has a selector.
 pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut Plan) {
     let endpoints = sees.cluster.get(Resource::Endpoints, key);
     let mut wanted = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut
         .cluster
         .selected(Resource::EndpointSlice, key.namespace(), &selector)
     {
-        // A slice that is as wanted stays, one with the same ports is changed, and the others are deleted.
+        // A slice that is up to date is kept, one with the same ports is changed, and the others are deleted.
         let alike = wanted.iter().position(|it| is_alike(it, slice));
         match alike {
             None => plan.delete(Resource::EndpointSlice, slice),
@@ -84,12 +84,12 @@ fn is_alike(wanted: &Value, slice: &Object) -> bool {
         && wanted["ports"].as_array().map(Vec::as_slice) == Some(Cursor::root(slice).list("ports"))
 }
 
-/// The labels or annotations of a slice now.
+/// The current labels or annotations of a slice.
 fn known<'a>(slice: &'a Object, field: &str) -> Option<&'a Map> {
     slice.metadata().and_then(|it| it.get(field)?.as_object())
 }
 
-/// The patch that makes the labels or annotations of a slice the wanted ones.
+/// The patch that replaces the labels or annotations of a slice.
 fn replacing(slice: &Object, field: &str, metadata: &Value) -> Map {
     let gone = known(slice, field).into_iter().flatten();
     let mut patch: Map = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();

@@ -1,5 +1,5 @@
-//! Controllers of workloads: those of kube-controller-manager, the scheduler and the kubelets. Each
-//! controller is a function from an object and what it sees to a plan; it knows neither storage nor requests.
+//! Controllers of workloads: controllers of kube-controller-manager, the scheduler and the kubelets. Each controller is
+//! a function from an object and its surroundings to a plan, and depends neither on storage nor on requests.
 
 mod resource;
 mod cluster;
@@ -9,7 +9,12 @@ mod controller;
 mod pods;
 mod hash;
 mod fit;
+mod node_rules;
+mod ports;
+mod placement;
+mod preemption;
 mod scheduler;
+mod kwok;
 pub(super) mod kubelet;
 pub(super) mod replica_set;
 pub(super) mod deployment;
@@ -22,6 +27,9 @@ mod schedule;
 pub(super) mod endpoints;
 mod mirror;
 pub(super) mod disruption;
+pub(super) mod autoscaler;
+pub(crate) mod metrics_server;
+pub(super) mod node_lifecycle;
 pub(super) mod volumes;
 pub(super) mod service_account;
 mod token_secret;
@@ -30,7 +38,9 @@ mod execute;
 mod life;
 
 pub(crate) use controller::WorkloadController;
+pub(crate) use kubelet::node::{address as node_address, node_info};
 pub use kubelet::{Kubelet, PodScript, PodSelector, ScriptOrder};
+pub use kwok::StageError;
 pub(crate) use life::Workloads;
 pub(crate) use service_account::objects as objects_of_namespace;
 
@@ -39,7 +49,7 @@ use resource::Resource;
 use crate::storage::Key;
 use crate::workers::Worker;
 
-/// An object that one controller has to look at.
+/// An object to be synced by one controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
     worker: Worker,

@@ -1,23 +1,25 @@
 //! `Plan`: the writes that a controller decides on. Controllers are functions from the state to a plan.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 
 use super::resource::{Resource, Target};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
-use crate::api::options::PropagationPolicy;
+use crate::api::options::{PatchKind, PropagationPolicy};
 use crate::registry::types::cursor::Cursor;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Write {
-    /// POST. `told` is the Event to write where it succeeds or fails.
+    /// POST. `told` is the Event to write on success or failure.
     Create {
         resource: Resource,
         object: Object,
         told: Option<Told>,
     },
-    /// The same as a merge of a Secret, which gets a token of these claims.
+    /// A merge of a Secret, with a token for these claims.
     Token { at: Target, patch: Value, claims: Value },
     /// A JSON merge patch of the object, or of its `status` subresource.
     Merge {
@@ -25,9 +27,16 @@ pub(crate) enum Write {
         subresource: &'static str,
         patch: Value,
     },
-    /// The whole status, in place of the one there is.
+    /// Any patch of the object, or of a subresource.
+    Patch {
+        at: Target,
+        subresource: String,
+        kind: PatchKind,
+        patch: Value,
+    },
+    /// Replaces the whole status.
     Status { at: Target, status: Value },
-    /// DELETE of this object and no other of its name.
+    /// DELETE of this object; another object with its name is not deleted.
     Delete {
         at: Target,
         grace: Option<i64>,
@@ -40,19 +49,19 @@ pub(crate) enum Write {
     Note(Note),
 }
 
-/// Event about an object when one that it owns is created or deleted.
+/// Event about an object when an object that it owns is created or deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
-    /// Object of the Event.
+    /// The object of the Event.
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
-    /// The reason and message of a success; `{}` stands for the object's name.
+    /// Reason and message on success; `{}` is replaced by the object's name.
     pub(crate) success: (&'static str, String),
-    /// The reason and message of a failure; `{}` stands for the server's message.
+    /// Reason and message on failure; `{}` is replaced by the server's message.
     pub(crate) failure: (&'static str, String),
 }
 
-/// The object an Event is about.
+/// The object of an Event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Regarding {
     pub(crate) kind: String,
@@ -61,12 +70,12 @@ pub(crate) struct Regarding {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
-    /// `spec.containers{name}`, where it is about a container.
+    /// `spec.containers{name}`, if the Event is about a container.
     pub(crate) field_path: String,
 }
 
 impl Regarding {
-    /// An object as it was read.
+    /// A reference to an object as it was read.
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             kind: resource.kind().to_owned(),
@@ -85,18 +94,18 @@ impl Regarding {
 pub(crate) struct Note {
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
-    /// The node, where a kubelet says it.
+    /// The node, if a kubelet writes the Event.
     pub(crate) host: String,
     pub(crate) is_warning: bool,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
 }
 
-/// Work to do, in this order, and the time to look again.
+/// The writes in order, and the time of the next sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) writes: Vec<Write>,
-    /// Time to look again though nothing changes.
+    /// Time of the next sync, even without a change.
     pub(crate) again: Option<Timestamp>,
 }
 
@@ -107,7 +116,7 @@ impl Plan {
         again: None,
     };
 
-    /// Looks again at `at`, or before, whichever was asked first.
+    /// Schedules the next sync at `at`, unless an earlier one is scheduled.
     pub(crate) fn look_again(&mut self, at: Timestamp) {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));
     }
@@ -136,7 +145,7 @@ impl Plan {
         });
     }
 
-    /// The same through `/status`, by which annotations can be written, too.
+    /// A merge patch through `/status`, which also permits annotations.
     pub(crate) fn merge_status(&mut self, resource: Resource, object: &Object, patch: Value) {
         let at = Target::of(resource, object);
         self.writes.push(Write::Merge {
@@ -146,7 +155,7 @@ impl Plan {
         });
     }
 
-    /// Writes a status if it differs from the one there is.
+    /// Writes a status, unless it equals the current one.
     pub(crate) fn status(&mut self, resource: Resource, object: &Object, status: Map) {
         if same_object(Cursor::root(object).map_or_empty("status"), &status) {
             return;
@@ -183,7 +192,7 @@ impl Plan {
             component,
             host: String::new(),
             is_warning: false,
-            reason,
+            reason: reason.into(),
             message,
         }));
     }
@@ -202,7 +211,7 @@ impl Plan {
     }
 }
 
-/// Returns `true` if two statuses are equal: a null is as good as absent.
+/// Returns `true` if two statuses are equal; null equals absent.
 fn same_object(one: &Map, other: &Map) -> bool {
     let known = |map: &Map| map.values().filter(|it| !it.is_null()).count();
     known(one) == known(other)
@@ -211,7 +220,7 @@ fn same_object(one: &Map, other: &Map) -> bool {
             .all(|(key, value)| value.is_null() || other.get(key) == Some(value))
 }
 
-/// The reference by which an object names the controller that owns it.
+/// The owner reference to the controller of an object.
 pub(crate) fn controller_reference(resource: Resource, owner: &Object) -> Value {
     json!({
         "apiVersion": resource.api_version(), "kind": resource.kind(), "name": owner.name(), "uid": owner.uid(),

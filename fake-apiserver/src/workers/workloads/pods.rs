@@ -1,4 +1,5 @@
-//! Facts about Pods that all controllers use: alive, ready, available; order of deletion; creation from a template.
+//! Properties of Pods that all controllers use: activity, readiness, availability, order of deletion, and creation from
+//! a template.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) fn generation(object: &Object) -> i64 {
         .unwrap_or(0)
 }
 
-/// A time of metadata or a condition.
+/// Parses a time of metadata or a condition.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
@@ -53,7 +54,7 @@ pub(crate) fn created(object: &Object) -> Timestamp {
     time(object.meta_str("creationTimestamp")).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// `at` and so many seconds.
+/// Adds seconds to a time.
 pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
     at.saturating_add(SignedDuration::from_secs(seconds))
         .unwrap_or(Timestamp::MAX)
@@ -101,12 +102,12 @@ pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
     }
 }
 
-/// Returns `true` if a Pod has been ready for so many seconds.
+/// Returns `true` if a Pod has been ready for this number of seconds.
 pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
     available_at(pod, seconds).is_some_and(|at| at <= now)
 }
 
-/// A new Pod of a template, owned by its controller.
+/// A new Pod from a template, owned by its controller.
 pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) -> Value {
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
@@ -122,7 +123,7 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) 
     json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")})
 }
 
-/// Returns the restarts of the most restarted container of a Pod.
+/// Returns the maximum restart count among the containers of a Pod.
 fn restarts(pod: &Object) -> i64 {
     let of = |list| {
         Cursor::root(status(pod))
@@ -132,14 +133,15 @@ fn restarts(pod: &Object) -> i64 {
     of("containerStatuses").max().unwrap_or(0)
 }
 
-/// `controller.kubernetes.io/pod-deletion-cost`, 0 where it is absent or no number.
+/// `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.
 fn deletion_cost(pod: &Object) -> i64 {
     let cost = annotation(pod, "controller.kubernetes.io/pod-deletion-cost");
     cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)
 }
 
-/// Orders two Pods by which is deleted first when a set is scaled down: without a node; pending, unknown, running; not
-/// ready; a lower deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
+/// Orders two Pods for scaling down. These are deleted first: Pods without a node; pending, then unknown, then running
+/// ones; unready ones; lower deletion costs; more siblings on the node; ready for a shorter time; more restarts;
+/// younger ones.
 pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
     let has_node = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {
@@ -147,7 +149,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         "Unknown" => 1,
         _ => 2,
     };
-    // A logarithm, so that Pods started within a rollout count as one age.
+    // Compared by logarithm, so that Pods started during one rollout have the same age.
     let rank = |at: Timestamp, now: Timestamp| {
         let age = now.duration_since(at).as_secs().max(0);
         u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
@@ -160,7 +162,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
         match (one, other) {
             (Some(one), Some(other)) => rank(one, newest).cmp(&rank(other, newest)),
-            // An unknown time is the youngest.
+            // An unknown time counts as the youngest.
             (None, Some(_)) => Ordering::Less,
             (Some(_), None) => Ordering::Greater,
             (None, None) => Ordering::Equal,
@@ -181,7 +183,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         .then_with(|| one.uid().cmp(other.uid()))
 }
 
-/// The first `count` Pods to go.
+/// The first `count` Pods to delete.
 pub(crate) fn first_to_go<'a>(
     pods: &[&'a Arc<Object>],
     siblings: impl Fn(&str) -> usize,
@@ -195,7 +197,7 @@ pub(crate) fn first_to_go<'a>(
     sorted
 }
 
-/// The number or percentage `value` of `total`.
+/// Resolves `value`, a number or a percentage of `total`.
 pub(crate) fn scaled(value: Option<&Value>, total: i64, round_up: bool) -> i64 {
     match value {
         Some(Value::Number(number)) => number.as_i64().unwrap_or(0),

@@ -1,6 +1,7 @@
-//! `Recorder`: which Event a note becomes: a new one, another count of one there is, or none, because an object that
-//! makes too much noise is not listened to. As client-go's recorder does it.
+//! `Recorder`: decides whether a note becomes a new Event, increments the count of an existing one, or is dropped
+//! because its source writes too many about one object. As in client-go's recorder.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use jiff::Timestamp;
@@ -9,10 +10,11 @@ use super::plan::{Note, Regarding};
 use crate::api::json::{Value, json};
 use crate::entropy;
 
-/// Events and sources that are remembered; the oldest goes when another comes. As in client-go.
+/// Maximum number of cached Events and sources; the oldest is replaced. As in client-go.
 const REMEMBERED: usize = 4096;
 
-/// Events about one object from one source at once; after these one comes in five minutes. As in client-go.
+/// Maximum burst of Events about one object from one source; after it one is written every five minutes. As in
+/// client-go.
 const BURST: u32 = 25;
 const REFILL_SECONDS: i64 = 300;
 
@@ -21,7 +23,7 @@ const REFILL_SECONDS: i64 = 300;
 pub(crate) enum Recorded {
     /// A new Event.
     New { namespace: String, event: Value },
-    /// Another count of this one.
+    /// Increments the count of this Event.
     Again {
         namespace: String,
         name: String,
@@ -29,7 +31,7 @@ pub(crate) enum Recorded {
     },
 }
 
-/// A written Event that is remembered.
+/// A cached Event.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -42,14 +44,14 @@ struct Tokens {
     since: Timestamp,
 }
 
-type EventKey = (Regarding, &'static str, &'static str, String);
+type EventKey = (Regarding, &'static str, Cow<'static, str>, String);
 
 /// The Events of all controllers.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     known: Bounded<EventKey, Known>,
     sources: Bounded<(&'static str, String), Tokens>,
-    /// Counts the Events, so that two at one time have different names.
+    /// Number of Events, used to make their names unique.
     count: u64,
 }
 
@@ -69,7 +71,7 @@ impl Recorder {
             resource_version: String::new(),
             ..about.clone()
         };
-        let key = (versionless, note.component, note.reason, note.message.clone());
+        let key = (versionless, note.component, note.reason.clone(), note.message.clone());
         if let Some(known) = self.known.get(&key) {
             known.count += 1;
             return Some(Recorded::Again {
@@ -112,7 +114,7 @@ impl Recorder {
         })
     }
 
-    /// Returns `true` if the source may write one more Event about the object.
+    /// Returns `true` if the source may write another Event about the object.
     fn is_heard(&mut self, note: &Note, now: Timestamp) -> bool {
         let key = (note.component, note.about.uid.clone());
         let Some(tokens) = self.sources.get(&key) else {
@@ -137,7 +139,7 @@ impl Recorder {
     }
 }
 
-/// A map that forgets its oldest entries.
+/// A map that drops its oldest entries.
 #[derive(Debug)]
 struct Bounded<K, V> {
     entries: HashMap<K, V>,
@@ -158,7 +160,7 @@ impl<K: Clone + Eq + std::hash::Hash, V> Bounded<K, V> {
         self.entries.get_mut(key)
     }
 
-    /// Adds an entry that is not there.
+    /// Adds a new entry.
     fn put(&mut self, key: K, value: V) {
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()

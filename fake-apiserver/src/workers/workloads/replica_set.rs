@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers: as many Pods of a template as asked for.
+//! ReplicaSets and ReplicationControllers: maintain the specified number of Pods of a template.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     ],
 );
 
-/// Pods that one look at a set creates or deletes at most; the rest comes with the next.
+/// Maximum number of Pods that one sync of a set creates or deletes; the next sync continues.
 const BURST: usize = 500;
 
 /// Plans the work for a ReplicaSet or a ReplicationController.
@@ -68,7 +68,7 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The selector; that of a ReplicationController is a map of labels.
+/// The selector; for a ReplicationController, made from its map of labels.
 fn selector(resource: Resource, set: &Object) -> Option<LabelSelector> {
     if resource == Resource::ReplicationController {
         let labels = Cursor::root(set).map_or_empty("spec.selector");
@@ -106,7 +106,7 @@ pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'
     }
 }
 
-/// Creates what is missing, deletes what is too much.
+/// Creates missing Pods, or deletes surplus ones.
 fn scale(resource: Resource, set: &Object, active: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
     let wanted = usize::try_from(Cursor::root(set).integer("spec.replicas").unwrap_or(1)).unwrap_or(0);
     let template = Cursor::root(set).map_or_empty("spec.template");
@@ -154,7 +154,7 @@ fn next_status(resource: Resource, set: &Object, active: &[&Arc<Object>], termin
     let count = |test: &dyn Fn(&Object) -> bool| active.iter().filter(|it| test(it)).count();
     let mut next = status(set).clone();
     let mut put = |field: &str, number: usize| {
-        // Zero is left out, as Go does.
+        // Zero is omitted, as in Go.
         match (field, number) {
             ("replicas", _) => drop(next.insert(field.into(), number.into())),
             (_, 0) => drop(next.remove(field)),

@@ -1,9 +1,9 @@
-//! `Resource`: the resources that the small cluster life reads or writes, and how an object of one is named.
+//! `Resource`: the resources that the controllers of workloads read or write, and references to their objects.
 
 use crate::api::object::Object;
 use crate::storage::Key;
 
-/// Makes `Resource` out of a table: kind, `apiVersion`, and name in storage.
+/// Generates `Resource` from a table: kind, `apiVersion`, and name in storage.
 macro_rules! resources {
     ($($kind:ident: $api_version:literal, $storage:literal;)+) => {
         /// A resource that the controllers of workloads read or write.
@@ -35,6 +35,7 @@ resources! {
     Namespace: "v1", "namespaces";
     Node: "v1", "nodes";
     StorageClass: "storage.k8s.io/v1", "storage.k8s.io/storageclasses";
+    VolumeAttributesClass: "storage.k8s.io/v1", "storage.k8s.io/volumeattributesclasses";
     PersistentVolume: "v1", "persistentvolumes";
     PersistentVolumeClaim: "v1", "persistentvolumeclaims";
     ServiceAccount: "v1", "serviceaccounts";
@@ -52,23 +53,24 @@ resources! {
     Service: "v1", "services";
     EndpointSlice: "discovery.k8s.io/v1", "discovery.k8s.io/endpointslices";
     Endpoints: "v1", "endpoints";
+    HorizontalPodAutoscaler: "autoscaling/v2", "autoscaling/horizontalpodautoscalers";
     PodDisruptionBudget: "policy/v1", "policy/poddisruptionbudgets";
     Event: "v1", "events";
 }
 
 impl Resource {
-    /// Those that are kept in memory: all but Events, which are only written.
+    /// The resources that are cached: all except Events, which are only written.
     pub(crate) const WATCHED: &[Self] = match Self::ALL {
         [watched @ .., Self::Event] => watched,
         _ => panic!("Events come last"),
     };
 
-    /// The resource of a name in storage, if it is one of those that are kept in memory.
+    /// The resource with this name in storage, if its objects are cached.
     pub(crate) fn of_storage(name: &str) -> Option<Self> {
         Self::WATCHED.iter().copied().find(|it| it.storage() == name)
     }
 
-    /// The resource of a kind, if it is one of these.
+    /// Returns the resource of a kind, if it is one of these.
     pub(crate) fn of_kind(kind: &str) -> Option<Self> {
         Self::WATCHED.iter().copied().find(|it| it.kind() == kind)
     }
@@ -79,12 +81,12 @@ impl Resource {
 pub(crate) struct Target {
     pub(crate) resource: Resource,
     pub(crate) key: Key,
-    /// The object that is meant; another of the same name is left alone.
+    /// The uid of the object; another object with the same name is not changed.
     pub(crate) uid: String,
 }
 
 impl Target {
-    /// An object as it was read.
+    /// A reference to an object as it was read.
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             resource,

@@ -11,7 +11,7 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The label by which a Pod names its revision.
+/// The label of a Pod with its revision.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
 /// The label of a StatefulSet's revision with its hash (Go's `ControllerRevisionHashLabel`).
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
@@ -19,19 +19,19 @@ const REVISION_HASH: &str = "controller.kubernetes.io/hash";
 /// The revisions of a set, oldest first.
 pub(crate) struct Revisions<'a> {
     pub(crate) all: Vec<&'a Arc<Object>>,
-    /// The one of the present template; `None` until it is there.
+    /// The revision of the current template; `None` until it exists.
     pub(crate) update: Option<&'a Arc<Object>>,
 }
 
-/// Returns the part of a template that a revision keeps.
+/// Returns the part of a template that is stored in a revision.
 fn data(template: &Map) -> Value {
     let mut template = template.clone();
     template.insert("$patch".into(), "replace".into());
     json!({"spec": {"template": template}})
 }
 
-/// Finds the revisions of a set. The present one is made, or numbered anew where the set went back to an older one;
-/// then there is none until the change has been seen.
+/// Finds the revisions of a set. The current one is created, or renumbered if the set returned to an older template;
+/// then the result is `None` until the change has been observed.
 pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
     let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
     all.sort_by_key(|it| (number(it), it.name().to_owned()));
@@ -56,7 +56,7 @@ pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>
 }
 
 fn create(resource: Resource, set: &Object, template: &Map, number: i64, sees: &Sees<'_>, plan: &mut Plan) {
-    // The first hash that no other revision has.
+    // Returns the first hash that other revisions do not use.
     let names = (0..).map(|collisions| {
         let hash = safe_text(template_hash(template, (collisions > 0).then_some(collisions)));
         (format!("{}-{hash}", set.name()), hash)
@@ -107,7 +107,7 @@ pub(crate) fn template(revision: &Object) -> Map {
     template
 }
 
-/// Deletes the oldest revisions that no Pod bears and that are not in `live`, but for as many as the history keeps.
+/// Deletes the oldest revisions beyond the history limit, except those of existing Pods and those in `live`.
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
     let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
     let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));

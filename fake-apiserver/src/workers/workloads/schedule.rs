@@ -6,24 +6,24 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 use crate::registry::kinds::cron::{CronSchedule, CronTimes, parse_schedule};
 
-/// Days that are looked at for the next time; a schedule such as `0 0 30 2 *` has none.
+/// Maximum number of days that are searched for the next time; a schedule such as `0 0 30 2 *` never has one.
 const DAYS_MOST: usize = 5 * 366;
 
-/// A schedule that was found to be valid.
+/// A valid schedule.
 #[derive(Clone, Debug)]
 pub(crate) enum Schedule {
-    /// At every minute whose parts are in these sets of bits.
+    /// The minutes that are in all of these bit sets.
     Fields {
         fields: [u64; 5],
         any_day: [bool; 2],
         zone: TimeZone,
     },
-    /// Again and again after a time.
+    /// At a fixed interval.
     Every(SignedDuration),
 }
 
 impl Schedule {
-    /// Reads a schedule that validation has accepted; `zone` is the CronJob's, UTC where it names none.
+    /// Parses a schedule that validation has accepted; `zone` is the CronJob's time zone, UTC by default.
     pub(crate) fn parse(text: &str, zone: Option<&str>) -> Option<Self> {
         let CronSchedule { zone: own, times } = parse_schedule(text).ok()?;
         let zone = match own.or(zone) {
@@ -76,7 +76,7 @@ fn has(bits: u64, number: i8) -> bool {
 fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     let by_day = has(fields[2], date.day());
     let by_weekday = has(fields[4], date.weekday().to_sunday_zero_offset());
-    // Of two restrictions on the day one is enough.
+    // If both day fields are restricted, one match is enough.
     let fits = if any_day.contains(&true) {
         by_day && by_weekday
     } else {
@@ -85,7 +85,7 @@ fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     fits && has(fields[3], date.month())
 }
 
-/// A time of day in a zone; one that the clocks leave out is none.
+/// An instant in a zone; `None` if the clocks skip it.
 fn instant(date: Date, hour: i8, minute: i8, zone: &TimeZone) -> Option<Timestamp> {
     let at = DateTime::from_parts(date, Time::new(hour, minute, 0, 0).ok()?);
     let ambiguous = zone.to_ambiguous_timestamp(at);
@@ -114,13 +114,13 @@ mod tests {
     #[case::every("@every 1h30m", "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z")]
     #[case::zone("TZ=Europe/Berlin 0 9 * * *", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z")]
     #[case::a_gap_is_skipped("TZ=Europe/Berlin 30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z")]
-    fn next_times(#[case] schedule: &str, #[case] after: Timestamp, #[case] want: Timestamp) {
+    fn next_times_follow_the_schedule(#[case] schedule: &str, #[case] after: Timestamp, #[case] want: Timestamp) {
         let schedule = Schedule::parse(schedule, None).expect("a schedule");
         assert_eq!(schedule.next(after), Some(want));
     }
 
     #[test]
-    fn some_never_come() {
+    fn schedule_without_a_match_has_no_next_time() {
         let never = Schedule::parse("0 0 30 2 *", None).expect("a schedule");
         assert_eq!(never.next(Timestamp::UNIX_EPOCH), None);
     }

@@ -1,6 +1,6 @@
-//! The scheduler: puts Pods on nodes. It knows names, selectors, taints, required node affinity, claims and resources,
-//! but not how many Pods a node takes. Of the nodes that fit, the one with the fewest Pods is taken, then the first by
-//! name.
+//! The scheduler: assigns Pods to nodes by names, selectors, taints, affinity, topology spread, host ports, claims and
+//! resources, and preempts Pods of lower priority. Among the nodes that fit, it takes the one that meets most
+//! preferences, then the one with the fewest Pods, then the first by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,37 +8,36 @@ use std::sync::Arc;
 use super::cluster::Cluster;
 use super::controller::Changed;
 use super::fit::{Load, lacking, requests};
+use super::node_rules::{fits_affinity, tolerates};
+use super::placement::Placement;
 use super::plan::{Note, Plan, Regarding, Write};
-use super::pods::{annotation, condition, is_finished, spec};
+use super::pods::{annotation, condition, is_active, is_finished, spec};
+use super::ports;
+use super::preemption::preempt;
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
 use super::volumes::{SELECTED_NODE, claims};
-use crate::api::json::{Map, Value, json};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
-/// The node where the test made none. No object of this name is made.
-pub(crate) const DEFAULT_NODE: &str = "node-0";
-
 const COMPONENT: &str = "default-scheduler";
 
-/// Adds the Pods without a node that a change may let in: of a node, of a Pod that leaves one, of a claim.
+/// Adds the unscheduled Pods that a change may make schedulable: a change of a node, a removed Pod, or a claim.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
-    let waits = |it: &&Arc<Object>| Cursor::root(it).text("spec.nodeName").is_empty();
     match change.resource {
-        Resource::Node => cluster.all(Resource::Pod).filter(waits).for_each(|it| add(key_of(it))),
+        Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
         Resource::Pod => {
-            let makes_room = |old: &Object| {
-                let was_there = !Cursor::root(old).text("spec.nodeName").is_empty();
-                was_there && change.new.is_none_or(is_finished) && !requests(old).is_empty()
-            };
-            if change.old.is_some_and(makes_room) {
-                cluster.all(Resource::Pod).filter(waits).for_each(|it| add(key_of(it)));
+            let was_there = |old: &Object| !Cursor::root(old).text("spec.nodeName").is_empty() && !is_finished(old);
+            if change.old.is_some_and(was_there) && change.new.is_none_or(is_finished) {
+                cluster.unassigned().for_each(|it| add(key_of(it)));
             }
         }
         Resource::PersistentVolumeClaim => {
-            let pods = cluster.within(Resource::Pod, change.key.namespace()).filter(waits);
+            let pods = cluster
+                .unassigned()
+                .filter(|it| it.namespace() == change.key.namespace());
             let users = pods.filter(|pod| claims(pod).iter().any(|it| it == change.key.name()));
             users.for_each(|it| add(key_of(it)));
         }
@@ -46,19 +45,32 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
     }
 }
 
-/// Plans the work for a Pod without a node. `load` is that of each node.
+/// Returns `true` if the scheduler has to find a node for a Pod.
+pub(crate) fn is_waiting(pod: &Object) -> bool {
+    let pod_spec = Cursor::root(spec(pod));
+    let is_ours = matches!(pod_spec.text("schedulerName"), "" | "default-scheduler");
+    let is_free = pod_spec.is_empty("nodeName") && pod_spec.is_empty("schedulingGates");
+    is_ours && is_free && is_active(pod)
+}
+
+/// Plans the work for a Pod without a node. `load` contains the load of each node.
 pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    let pod_spec = spec(pod);
-    let is_ours = matches!(Cursor::root(pod_spec).text("schedulerName"), "" | "default-scheduler");
-    let is_gated = !Cursor::root(pod_spec).is_empty("schedulingGates");
-    if !Cursor::root(pod_spec).is_empty("nodeName") || pod.is_terminating() || is_finished(pod) || !is_ours || is_gated
-    {
+    if !is_waiting(pod) {
         return plan;
     }
     let node = match choose_node(pod, load, sees) {
         Ok(node) => node,
-        Err(why) => {
+        Err(unfit) => {
+            let nominated = preempt(pod, &unfit.full, sees, &mut plan);
+            let why = match &nominated {
+                Some(_) => format!("{}.", unfit.reasons),
+                None => format!("{}. preemption: {}.", unfit.reasons, unfit.preemption),
+            };
+            if let Some(node) = nominated.filter(|it| Cursor::root(pod).text("status.nominatedNodeName") != it) {
+                let patch = json!({"status": {"nominatedNodeName": node}});
+                plan.merge_status(Resource::Pod, pod, patch);
+            }
             refuse(pod, &why, sees, &mut plan);
             return plan;
         }
@@ -80,39 +92,59 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     plan
 }
 
-fn choose_node(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> Result<String, String> {
+/// Reasons for which no node fits a Pod.
+struct Unfit<'a> {
+    reasons: String,
+    preemption: String,
+    /// The nodes that only lack resources.
+    full: Vec<&'a Arc<Object>>,
+}
+
+fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>) -> Result<String, Unfit<'a>> {
     let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
-    if nodes.is_empty() {
-        return Ok(DEFAULT_NODE.to_owned());
-    }
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
-    // Where nothing but room is lacking, a Pod that is worth less could have made it.
-    let mut full = 0;
+    // Nodes on which the Pod could replace other Pods, and the number of nodes from which other Pods exclude it.
+    let (mut full, mut held) = (Vec::new(), 0);
     let asked = requests(pod);
+    let placement = Placement::of(pod, &nodes, sees);
     for node in &nodes {
         let mut count = |why: String| *refusals.entry(why).or_default() += 1;
         if let Some(why) = refusal(pod, node) {
             count(why);
             continue;
         }
-        let lacking = lacking(&asked, node, load.get(node.name()));
-        if lacking.is_empty() {
-            fitting.push(node.name());
-        } else {
-            full += 1;
-            lacking.into_iter().for_each(count);
+        let mut lacking = lacking(&asked, node, load.get(node.name()));
+        if ports::conflict(pod, node.name(), sees, |_| true) {
+            lacking = vec![ports::NO_FREE_PORTS.to_owned()];
+        }
+        let refused = placement.refusal(node);
+        match (lacking.is_empty(), refused) {
+            (true, None) => fitting.push(*node),
+            (true, Some(refused)) => {
+                held += usize::from(refused.can_change);
+                count(refused.why.to_owned());
+            }
+            (false, refused) => {
+                match refused {
+                    None => full.push(*node),
+                    Some(_) => held += 1,
+                }
+                lacking.into_iter().for_each(count);
+            }
         }
     }
-    let fewest = fitting
-        .into_iter()
-        .min_by_key(|name| (load.get(*name).map_or(0, |it| it.pods), (*name).to_owned()));
-    fewest.map(str::to_owned).ok_or_else(|| {
+    let best = fitting.into_iter().min_by_key(|node| {
+        let pods = load.get(node.name()).map_or(0, |it| it.pods);
+        (-placement.score(node), pods, node.name().to_owned())
+    });
+    best.map(|it| it.name().to_owned()).ok_or_else(|| {
         let reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
         let total = nodes.len();
+        let movable = full.len() + held;
         let preemption = [
-            (full, "No preemption victims found for incoming pod"),
-            (total - full, "Preemption is not helpful for scheduling"),
+            (movable, "No preemption victims found for incoming pod"),
+            (total - movable, "Preemption is not helpful for scheduling"),
         ];
         let mut preemption: Vec<String> = preemption
             .iter()
@@ -120,11 +152,11 @@ fn choose_node(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>) -> 
             .map(|(count, why)| format!("{count} {why}"))
             .collect();
         preemption.sort();
-        format!(
-            "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
-            reasons.join(", "),
-            preemption.join(", ")
-        )
+        Unfit {
+            reasons: format!("0/{total} nodes are available: {}", reasons.join(", ")),
+            preemption: format!("0/{total} nodes are available: {}", preemption.join(", ")),
+            full,
+        }
     })
 }
 
@@ -158,69 +190,7 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     None
 }
 
-/// Returns `true` if a Pod tolerates a taint.
-pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
-    let of_taint = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
-    Cursor::root(pod).maps("spec.tolerations").any(|it| {
-        let (key, effect) = (Cursor::root(it).text("key"), Cursor::root(it).text("effect"));
-        let key_fits = key.is_empty() || key == of_taint("key");
-        let effect_fits = effect.is_empty() || effect == of_taint("effect");
-        let value_fits = match Cursor::root(it).text("operator") {
-            "Exists" => true,
-            _ => !key.is_empty() && Cursor::root(it).text("value") == of_taint("value"),
-        };
-        key_fits && effect_fits && value_fits
-    })
-}
-
-/// Returns `true` if a node matches `nodeSelector` and the required node affinity of a Pod.
-pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
-    let empty = Map::new();
-    let labels = node
-        .metadata()
-        .map_or(&empty, |meta| Cursor::root(meta).map_or_empty("labels"));
-    let selector = Cursor::root(pod).map_or_empty("spec.nodeSelector");
-    if !selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
-        return false;
-    }
-    let affinity = Cursor::root(pod).map_or_empty("spec.affinity.nodeAffinity");
-    let Some(required) = Cursor::root(affinity).map("requiredDuringSchedulingIgnoredDuringExecution") else {
-        return true;
-    };
-    Cursor::root(required).maps("nodeSelectorTerms").any(|term| {
-        let by_label = Cursor::root(term)
-            .maps("matchExpressions")
-            .all(|it| expression_holds(it, labels.get(Cursor::root(it).text("key")).and_then(Value::as_str)));
-        let by_field = Cursor::root(term)
-            .maps("matchFields")
-            .all(|it| expression_holds(it, Some(node.name())));
-        let is_empty = Cursor::root(term).is_empty("matchExpressions") && Cursor::root(term).is_empty("matchFields");
-        by_label && by_field && !is_empty
-    })
-}
-
-fn expression_holds(expression: &Map, value: Option<&str>) -> bool {
-    let values = Cursor::root(expression).list("values");
-    let is_in = value.is_some_and(|value| values.iter().any(|it| it.as_str() == Some(value)));
-    let compare = || {
-        let limit = values
-            .first()
-            .and_then(Value::as_str)
-            .and_then(|it| it.parse::<i64>().ok());
-        value.and_then(|it| it.parse::<i64>().ok()).zip(limit)
-    };
-    match Cursor::root(expression).text("operator") {
-        "In" => is_in,
-        "NotIn" => !is_in,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compare().is_some_and(|(value, limit)| value > limit),
-        "Lt" => compare().is_some_and(|(value, limit)| value < limit),
-        _ => false,
-    }
-}
-
-/// Returns `true` if all claims of a Pod are bound; those that wait for a consumer get the node.
+/// Returns `true` if all claims of a Pod are bound. Claims that wait for a consumer get the node.
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {
@@ -249,7 +219,7 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
     Ok(bound)
 }
 
-/// Says in the Pod's status why it has no node.
+/// Writes the reason why the Pod is unschedulable into its status.
 fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     let current = condition(pod, "PodScheduled");
     if current
@@ -276,7 +246,7 @@ fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
         component: COMPONENT,
         host: String::new(),
         is_warning: true,
-        reason: "FailedScheduling",
+        reason: "FailedScheduling".into(),
         message: why.to_owned(),
     }));
 }

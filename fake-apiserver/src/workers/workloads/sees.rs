@@ -8,28 +8,30 @@ use super::cluster::{Cluster, selects};
 use super::plan::{Plan, controller_reference};
 use super::resource::Resource;
 use crate::api::json::{Map, Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::cursor::Cursor;
 
-/// Inputs of a controller's decision, beside the object it looks at.
+/// Inputs of a controller's decision, in addition to its object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
-    /// Reason for which the last try to create something for this object failed.
+    pub(crate) version: KubernetesVersion,
+    /// Reason of the last failed creation for this object.
     pub(crate) failure: Option<&'a str>,
 }
 
 impl<'a> Sees<'a> {
-    /// Now as metadata writes it.
+    /// The current time in the format of metadata.
     pub(crate) fn stamp(&self) -> String {
         entropy::seconds(self.now)
     }
 
-    /// The objects that a controller owns, in key order. Orphans that its selector selects are adopted, and what it
-    /// owns but no longer selects is released; both are added to the plan.
+    /// The objects that a controller owns, in key order. Orphans that match its selector are adopted, and owned objects
+    /// that no longer match are released; both changes are added to the plan.
     pub(crate) fn claimed(
         &self,
         child: Resource,
@@ -83,7 +85,7 @@ fn references(object: &Object) -> Vec<Value> {
         .map_or(Vec::new(), |meta| Cursor::root(meta).list("ownerReferences").to_vec())
 }
 
-/// The owners of an object but one; null where none is left, which a merge patch takes away.
+/// The owners of an object except one; null if the result is empty, which removes the field in a merge patch.
 fn without(object: &Object, owner: &Object) -> Value {
     let others: Vec<Value> = references(object)
         .into_iter()
@@ -92,12 +94,12 @@ fn without(object: &Object, owner: &Object) -> Value {
     if others.is_empty() { Value::Null } else { others.into() }
 }
 
-/// A selector in a field; `None` selects nothing.
+/// A selector in a field; `None` if it is absent, which selects nothing.
 pub(crate) fn selector_of(map: &Map, field: &str) -> Option<LabelSelector> {
     LabelSelector::from_object(map.get(field)?).ok().flatten()
 }
 
-/// A condition as controllers write it.
+/// Returns a new condition in the format of controllers.
 pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Map {
     let value = json!({
         "type": kind, "status": status, "lastTransitionTime": at, "reason": reason, "message": message,
@@ -108,8 +110,8 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
     }
 }
 
-/// Puts a condition into a list: in its place where the status changes; not at all where status and reason stay.
-/// The time of transition stays with the status.
+/// Sets a condition in a list: replaces it in its place if the status changes, and leaves it unchanged if status and
+/// reason are equal. The time of transition changes with the status only.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions
@@ -131,7 +133,7 @@ pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     conditions.push(Value::Object(condition));
 }
 
-/// Takes a condition out of a list.
+/// Removes a condition from a list.
 pub(crate) fn drop_condition(conditions: &mut Vec<Value>, kind: &str) {
     conditions.retain(|it| it.get("type").and_then(Value::as_str) != Some(kind));
 }

@@ -32,8 +32,8 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 const ROOT_CA: &str = "kube-root-ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Returns the objects of a Namespace. The ConfigMap's text is no certificate: no authority that Pods could ask signs
-/// anything here.
+/// Returns the objects of a Namespace. The text of the ConfigMap is not a certificate, because the server does not have
+/// an authority for Pods.
 pub(crate) fn objects(namespace: &str) -> [Value; 2] {
     let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
                the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
@@ -49,7 +49,7 @@ pub(crate) fn objects(namespace: &str) -> [Value; 2] {
     ]
 }
 
-/// Plans the work for a Namespace, as Go's `Publisher.syncNamespace`.
+/// Plans the work for a Namespace, like Go's `Publisher.syncNamespace`.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if namespace.is_terminating() || Cursor::root(namespace).text("status.phase") == "Terminating" {

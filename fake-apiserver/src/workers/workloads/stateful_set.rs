@@ -1,4 +1,4 @@
-//! StatefulSets: Pods with names that stay, one after the other, each with its claims.
+//! StatefulSets: Pods with stable names, created one after the other, each with its claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct Set<'a> {
     set: &'a Object,
     sees: &'a Sees<'a>,
     pods: BTreeMap<i64, &'a Arc<Object>>,
-    /// The label of the revision that all Pods had before the present roll-out, and its template.
+    /// The label and the template of the revision before the current rollout.
     current: String,
     current_template: Map,
     update: &'a Object,
@@ -46,7 +46,7 @@ struct Set<'a> {
     replicas: i64,
 }
 
-/// Adds the sets of a namespace where a claim was deleted.
+/// Adds the sets of a namespace in which a claim was deleted.
 fn deleted_claims(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::PersistentVolumeClaim && change.new.is_none() {
         cluster
@@ -89,7 +89,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The number in a Pod's name; `None` if the set would not name it so.
+/// The ordinal in a Pod's name; `None` if the name does not belong to the set.
 fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
     let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
     number.parse().ok().filter(|it: &i64| it.to_string() == number)
@@ -104,7 +104,7 @@ impl Set<'_> {
         Cursor::root(self.set).map_or_empty("spec.updateStrategy")
     }
 
-    /// Pods below this ordinal keep the revision they have.
+    /// Pods below this ordinal keep their revision.
     fn partition(&self) -> i64 {
         Cursor::root(self.strategy())
             .integer("rollingUpdate.partition")
@@ -123,7 +123,7 @@ impl Set<'_> {
         label(pod, revisions::HASH_LABEL) == Some(self.update.name())
     }
 
-    /// One step: what may be done before something is seen.
+    /// One step: the writes that are possible before their effects are observed.
     fn work(&self, plan: &mut Plan) {
         let last = self.first + self.replicas;
         for ordinal in self.first..last {
@@ -135,7 +135,7 @@ impl Set<'_> {
                     }
                 }
                 Some(pod) if is_finished(pod) && !pod.is_terminating() => {
-                    // A Pod that ended is made anew.
+                    // A Pod that has ended is recreated.
                     self.delete(pod, plan);
                     if !self.is_parallel() {
                         return;
@@ -174,7 +174,7 @@ impl Set<'_> {
         }
     }
 
-    /// Replaces Pods of older revisions, the highest ordinal first, as many at once as may be missing.
+    /// Replaces Pods of older revisions, highest ordinal first, up to `maxUnavailable` at a time.
     fn update_pods(&self, plan: &mut Plan) {
         if Cursor::root(self.strategy()).text("type") == "OnDelete" {
             return;
@@ -193,7 +193,7 @@ impl Set<'_> {
         for (_, pod) in self.pods.range(least..last.max(least)).rev() {
             let is_healthy = !pod.is_terminating() && self.is_available(pod);
             if !self.is_updated(pod) && !pod.is_terminating() {
-                // One that is missing anyway costs nothing.
+                // Pods that are already unavailable do not count.
                 if is_healthy {
                     missing += 1;
                 }
@@ -208,7 +208,7 @@ impl Set<'_> {
         }
     }
 
-    /// The revision of a Pod that is made now: the old one below the partition.
+    /// The revision for a new Pod: the old one below the partition.
     fn revision_for(&self, ordinal: i64) -> (String, Map) {
         let is_rolling = Cursor::root(self.strategy()).text("type") != "OnDelete";
         if is_rolling && ordinal < self.first + self.partition() {
@@ -258,7 +258,7 @@ impl Set<'_> {
         format!("{volume}-{}-{ordinal}", self.set.name())
     }
 
-    /// Plans the claims and their owner references: the set or its Pod where the claims are deleted with them.
+    /// Plans the claims and their owner references: the set or its Pod if the claims are deleted with them.
     fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
         let labels = Cursor::root(self.set).map("spec.selector.matchLabels");
         for template in self.claim_templates() {
@@ -297,7 +297,7 @@ impl Set<'_> {
         }
     }
 
-    /// Makes the claims anew that a Pod lost, and brings their owners up to date.
+    /// Recreates missing claims of a Pod, and updates their owners.
     fn keep_claims(&self, pod: &Object, ordinal: i64, plan: &mut Plan) {
         if !pod.is_terminating() && Cursor::root(pod).text("spec.nodeName").is_empty() {
             self.create_claims(ordinal, plan);
@@ -313,15 +313,14 @@ impl Set<'_> {
         }
     }
 
-    /// Returns `true` if claims are deleted with the set (`whenDeleted`), or with Pods that it has too many of
-    /// (`whenScaled`).
+    /// Returns `true` if claims are deleted with the set (`whenDeleted`), or with surplus Pods (`whenScaled`).
     fn claims_go_with(&self, what: &str) -> bool {
         let policy = Cursor::root(self.set).map_or_empty("spec.persistentVolumeClaimRetentionPolicy");
         Cursor::root(policy).text(what) == "Delete"
     }
 
-    /// Makes the set, or a Pod that goes for good, the owner of the claims that go with it, and nobody of others (Go's
-    /// `updateClaimOwnerRefForSetAndPod`). Returns whether that is to be done.
+    /// Makes the set, or a Pod that is removed permanently, the owner of the claims to be deleted with it, and removes
+    /// other owner references (Go's `updateClaimOwnerRefForSetAndPod`). Returns `true` if a write is needed.
     fn own_claims(&self, pod: &Object, ordinal: i64, is_condemned: bool, plan: &mut Plan) -> bool {
         let goes_with_pod = is_condemned && self.claims_go_with("whenScaled");
         let goes_with_set = !goes_with_pod && self.claims_go_with("whenDeleted");
@@ -390,7 +389,7 @@ impl Set<'_> {
         }
     }
 
-    /// Status, and the end of a roll-out.
+    /// Writes the status, and ends a rollout.
     fn finish(&self, revisions: &Revisions<'_>, plan: &mut Plan) {
         let all = || self.pods.values().copied();
         let live = || all().filter(|it| !it.is_terminating());

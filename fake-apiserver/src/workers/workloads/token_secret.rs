@@ -1,5 +1,5 @@
-//! Secrets of type `kubernetes.io/service-account-token`: they get the token of the ServiceAccount that they name, as
-//! by Go's `TokensController`.
+//! Secrets of type `kubernetes.io/service-account-token`: fills in the token of the ServiceAccount that they name, like
+//! Go's `TokensController`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The text in place of a certificate authority's.
+/// Placeholder for the certificate of an authority.
 pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 
 /// The second controller of the worker [`service_account`](super::service_account).
@@ -31,13 +31,13 @@ pub(crate) const CONTROLLER: WorkloadController = WorkloadController {
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Returns the ServiceAccount whose token a Secret is for.
+/// Returns the ServiceAccount of a token Secret.
 fn account_of(secret: &Object) -> Option<&str> {
     let is_token = secret.get("type").and_then(|it| it.as_str()) == Some("kubernetes.io/service-account-token");
     annotation(secret, ACCOUNT_NAME).filter(|name| is_token && !name.is_empty())
 }
 
-/// Plans the work for a Secret: it is filled, or deleted where its ServiceAccount is gone.
+/// Plans the work for a Secret: fills it, or deletes it if its ServiceAccount was deleted.
 fn sync(secret: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(name) = account_of(secret).filter(|_| !secret.is_terminating()) else {

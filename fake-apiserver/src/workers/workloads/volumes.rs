@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims and PersistentVolumes: a claim is bound to a volume that fits, or to one that is made for it.
+//! PersistentVolumeClaims and PersistentVolumes: binds a claim to a matching volume, or to one created for it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::registry::types::quantity::Quantity;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
-/// The annotation by which a claim that waits for its first consumer learns the node.
+/// The annotation with the selected node, on a claim that waits for its first consumer.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -38,11 +38,22 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
                 plan
             })
         },
+        WorkloadController {
+            concerns: attributes_concerned,
+            ..WorkloadController::new(Resource::VolumeAttributesClass, PROTECTOR, |class, sees| {
+                let mut plan = Plan::default();
+                sync_attributes(class, sees, &mut plan);
+                plan
+            })
+        },
     ],
 );
 
 /// The service account of the controller.
 const BINDER: &str = "persistent-volume-binder";
+
+/// The service account of the controller that protects VolumeAttributesClasses in use.
+const PROTECTOR: &str = "volumeattributesclass-protection-controller";
 
 const COMPONENT: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -52,10 +63,17 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
+/// Fields of claims and volumes that name a VolumeAttributesClass.
+const ATTRIBUTES_NAMES: [&str; 3] = [
+    "spec.volumeAttributesClassName",
+    "status.currentVolumeAttributesClassName",
+    "status.modifyVolumeStatus.targetVolumeAttributesClassName",
+];
 /// Provisioner of a class that only binds.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Adds the claims that a class, a volume or a deleted Pod concerns.
+/// Adds the claims that a change of a class, a volume or a Pod affects.
 fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::StorageClass => cluster
@@ -74,7 +92,7 @@ fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut
                 claims.for_each(|it| add(key_of(it)));
             }
         }
-        // A claim that was in use may go now.
+        // A claim of a removed Pod can be deleted now.
         Resource::Pod if change.new.is_none() => {
             for claim in change.old.map(claims).unwrap_or_default() {
                 add(Key::new(change.key.namespace(), &claim));
@@ -92,7 +110,34 @@ fn volumes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)
     }
 }
 
-/// The class of a claim or a volume; empty where it has none.
+/// Adds the VolumeAttributesClasses that a claim or a volume names.
+fn attributes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
+    if matches!(
+        change.resource,
+        Resource::PersistentVolumeClaim | Resource::PersistentVolume
+    ) {
+        let names = change.versions().flat_map(attributes_of);
+        names.for_each(|it| add(Key::new("", it)));
+    }
+}
+
+/// The names of the VolumeAttributesClasses of a claim or a volume.
+fn attributes_of(object: &Object) -> impl Iterator<Item = &str> {
+    let names = ATTRIBUTES_NAMES.iter().map(|path| Cursor::root(object).text(path));
+    names.filter(|it| !it.is_empty())
+}
+
+/// Removes the finalizer of a deleted VolumeAttributesClass when claims and volumes no longer name it.
+fn sync_attributes(class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let users = [Resource::PersistentVolumeClaim, Resource::PersistentVolume];
+    let mut users = users.into_iter().flat_map(|resource| sees.cluster.all(resource));
+    let is_used = |user: &Arc<Object>| attributes_of(user).any(|it| it == class.name());
+    if class.is_terminating() && !users.any(is_used) {
+        release(Resource::VolumeAttributesClass, class, ATTRIBUTES_FINALIZER, plan);
+    }
+}
+
+/// The class of a claim or a volume; empty if it is unset.
 fn class_of(object: &Object) -> &str {
     Cursor::root(object).text("spec.storageClassName")
 }
@@ -101,12 +146,12 @@ fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     sees.cluster.find(Resource::StorageClass, "", class_of(claim))
 }
 
-/// Returns `true` if a claim is to be bound once a Pod that uses it has a node.
+/// Returns `true` if a claim is bound only after a Pod that uses it was assigned to a node.
 pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
     class(claim, sees).is_some_and(|class| Cursor::root(class).text("volumeBindingMode") == "WaitForFirstConsumer")
 }
 
-/// Takes a finalizer off an object.
+/// Removes a finalizer from an object.
 fn release(resource: Resource, object: &Object, finalizer: &str, plan: &mut Plan) {
     if object.finalizers().any(|it| it == finalizer) {
         let left: Vec<&str> = object.finalizers().filter(|it| *it != finalizer).collect();
@@ -165,7 +210,7 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.status(resource, claim, next);
 }
 
-/// Makes a volume as large as its claim wants by now, as the external resizer and a kubelet do; the claim's status
+/// Resizes a volume to the size that its claim requests, as the external resizer and a kubelet do; the claim's status
 /// follows the volume.
 fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let allowed = class(claim, sees).is_some_and(|it| Cursor::root(it).flag("allowVolumeExpansion") == Some(true));
@@ -203,7 +248,7 @@ fn reference_to(claim: &Object) -> Value {
     })
 }
 
-/// Finds or makes a volume for a claim that names none.
+/// Finds or creates a volume for a claim that does not name one.
 fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
     if !Cursor::root(claim).is_set("spec.storageClassName")
@@ -248,7 +293,7 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// The newest class that says it is the default.
+/// The newest class that is marked as the default.
 fn default_class(sees: &Sees<'_>) -> Option<String> {
     let classes = sees.cluster.all(Resource::StorageClass);
     let defaults = classes.filter(|it| annotation(it, DEFAULT_CLASS) == Some("true"));
@@ -262,7 +307,7 @@ fn requested(claim: &Object) -> Option<Quantity> {
     Quantity::parse(Cursor::root(requests).text("storage")).ok()
 }
 
-/// The volume reserved for a claim, else the smallest free one that fits.
+/// The volume reserved for a claim, or else the smallest suitable free one.
 fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     let volumes = || {
         sees.cluster
@@ -301,7 +346,7 @@ fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>
     volumes().filter(fits).min_by_key(|it| (size(it), it.name().to_owned()))
 }
 
-/// Makes a volume as a provisioner would.
+/// Creates a volume as a provisioner would.
 fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let provisioner = Cursor::root(class).text("provisioner");
     let name = format!("pvc-{}", claim.uid());
@@ -323,7 +368,7 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             "storageClassName": class.name(), "volumeMode": spec(claim).get("volumeMode").cloned().unwrap_or("Filesystem".into()),
         },
     });
-    // A provisioner with a slash in its name is no CSI driver: such provisioners make folders on a Node.
+    // A provisioner with a slash in its name is not a CSI driver; such provisioners create directories on a Node.
     let (source, of_it) = match names::dns1123_subdomain(provisioner, false).is_empty() {
         true => ("csi", json!({"driver": provisioner, "volumeHandle": name})),
         false => ("hostPath", json!({"path": format!("/var/lib/volumes/{name}")})),
@@ -363,7 +408,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         _ if reference.is_empty() => "Available",
         (Some(claim), _) if Cursor::root(claim).text("spec.volumeName") == volume.name() => "Bound",
         (None, true) => "Released",
-        // A volume made for a claim is not available to others.
+        // A volume provisioned for a claim is not available to others.
         (Some(_), true) => "Pending",
         (Some(_) | None, false) => "Available",
     };

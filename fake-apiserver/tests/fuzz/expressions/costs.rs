@@ -1,4 +1,4 @@
-//! Limits on the cost of rules: when the CRD is written, when an object is, and in policies (rule O8).
+//! Cost limits of rules: when the CRD is written, when an object is written, and in policies (rule O8).
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ const RULES: &str = "spec.validation.openAPIV3Schema.properties[spec].x-kubernet
 const TIPS: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and \
                     strings are declared)";
 
-/// A `spec` with an unbounded list `l`, an unbounded text `t`, and these rules.
+/// A `spec` with an unbounded list `l`, an unbounded string `t`, and these rules.
 fn spec(rules: Value) -> Value {
     json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
         "l": {"type": "array", "items": {"type": "string"}}, "t": {"type": "string"}}})
@@ -74,7 +74,7 @@ fn bounds_make_a_rule_cheap_enough(
 }
 
 #[test]
-fn a_message_expression_costs_too() {
+fn cost_of_message_expressions_counts() {
     let message = "self.l.map(a, self.l.map(b, a + b).join(',')).join(',')";
     let answer = ask_once(
         &[],
@@ -94,7 +94,7 @@ fn a_message_expression_costs_too() {
 }
 
 #[test]
-fn old_selves_that_are_not_used_are_refused() {
+fn unused_optional_old_self_is_refused() {
     let rules = json!([{"rule": "true", "optionalOldSelf": true}]);
     let answer = ask_once(&[], &post(CRDS, &widgets(&spec(rules))));
     let expected = "Invalid value: true: may not be set if oldSelf is not used in rule";
@@ -104,7 +104,7 @@ fn old_selves_that_are_not_used_are_refused() {
     );
 }
 
-/// A CRD whose rules are cheap by its bounds, which are wide, and dear for objects that use them.
+/// A CRD with rules that are cheap by the wide bounds of the schema, but expensive for objects that use them.
 fn dear_at_run_time(rules: Value) -> Vec<Ask> {
     let mut spec = spec(rules);
     spec["properties"]["l"]["maxItems"] = json!(800);
@@ -117,7 +117,7 @@ fn many() -> Value {
 }
 
 #[test]
-fn a_call_ends_at_its_limit() {
+fn evaluation_ends_at_its_cost_limit() {
     let rule = "self.l.all(a, self.l.all(b, a == b))";
     let answer = ask_once(
         &dear_at_run_time(json!([{"rule": rule, "message": "m"}])),
@@ -131,7 +131,7 @@ fn a_call_ends_at_its_limit() {
 
 #[test]
 fn a_request_ends_at_its_budget() {
-    // Each costs nine tenths of what one may.
+    // Each rule costs nine tenths of the limit.
     let rule = json!({"rule": "self.l.all(a, self.l.exists(b, b == 'y') || true)", "message": "m"});
     let mut small = widget(&json!({"l": vec!["x"; 360]}));
     small["metadata"]["name"] = json!("b");
@@ -148,7 +148,7 @@ fn a_request_ends_at_its_budget() {
     );
 }
 
-/// A policy of ConfigMaps with these validations, and its binding.
+/// A policy on ConfigMaps with these validations, and its binding.
 fn policy(spec: Value) -> Vec<Ask> {
     let mut policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},

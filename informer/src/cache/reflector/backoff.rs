@@ -1,4 +1,4 @@
-//! `Backoff`: how long to wait after a failure, as client-go's reflector does.
+//! `Backoff`: delays after failures, as in client-go's reflector.
 
 use std::time::Duration;
 
@@ -6,22 +6,25 @@ use tokio::time::Instant;
 
 use crate::jitter::Jitter;
 
-/// Waits of a reflector after failures in a row.
+/// Waits of a reflector after consecutive failures.
 ///
-/// A wait is prolonged at random by up to `jitter` times itself, so that clients that failed together do not come back
-/// together; `most` is the longest wait before that.
+/// A wait is extended at random by up to `jitter` times itself, so that clients that failed at the same time do not
+/// retry at the same time. `most` is the maximum wait before this extension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// After the first failure. Default 800 ms.
+    /// Wait after the first failure. Default: 800 ms.
     pub initial: Duration,
-    /// Factor between a wait and the next. Default 2.
+    /// Factor between consecutive waits. Default: 2.
     pub factor: f64,
-    /// Largest random extension of a wait, as a multiple of it. Default 1.
+    /// Maximum random extension of a wait, as a multiple of it. Default: 1.
     pub jitter: f64,
-    /// The longest wait, without what it is prolonged by. Default 30 s.
+    /// Maximum wait without jitter. Default: 30 s.
     pub most: Duration,
-    /// Waits begin anew when so much time has passed since they last did. Default 2 min.
+    /// Time since the last reset after which the waits start again from the first. Default: 2 min.
     pub reset_after: Duration,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 impl Default for Backoff {
@@ -32,6 +35,7 @@ impl Default for Backoff {
             jitter: 1.0,
             most: Duration::from_secs(30),
             reset_after: Duration::from_secs(120),
+            _more: (),
         }
     }
 }
@@ -54,7 +58,7 @@ impl Waits {
         }
     }
 
-    /// The next wait.
+    /// Returns the next wait.
     pub(crate) fn next(&mut self, jitter: &mut Jitter) -> Duration {
         // client-go measures from the last reset, not from the last failure.
         if self
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_a_bound_and_begin_anew() {
+    async fn waits_double_up_to_a_bound_and_are_reset() {
         let mut jitter = Jitter::new(0, "");
         let mut waits = Waits::new(Backoff {
             jitter: 0.0,
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn jitter_comes_on_top_of_the_bound() {
+    async fn jitter_is_added_to_the_bound() {
         let mut jitter = Jitter::new(1, "");
         let mut waits = Waits::new(Backoff::default());
         let all: Vec<_> = (0..100).map(|_| waits.next(&mut jitter).as_secs_f64()).collect();

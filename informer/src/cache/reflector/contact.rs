@@ -1,4 +1,4 @@
-//! `Contact`: when the source was last heard, and what it failed with.
+//! `Contact`: the time of the last data from the source, and its last failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::Error;
 /// State of a reflector's connection to its source.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
-    /// Guards all of it.
+    /// Guards the state.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Time of the last message, or of the first request; `None` before it runs.
+    /// Time of the last data, or of the first request; `None` before the reflector runs.
     heard: Option<Instant>,
-    /// The source has sent a bookmark in the middle of a watch.
+    /// Set if the source has sent a bookmark in the middle of a watch.
     sends_bookmarks: bool,
     failures: u64,
-    /// The last failure since the source was last listed.
+    /// The last failure since the last complete list.
     failure: Option<Arc<str>>,
 }
 
 impl Contact {
-    /// Something came from the source, or it is asked for the first time.
+    /// Records that data arrived from the source, or that it is requested for the first time.
     pub(super) fn heard(&self) {
         self.lock().heard = Some(Instant::now());
     }
@@ -35,7 +35,7 @@ impl Contact {
         self.lock().sends_bookmarks = true;
     }
 
-    /// Returns `true` if the source sends bookmarks, of which one comes each minute.
+    /// Returns `true` if the source sends bookmarks, about one each minute.
     pub(super) fn sends_bookmarks(&self) -> bool {
         self.lock().sends_bookmarks
     }
@@ -51,12 +51,12 @@ impl Contact {
         state.failure = Some(format!("{err}{hint}").into());
     }
 
-    /// A list is complete.
+    /// Records that a list is complete.
     pub(super) fn listed(&self) {
         self.lock().failure = None;
     }
 
-    /// For how long nothing came; `None` before the reflector runs.
+    /// Time since the last data; `None` before the reflector runs.
     pub(crate) fn silence(&self) -> Option<Duration> {
         self.lock().heard.map(|at| at.elapsed())
     }
@@ -66,7 +66,7 @@ impl Contact {
         self.lock().failures
     }
 
-    /// The last failure since the source was last listed.
+    /// Returns the last failure since the last complete list.
     pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.lock().failure.clone()
     }

@@ -1,5 +1,5 @@
-//! `ListReader` and `Lines`: the objects in an answer, one after the other while it comes in. An object is read once,
-//! and nothing of the answer is kept but what has not been read yet.
+//! `ListReader` and `Lines`: parse the objects in an answer one by one while it arrives. Each object is read once, and
+//! only unread bytes of the answer are kept.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::{Error, ResourceVersion};
 /// The annotation of the bookmark that ends the initial events of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Bytes that have arrived and are not read yet.
+/// Bytes that have arrived but are not parsed yet.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ struct Buffer {
 
 impl Buffer {
     fn push(&mut self, piece: &[u8]) {
-        // At the most the beginning of one object is left.
+        // At most the beginning of one object remains.
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(piece);
@@ -33,7 +33,7 @@ impl Buffer {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// The next byte that is no white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.rest();
         let blank = rest.iter().take_while(|it| it.is_ascii_whitespace()).count();
@@ -42,7 +42,7 @@ impl Buffer {
     }
 }
 
-/// The value that `bytes` begin with, and its length.
+/// Parses the value at the beginning of `bytes`, and returns its length.
 fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonError> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<T>();
     match values.next() {
@@ -51,7 +51,7 @@ fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonErro
     }
 }
 
-/// The text that `bytes` begin with, and the length of its JSON.
+/// Parses the string at the beginning of `bytes`, and returns the length of its JSON.
 fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
     match plain_text(bytes) {
         Some((text, length)) => Ok((Cow::Borrowed(text), length)),
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
     }
 }
 
-/// Of a list, all but its objects.
+/// The parts of a list other than its objects.
 #[derive(Debug, Default)]
 pub(crate) struct ListEnd {
     pub(crate) resource_version: ResourceVersion,
@@ -96,12 +96,12 @@ enum Field {
     Other,
 }
 
-/// Reads a list document.
+/// Parses a list document.
 #[derive(Debug, Default)]
 pub(crate) struct ListReader {
     buffer: Buffer,
     place: Place,
-    /// Number of bytes that must be buffered before the next try.
+    /// Number of bytes that must be buffered before the next attempt.
     enough: usize,
     /// Set if the document is a list: it has `items`, or its kind ends in `List`.
     is_list: bool,
@@ -109,7 +109,7 @@ pub(crate) struct ListReader {
 }
 
 impl ListReader {
-    /// Takes the next piece in and calls `item` for each object that is complete.
+    /// Adds the next chunk, and calls `item` for each complete object.
     pub(crate) fn push(&mut self, piece: &[u8], item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
         self.buffer.push(piece);
         if self.buffer.rest().len() >= self.enough {
@@ -118,14 +118,14 @@ impl ListReader {
         Ok(())
     }
 
-    /// The document is complete.
+    /// Ends the document.
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
         let fault = match self.place {
-            Place::End if self.buffer.peek().is_some() => "more follows its end",
-            Place::End if !self.is_list => "no list",
+            Place::End if self.buffer.peek().is_some() => "there is data after its end",
+            Place::End if !self.is_list => "not a list",
             Place::End => return Ok(self.end),
-            Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "it ends in the middle",
+            Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "it is incomplete",
         };
         Err(Error::decode("a list", JsonError::custom(fault)))
     }
@@ -137,7 +137,7 @@ impl ListReader {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(err) if err.is_eof() && !is_all => {
-                    // A long object in short pieces is not read anew with each of them.
+                    // Avoids parsing a long object from its start after each short chunk.
                     self.enough = self.buffer.rest().len() * 2;
                     return Ok(());
                 }
@@ -147,7 +147,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// Goes one place on; `false` if there is nothing more to read yet.
+    /// Advances by one position; `false` if more bytes are needed.
     fn step(&mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<bool, JsonError> {
         let Some(next) = self.buffer.peek() else {
             return Ok(false);
@@ -161,7 +161,7 @@ impl ListReader {
                 let blank = after.iter().take_while(|it| it.is_ascii_whitespace()).count();
                 match after.get(blank) {
                     Some(b':') => (Place::Value(Field::of(&name.0)), length + blank + 1),
-                    Some(_) => return Err(JsonError::custom("a name without a value")),
+                    Some(_) => return Err(JsonError::custom("a field without a value")),
                     None => return Ok(false),
                 }
             }
@@ -172,7 +172,7 @@ impl ListReader {
             (Place::Value(field), _) => {
                 let length = self.field(field)?;
                 if length == self.buffer.rest().len() {
-                    // Of a number there may be more to come; something always follows.
+                    // A number may continue in the next chunk; the document never ends with one.
                     return Ok(false);
                 }
                 (Place::AfterValue, length)
@@ -181,7 +181,7 @@ impl ListReader {
             (Place::Items, b']') => (Place::AfterValue, 1),
             (Place::Items, _) => {
                 let Some((header, object)) = Header::read(self.buffer.rest())? else {
-                    // A long object in short pieces is not read anew with each of them.
+                    // Avoids parsing a long object from its start after each short chunk.
                     self.enough = self.buffer.rest().len() * 2;
                     return Ok(false);
                 };
@@ -197,14 +197,14 @@ impl ListReader {
         Ok(true)
     }
 
-    /// Reads the value of a field that is not the items; answers its length.
+    /// Parses the value of a field other than the items; returns its length.
     fn field(&mut self, field: Field) -> Result<usize, JsonError> {
         let bytes = self.buffer.rest();
         match field {
             Field::Kind => {
                 let (kind, length) = value::<Text<'_>>(bytes)?;
                 if kind.0 == "Table" {
-                    return Err(JsonError::custom("a Table is no list of objects"));
+                    return Err(JsonError::custom("a Table is not a list of objects"));
                 }
                 self.is_list |= kind.0.ends_with("List");
                 Ok(length)
@@ -217,7 +217,7 @@ impl ListReader {
                 };
                 Ok(length)
             }
-            // An array is read elsewhere; here `items` can only be null.
+            // An array is parsed elsewhere; here `items` can only be null.
             Field::Items => value::<()>(bytes).map(|(_, length)| length),
             Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
         }
@@ -239,7 +239,7 @@ impl Field {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Buffer,
-    /// Up to here, from the beginning of what is left, there is no end of a line.
+    /// The part before this position contains no line end.
     searched: usize,
 }
 
@@ -248,7 +248,7 @@ impl Lines {
         self.buffer.push(piece);
     }
 
-    /// The next line that is complete and not empty.
+    /// Returns the next complete, non-empty line.
     pub(crate) fn next(&mut self) -> Option<&[u8]> {
         loop {
             let rest = self.buffer.rest();
@@ -271,15 +271,15 @@ impl Lines {
 pub(crate) struct WatchLine<'a> {
     /// `ADDED` and so on.
     pub(crate) kind: Cow<'a, str>,
-    /// The object as it came.
+    /// The text of the object.
     pub(crate) object: &'a str,
     pub(crate) header: Header<'a>,
 }
 
 impl<'a> WatchLine<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub(crate) fn read(line: &'a [u8]) -> Result<Self, JsonError> {
-        let missing = || JsonError::custom("no watch event");
+        let missing = || JsonError::custom("not a watch event");
         let mut rest = line.trim_ascii_start().strip_prefix(b"{").ok_or_else(missing)?;
         let (mut kind, mut object) = (None, None);
         loop {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_come_in_pieces_of_any_size() {
+    fn list_may_arrive_in_chunks_of_any_size() {
         for size in 1..LIST.len() {
             let (names, end) = read(&mut LIST.as_bytes().chunks(size)).expect("a list");
             assert_eq!(names, ["ä", "b"], "in pieces of {size}");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_come_in_pieces_of_any_size() {
+    fn lines_may_arrive_in_chunks_of_any_size() {
         let text = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n\n\
                     {\"object\":{\"metadata\":{\"name\":\"b\"}},\"type\":\"DELETED\"}\nhalf";
         for size in 1..text.len() {

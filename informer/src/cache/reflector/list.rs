@@ -1,4 +1,4 @@
-//! Listing: in pages or in one, from which version, and what to do when the server has forgotten it.
+//! Lists: with or without pages, from a chosen version, and with a fallback if the server no longer has the version.
 
 use futures::StreamExt;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -9,13 +9,13 @@ use crate::cache::list_watch::ListOptions;
 use crate::object::{Cacheable, Header, Object};
 use crate::{Error, ResourceVersion};
 
-/// Default page size, where pages are requested.
+/// Default page size, if pages are requested.
 const PAGE_SIZE: u32 = 500;
 
-/// A page that keeps coming may take so many times as long as one that is silent.
+/// Factor between the time limit of a page that keeps arriving and the time limit of a silent one.
 const PAGE_SLACK: u32 = 5;
 
-/// The objects of a list that came in pages.
+/// The objects of a list that arrived in pages.
 struct Listed<K> {
     items: Items<K>,
     resource_version: ResourceVersion,
@@ -36,7 +36,7 @@ impl<K> Items<K> {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Brings the store to the state of the server.
+    /// Updates the store to the state of the server.
     pub(super) async fn list(&self, run: &mut Run) -> Result<(), Error> {
         let mut version = self.list_version(run);
         let mut listed = self.all_pages(run, &version).await;
@@ -58,8 +58,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         Ok(())
     }
 
-    /// From which version to list: any at first, then one that is not older than what was seen; the newest where that
-    /// is forgotten.
+    /// Returns the version to list at: any at first, then one that is not older than the last one received, or the
+    /// newest if that version has expired.
     fn list_version(&self, run: &Run) -> ResourceVersion {
         let last = self.last_sync_resource_version();
         if run.is_last_unavailable {
@@ -71,12 +71,12 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Objects in a page; 0 for no pages.
+    /// Returns the maximum number of objects in a page; 0 for no pages.
     fn limit(&self, run: &Run, version: &ResourceVersion) -> u32 {
         match self.options.page_size {
             Some(size) => size,
             None if run.comes_in_pages => PAGE_SIZE,
-            // A server answers a list of a certain version out of its cache, if only it is not asked for pages.
+            // A server answers a list at a given version from its cache, unless pages are requested.
             None if !version.is_empty() && !version.is_any() => 0,
             None => PAGE_SIZE,
         }
@@ -100,7 +100,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             let mut is_first = listed.pages == 0;
             let end = match self.page(&options, &mut listed.items).await {
                 Ok(end) => end,
-                // The rest of the pages is forgotten: all at once, from the version first asked for.
+                // The remaining pages have expired: list everything at once, at the version of the first request.
                 Err(err) if err.is_expired() && listed.pages > 0 => {
                     listed.items.clear();
                     options.limit = 0;
@@ -121,7 +121,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Reads one page while it comes in.
+    /// Parses one page while it arrives.
     async fn page(&self, options: &ListOptions, items: &mut Items<K>) -> Result<ListEnd, Error> {
         let mut keep = |text: &str, header: &Header<'_>| match self.item(text, header) {
             Some(Ok(object)) => items.objects.push(object),
@@ -144,7 +144,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         reader.finish(&mut keep)
     }
 
-    /// An object of a list; `None` if it has no name.
+    /// Decodes an object of a list; `None` if it does not have a name.
     pub(super) fn item(&self, text: &str, header: &Header<'_>) -> Option<Result<Object<K>, Unread>> {
         let key = header.key();
         let version = header.resource_version();

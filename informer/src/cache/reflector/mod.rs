@@ -1,5 +1,5 @@
-//! `Reflector`: keeps a store as the server is, by lists and watches. It knows what a server may do wrong, and nothing
-//! of what the store does with the objects.
+//! `Reflector`: keeps a store in sync with the server, by lists and watches. It handles the server's failures, and does
+//! not depend on the use of the objects.
 
 mod backoff;
 mod contact;
@@ -22,7 +22,7 @@ pub use backoff::Backoff;
 pub(crate) use contact::Contact;
 pub use options::ReflectorOptions;
 pub(crate) use source::Source;
-pub use store::{ReflectorStore, Unread};
+pub(crate) use store::{ReflectorStore, Unread};
 
 use super::list_watch::ListWatch;
 use crate::jitter::Jitter;
@@ -30,8 +30,8 @@ use crate::object::Cacheable;
 use crate::{Error, ObjectKey, ResourceVersion};
 use backoff::Waits;
 
-/// Keeps a store as the server is (client-go's `Reflector`): it lists, watches from there, goes on where a watch ended,
-/// and lists again where it cannot.
+/// Keeps a store in sync with the server (client-go's `Reflector`): it lists, watches from there, resumes ended
+/// watches, and lists again if it cannot resume.
 ///
 /// ```
 /// use informer::cache::{ApiListWatch, Indexer, Reflector, ReflectorOptions};
@@ -58,16 +58,16 @@ pub struct Reflector<K, S> {
 struct Run {
     jitter: Jitter,
     waits: Waits,
-    /// The server has forgotten the last version: ask for the newest state, not for one that is not older.
+    /// Set if the last version has expired on the server, so that the next list requests the newest state.
     is_last_unavailable: bool,
-    /// A list of any version came in pages: the server has no cache, so pages are worth their price.
+    /// Set if a list of any version arrived in pages: the server has no watch cache, so pages are useful.
     comes_in_pages: bool,
-    /// The source did not mark the end of initial events: it is listed from now on.
+    /// Set if the source did not mark the end of the initial events, so that it is listed from now on.
     cannot_stream: bool,
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// A reflector from `source` to `store`; it does nothing until it is [`run`](Self::run).
+    /// Creates a reflector from `source` to `store`. It does nothing until it is [`run`](Self::run).
     pub fn new(source: impl ListWatch, store: S, options: ReflectorOptions<K>) -> Self {
         Self::of_source(Arc::new(source), store, options)
     }
@@ -83,13 +83,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// The version of the last list, event or bookmark; empty before the first.
+    /// Returns the version of the last list, event or bookmark; empty before the first.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.last().clone()
     }
 
-    /// Keeps the store up to date until `shutdown` is ready. Failures are given to the
-    /// [error handler](ReflectorOptions::on_error) and tried again after a [`Backoff`], without end.
+    /// Keeps the store up to date until `shutdown` is ready. Failures are passed to the [error
+    /// handler](ReflectorOptions::on_error) and retried indefinitely, with a [`Backoff`].
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
         let shutdown = std::pin::pin!(shutdown);
         let work = std::pin::pin!(self.work());
@@ -105,7 +105,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.store
     }
 
-    /// Returns `true` if the source may have the object of this key with these labels.
+    /// Returns `true` if the source may contain the object with this key and these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.source.may_have(key, labels)
     }
@@ -115,7 +115,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.contact
     }
 
-    /// The longest silence of a source that is well: beyond it the cache may be older than its watch should let it be.
+    /// Returns the maximum silence of a healthy source. After a longer silence, the cache may be staler than a working
+    /// watch permits.
     pub(crate) fn longest_silence(&self) -> Duration {
         self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
     }
@@ -133,12 +134,12 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             if let Err(err) = self.list_and_watch(&mut run).await {
                 self.report(&err);
             }
-            // Also after a pass that ended well: a server that ends every pass must not be asked without pause.
+            // Also pause after a successful pass, in case a server ends every pass.
             self.pause(&mut run).await;
         }
     }
 
-    /// One pass: the objects there are, then their changes until the watch cannot go on.
+    /// One pass: lists the objects, then watches their changes until the watch cannot be resumed.
     async fn list_and_watch(&self, run: &mut Run) -> Result<(), Error> {
         let mut stream: Option<watch::Stream> = None;
         if self.options.streaming_lists && self.source.can_stream_lists() && !run.cannot_stream {
@@ -153,13 +154,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         self.watch(run, stream).await
     }
 
-    /// Counts a failure, and tells the error handler.
+    /// Counts a failure, and calls the error handler.
     fn report(&self, err: &Error) {
         self.contact.failed(err);
         self.options.report(&self.source.name(), err);
     }
 
-    /// The same of an object that cannot be read. The cache keeps what it has of it.
+    /// Counts and reports an object that cannot be decoded. The cache keeps its previous state.
     fn report_unread(&self, err: &Error) {
         self.contact.failed(err);
         self.options.report_unread(&self.source.name(), err);

@@ -1,4 +1,4 @@
-//! `ReflectorOptions`: how a reflector behaves, and what becomes of an object before it is stored.
+//! `ReflectorOptions`: the behaviour of a reflector, and the processing of an object before it is stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::error::text_of_panic;
 use crate::object::{Cacheable, Header, Keep, Managed, Object, Storage};
 use crate::{Error, ObjectKey};
 
-/// The shortest time a watch is asked to last.
+/// Minimum duration of a watch in requests.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Default time for a source to answer, as kube-apiserver's `--request-timeout`.
+/// Default time limit of a source, as kube-apiserver's `--request-timeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Changes the text of an object.
@@ -27,26 +27,27 @@ type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// Options of a reflector. The defaults are client-go's.
 pub struct ReflectorOptions<K> {
-    /// The seed of all waiting times. Default 0, which draws one at random, so that replicas do not come back at the
-    /// same instant when the server does. While tokio's clock is paused, as in tests, it draws the same one each time.
+    /// Seed of all jitter. Default: 0, which draws one at random, so that replicas do not return at the same instant
+    /// when the server does. While tokio's clock is paused, as in tests, the drawn seed is constant.
     pub seed: u64,
     /// Waits after failures.
     pub backoff: Backoff,
-    /// Objects in a page of a list. `None`: 500, unless the server can answer from its cache, which knows no pages.
+    /// Maximum number of objects in a page of a list. `None`: 500, unless the server can answer from its cache, which
+    /// ignores pages.
     pub page_size: Option<u32>,
-    /// The server is asked to end a watch after this at least, and twice this at most. Less than five minutes, the
-    /// default, counts as five minutes.
+    /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Values below five minutes,
+    /// the default, count as five minutes.
     pub min_watch_timeout: Duration,
-    /// Time for the source to answer. The first byte of a page has to come within it, each piece within it after the
-    /// one before, and the whole page within five times as long; a watch has to be opened within half of it. Anything
-    /// slower is an error for which [`Error::is_unanswered`] holds. Default 60 s, after which an API server itself
-    /// gives up a list.
+    /// Time limit for the source: for the first byte of a page, for each further piece, and five times as much for the
+    /// whole page; for the start of a watch half of it. Exceeding it is an error for which [`Error::is_unanswered`]
+    /// holds. Default 60 s, the time limit of an API server for lists.
     pub request_timeout: Duration,
-    /// Begin with a watch that sends the objects there are, and list only where that fails. Default true.
+    /// Set to begin with a watch that sends the existing objects, and to list only if that fails. Default: true.
     pub streaming_lists: bool,
-    /// For how long a watch that ends with an internal error of the server is begun again at once. Default zero: never.
+    /// Time for which a watch that ends with an internal error of the server is restarted at once. Default: zero,
+    /// never.
     pub internal_error_retry: Duration,
-    /// In which form objects are held.
+    /// Form in which objects are stored.
     pub storage: Storage,
     keep: Keep,
     pub(crate) transform: Option<Transform>,
@@ -55,17 +56,17 @@ pub struct ReflectorOptions<K> {
 }
 
 impl<K: Cacheable> ReflectorOptions<K> {
-    /// `metadata.managedFields` are cut out of objects before anything else is done with them.
+    /// Removes `metadata.managedFields` from objects before any other processing.
     #[must_use]
     pub fn strip_managed_fields(mut self) -> Self {
         self.keep.managed = Managed::Cut;
         self
     }
 
-    /// Sets a function that changes each object before it is stored. It is called once for each state, never for an
-    /// object that a list found to be gone, and should change nothing the second time. Where it fails or panics, that
-    /// is an [error](Self::on_error), and the cache keeps the state that it has of the object, if any: its handlers
-    /// receive no deletion.
+    /// Sets a function that changes each object before it is stored. It is called once for each state, but not for an
+    /// object that is missing from a list, and should be idempotent. A failure or panic is reported as an
+    /// [error](Self::on_error), and the cache keeps the previous state of the object, if any: its handlers do not
+    /// receive a deletion.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -83,24 +84,24 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Is called with what ended a pass (`WatchErrorHandler`), and with what is wrong with an object that cannot be
-    /// read, in the place of the default, which logs it. It must return quickly.
+    /// Sets the function that is called with the error that ended a pass (`WatchErrorHandler`), and with the error of
+    /// an object that cannot be decoded. It replaces the default, which logs the error, and must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
         self
     }
 
-    /// The object to be stored; an error if it is to be dropped.
+    /// Returns the object to store; an error if it must be dropped.
     pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
-        // The type and the transform are the user's. A panic would end the informer, and leave its cache as it is for
-        // ever.
+        // The type and the transform are the user's. A panic would end the informer, and its cache would never change
+        // again.
         catch_unwind(AssertUnwindSafe(|| self.read(key, text, header))).unwrap_or_else(|panic| {
             let (key, text) = (header.key(), text_of_panic(&*panic));
-            Err(Error::refused(format!("{key} could not be read: panic: {text}")))
+            Err(Error::refused(format!("{key} could not be decoded: panic: {text}")))
         })
     }
 
@@ -121,7 +122,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         Object::read(header.key(), text, &header, &keep)
     }
 
-    /// The object as it came, for when it cannot be [read](Self::object): as text, of which nothing is decoded.
+    /// Returns the received text of an object that cannot be [read](Self::object), without decoding.
     pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
         let keep = Keep {
             storage: Storage::Encoded,
@@ -137,7 +138,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         }
     }
 
-    /// The least and the most seconds of a watch.
+    /// Returns the minimum and maximum number of seconds of a watch.
     pub(crate) fn watch_seconds(&self) -> (u64, u64) {
         let least = self.min_watch_timeout.max(MIN_WATCH_TIMEOUT).as_secs();
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
@@ -231,7 +232,7 @@ mod tests {
     #[case::default(5, (300, 600))]
     #[case::shorter_counts_as_five_minutes(1, (300, 600))]
     #[case::longer(20, (1200, 2400))]
-    fn a_watch_timeout_is_between_the_minimum_and_twice_that(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
+    fn watch_timeout_is_between_the_minimum_and_twice_the_minimum(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
         let options = ReflectorOptions::<Pod> {
             min_watch_timeout: Duration::from_secs(minutes * 60),
             ..ReflectorOptions::default()

@@ -1,4 +1,4 @@
-//! `Source`: a type-erased `ListWatch`, whose panics are errors.
+//! `Source`: a type-erased `ListWatch` that turns panics into errors.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl<L: ListWatch> Source for L {
     }
 }
 
-/// An answer of a source, of which a panic is a failure: it would end the informer without a word.
+/// Awaits an answer of a source. A panic becomes a failure, because it would end the informer silently.
 async fn guarded(source: &impl ListWatch, asking: impl Future<Output = Result<Body, Error>>) -> Result<Body, Error> {
     let name = source.name();
     let failed = move |panic: Box<dyn Any + Send>| {

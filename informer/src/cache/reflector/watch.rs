@@ -1,4 +1,4 @@
-//! Watching: events into the store, what to do when a watch ends, and lists that come as a watch.
+//! Watching: passes events to the store, handles the ends of watches, and reads lists that arrive as a watch.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,60 +16,61 @@ use crate::cache::list_watch::{Body, WatchOptions};
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A watch that ends sooner than this and without an event counts as failed.
+/// Duration below which a watch that ends without an event counts as failed.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-/// Time past its own end after which a watch counts as dead: the server, or the network, has forgotten it.
+/// Time past its own end after which a watch counts as dead: the server or the network has dropped it.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// After what silence a watch counts as dead whose source sends bookmarks, one a minute.
+/// Silence after which a watch counts as dead, if its source sends bookmarks (one each minute).
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
-/// Time for a streaming list, all its attempts together; then the source is listed instead. client-go waits without end
-/// here: a server that ignores `sendInitialEvents` would never be listed, least of all a busy one, whose watch is never
-/// silent.
+/// Time limit of a streaming list with all its attempts; then the source is listed instead. client-go waits without a
+/// limit here: a server that ignores `sendInitialEvents` would never be listed, especially a busy one, because its
+/// watch is never silent.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time without an internal error after which the next one starts a new series.
 const INTERNAL_ERROR_RESET: Duration = Duration::from_secs(60);
 
-/// A watch that was begun.
+/// An open watch.
 pub(super) struct Stream {
     body: Body,
     lines: Lines,
     began: Instant,
     events: u64,
-    /// At what time it is given up, or looked after.
+    /// Timer for giving the watch up, or for checking it.
     timer: Pin<Box<Sleep>>,
     ends: Instant,
-    /// It was begun at no certain version, and there were ADDED events alone: they come in no order of versions.
+    /// Set while a watch that began without a version has only received ADDED events, which are not in the order of
+    /// versions.
     is_unordered: bool,
 }
 
-/// The objects with which a streaming list begins.
+/// The initial objects of a streaming list.
 type Initial<K> = BTreeMap<ObjectKey, Result<Object<K>, Unread>>;
 
-/// Result of reading a piece of a watch.
+/// Result of reading a chunk of a watch.
 enum Piece {
     Bytes(Bytes),
-    /// The server ended it, or the connection broke: it goes on where it was.
+    /// The server ended it, or the connection broke: it will be resumed.
     End,
-    /// The time of the timer has come.
+    /// The timer has expired.
     Late,
 }
 
-/// Reasons for which a watch ended without a failure.
+/// Reasons for the end of a watch without a failure.
 enum Ended {
-    /// It can go on from the last version.
+    /// It can be resumed at the last version.
     Over,
-    /// No bookmark came in time: it can go on after a first silence, and needs a new list after a second.
+    /// No bookmark arrived in time. The first timeout reopens the watch; the next one lists again.
     Silent,
-    /// Only a new list helps.
+    /// A new list is required.
     Lost,
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Applies changes until a new list is needed. An error is one that the error handler should know.
+    /// Applies changes until a new list is needed. An error must be passed to the error handler.
     pub(super) async fn watch(&self, run: &mut Run, mut stream: Option<Stream>) -> Result<(), Error> {
         let mut internal_errors = InternalErrors::new(self.options.internal_error_retry);
         loop {
@@ -86,8 +87,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             };
             match self.follow(&mut current).await {
                 Ok(Ended::Over) => {}
-                // A connection may die. If a new one tells nothing either, the server may not know the version: one
-                // that was restored from a backup is silent until it comes to it.
+                // The connection may be dead. If a new one is silent as well, the server may not have reached the
+                // version: a server that was restored from a backup is silent until then.
                 Ok(Ended::Silent) if current.events > 0 => {}
                 Ok(Ended::Silent | Ended::Lost) => return Ok(()),
                 Err(err) if err.is_expired() => return Ok(()),
@@ -101,7 +102,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Lists by a watch: answers it when the store has what there was, to be followed further.
+    /// Lists by a watch: returns the watch when the store contains the initial objects, to be followed further.
     pub(super) async fn watch_list(&self, run: &mut Run) -> Result<Stream, Error> {
         let until = Instant::now() + STREAMING_PATIENCE;
         let mut was_cut_off = false;
@@ -129,7 +130,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                     self.store.room().await;
                     return Ok(stream);
                 }
-                // Once at once: a server that cuts every watch off must not be asked without a pause.
+                // Retry at once, but only once, in case a server cuts off every watch.
                 Ok(None) if !was_cut_off => was_cut_off = true,
                 Ok(None) => drop(timeout_at(until, self.pause(run)).await),
                 Err(err) if err.is_connection_refused() || err.is_too_many_requests() => {
@@ -146,7 +147,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// One attempt: the watch and the version at which `objects` has all there was. `None` if the watch ended before.
+    /// Makes one attempt. Returns the watch and the version at which `objects` is complete; `None` if the watch ended
+    /// before.
     async fn stream(
         &self,
         run: &mut Run,
@@ -162,7 +164,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             .map(|version| (stream, version)))
     }
 
-    /// The silence after which a watch counts as dead; `None` if the source may be silent for as long as a watch lasts.
+    /// Returns the silence after which a watch counts as dead; `None` if the source may be silent for as long as a
+    /// watch lasts.
     pub(super) fn watch_silence(&self) -> Option<Duration> {
         self.contact.sends_bookmarks().then_some(BOOKMARK_SILENCE)
     }
@@ -194,7 +197,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         })
     }
 
-    /// The initial events, into `objects`; `None` if the watch ended before they did and may be begun anew.
+    /// Collects the initial events into `objects`; `None` if the watch ended before them and may be restarted.
     async fn collect(
         &self,
         run: &mut Run,
@@ -244,7 +247,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     /// Applies the events of one watch until it ends.
     async fn follow(&self, stream: &mut Stream) -> Result<Ended, Error> {
         loop {
-            // A streaming list may have left lines.
+            // A streaming list may have left lines in the buffer.
             while let Some(line) = stream.lines.next() {
                 stream.events += 1;
                 let line = match WatchLine::read(line) {
@@ -259,7 +262,12 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 stream.is_unordered &= line.kind == "ADDED";
                 let version = line.header.resource_version();
                 if self.apply(&line)? && moves && !version.is_empty() {
-                    *self.last() = version;
+                    let mut last = self.last();
+                    // A deletion may have the version of the object.
+                    let is_older = version < *last;
+                    if !is_older {
+                        *last = version;
+                    }
                 }
             }
             self.store.room().await;
@@ -280,7 +288,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Applies one event; `false` if there is none of this kind.
+    /// Applies one event; `false` if its type is unknown.
     fn apply(&self, line: &WatchLine<'_>) -> Result<bool, Error> {
         let object = |store: &dyn Fn(Object<K>)| {
             match self.options.object(line.header.key(), line.object, &line.header) {
@@ -311,7 +319,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Deletes an object in any case: no later event would take it out of the store.
+    /// Deletes an object in any case, because no later event would remove it from the store.
     fn delete(&self, line: &WatchLine<'_>) {
         let (key, version) = (line.header.key(), line.header.resource_version());
         if key.name().is_empty() {
@@ -331,14 +339,14 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 self.store.bookmark(&version);
             }
         } else if let Ok(object) = self.options.unread(line.object, &line.header) {
-            // It may be on its way into the store.
+            // The object may be on its way into the store.
             self.store.delete(object);
         }
     }
 }
 
 impl Stream {
-    /// Sets the timer. It is left as it is where it would change by less than a second: most pieces come in bursts.
+    /// Sets the timer, unless it would change by less than a second: chunks often arrive in bursts.
     fn wait_until(&mut self, due: Instant) {
         if due.max(self.timer.deadline()) - due.min(self.timer.deadline()) >= Duration::from_secs(1) {
             self.timer.as_mut().reset(due);
@@ -362,26 +370,27 @@ impl Stream {
         .await
     }
 
-    /// A watch that ended at once and without an event is an error, so that it is not begun again without a pause.
+    /// Returns an error for a watch that ended at once and without an event, so that it is not restarted without a
+    /// pause.
     fn check_length(&self) -> Result<(), Error> {
         if self.events == 0 && self.began.elapsed() < VERY_SHORT {
             return Err(Error::refused(
-                "a very short watch: it ended within a second and without an event",
+                "very short watch: it ended within a second and without an event",
             ));
         }
         Ok(())
     }
 }
 
-/// The Status in an ERROR event.
+/// Parses the Status in an ERROR event.
 fn error_of(object: &str) -> Error {
     match serde_json::from_str::<Status>(object) {
         Ok(status) => Error::from_status(status),
-        Err(err) => Error::decode("the error of a watch", err),
+        Err(err) => Error::decode("an ERROR event of a watch", err),
     }
 }
 
-/// For how long internal errors of the server are tried again at once.
+/// Limits the immediate retries after internal errors of the server.
 struct InternalErrors {
     retry: Duration,
     first: Option<Instant>,

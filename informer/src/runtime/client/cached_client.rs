@@ -1,31 +1,29 @@
 //! `CachedClient`: the client of a manager.
 
-use std::any::TypeId;
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch};
+use kube::api::{DeleteParams, Patch, ValidationDirective};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::backend::{Backend, Reader};
 use super::kind_client::{KindClient, Kinds, Subresource};
-use super::list::{DeleteAllOf, List};
-use super::unseen::Unseen;
-use super::write::WriteOptions;
+use super::list::{DeleteAllOf, ListRequest};
 use crate::cache::SharedInformerFactory;
-use crate::runtime::controller_builder::CACHE_SYNC_TIMEOUT;
+use crate::reconcile::Writes;
 use crate::{Cacheable, Error, ObjectKey};
 
-/// Reads from caches and writes to the server (controller-runtime's `client.Client`). Copies are the same client;
-/// [`Manager::cached_client`](crate::runtime::Manager::cached_client) makes one.
+/// Reads from caches and writes to the server (controller-runtime's `client.Client`). Clones are the same client;
+/// [`Manager::cached_client`](crate::runtime::Manager::cached_client) returns one.
 ///
-/// The first read of a type starts its informer and waits until that has synced, at most two minutes. A read never
-/// answers with a state from before a write of this client, or of a copy of it: it waits for the cache to see the
-/// write, at most 30 s, and then fails. For each type it remembers the last 4,096 writes that the cache has not seen.
+/// The first read of a type starts its informer and waits until it has synced, at most two minutes. A read never
+/// returns a state from before a write of this client or a clone of it: it waits until the cache has received the
+/// write, at most 30 s, and then fails. For each type, at most 4,096 writes that the cache has not received are
+/// recorded.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -64,37 +62,17 @@ use crate::{Cacheable, Error, ObjectKey};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct CachedClient {
-    pub(super) shared: Arc<Shared>,
-    pub(super) reader: Reader,
-    pub(super) options: WriteOptions,
-    /// Types that are read from the server.
-    pub(super) uncached: Arc<[TypeId]>,
-}
-
-pub(super) struct Shared {
-    pub(super) client: Client,
-    pub(super) factory: SharedInformerFactory,
-    /// Cancelled when informers may start.
-    started: CancellationToken,
-    pub(super) unseen: Unseen,
-    pub(super) cache_sync_timeout: Duration,
-}
-
-/// Target of reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
-    /// To the cache; its informer is started.
-    Cache,
-    /// To the cache, if its informer is started.
-    StartedCache,
-    Server,
-}
+pub struct CachedClient(Backend);
 
 impl CachedClient {
-    /// A client that reads from the informers of a factory, and starts them. Its own writes are seen by the
-    /// reconciles that make them if `client` is [observed](crate::reconcile::Writes).
+    /// Creates a client that reads from the informers of a factory, and starts them. Its writes are
+    /// [observed](crate::reconcile::Writes), so that its reads wait for them.
     pub fn new(client: Client, factory: &SharedInformerFactory) -> Self {
+        Self::of_observed(Writes::new().observe(&client), factory)
+    }
+
+    /// Creates a client like `new`, from a client that is already observed.
+    pub(in crate::runtime) fn of_observed(client: Client, factory: &SharedInformerFactory) -> Self {
         let started = CancellationToken::new();
         started.cancel();
         Self::of_manager(client, factory, started)
@@ -105,95 +83,94 @@ impl CachedClient {
         factory: &SharedInformerFactory,
         started: CancellationToken,
     ) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                client,
-                factory: factory.clone(),
-                started,
-                unseen: Unseen::default(),
-                cache_sync_timeout: CACHE_SYNC_TIMEOUT,
-            }),
-            reader: Reader::Cache,
-            options: WriteOptions::default(),
-            uncached: Arc::default(),
-        }
+        Self(Backend::new(client, factory, started))
     }
 
-    /// The same client, which refuses to read a type of which no informer was started (`ReaderFailOnMissingInformer`).
+    /// Returns the same client, but it refuses to read a type without a started informer
+    /// (`ReaderFailOnMissingInformer`).
     #[must_use]
     pub fn fail_on_missing_informer(mut self) -> Self {
-        self.reader = Reader::StartedCache;
+        self.0.reader = Reader::StartedCache;
         self
     }
 
-    /// The same client, which reads everything from the server (controller-runtime's `GetAPIReader`).
+    /// Returns the same client, but it reads everything from the server (controller-runtime's `GetAPIReader`).
     #[must_use]
     pub fn live(mut self) -> Self {
-        self.reader = Reader::Server;
+        self.0.reader = Reader::Server;
         self
     }
 
-    /// The same client, which reads this type from the server (`CacheOptions.DisableFor`).
+    /// Returns the same client, but it reads this type from the server (`CacheOptions.DisableFor`).
     #[must_use]
     pub fn without_cache_for<K: 'static>(mut self) -> Self {
-        self.uncached = self.uncached.iter().copied().chain([TypeId::of::<K>()]).collect();
+        self.0.read_from_server::<K>();
         self
     }
 
-    /// The same client, whose writes are checked and not stored (`NewDryRunClient`).
+    /// Returns the same client, but its writes are only checked and not stored (`NewDryRunClient`).
     #[must_use]
     pub fn dry_run(mut self) -> Self {
-        self.options.is_dry_run = true;
+        self.0.options.is_dry_run = true;
         self
     }
 
-    /// The same client, whose writes are those of this field manager (`WithFieldOwner`).
+    /// Returns the same client with this field manager (`WithFieldOwner`).
     #[must_use]
     pub fn field_owner(mut self, owner: &str) -> Self {
-        self.options.field_owner = Some(owner.into());
+        self.0.options.field_owner = Some(owner.into());
         self
     }
 
-    /// The same client, whose [`apply`](Self::apply) takes fields over that others own (`ForceOwnership`).
+    /// Returns the same client, but [`apply`](Self::apply) takes over fields of other managers (`ForceOwnership`).
     #[must_use]
     pub fn force_ownership(mut self) -> Self {
-        self.options.is_forced = true;
+        self.0.options.is_forced = true;
         self
     }
 
-    /// The client of one type, known when the program is compiled.
+    /// Returns the same client with this treatment of unknown and duplicate fields (`WithFieldValidation`): `Strict`
+    /// refuses them, `Warn` drops them with a warning, `Ignore` drops them. Default: the server's, which is `Warn`.
+    #[must_use]
+    pub fn field_validation(mut self, directive: ValidationDirective) -> Self {
+        self.0.options.field_validation = Some(directive);
+        self
+    }
+
+    /// Returns the client of a Rust type.
     pub fn kind<K>(&self) -> KindClient<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
         K::Scope: 'static,
     {
-        KindClient::new(self, Kinds::of_type())
+        KindClient::new(&self.0, Kinds::of_type())
     }
 
-    /// The client of a type with namespaces that is known by its names.
+    /// Returns the client of a namespaced type given by its names.
     pub fn dynamic(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
-        KindClient::new(self, Kinds::dynamic(resource, false))
+        KindClient::new(&self.0, Kinds::dynamic(resource, false))
     }
 
-    /// The same of a type without namespaces.
+    /// Returns the client of a cluster-scoped type given by its names.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
-        KindClient::new(self, Kinds::dynamic(resource, true))
+        KindClient::new(&self.0, Kinds::dynamic(resource, true))
     }
 
-    /// The client of a type of which only the metadata is kept: reads, patches and deletions.
+    /// Returns a client that only handles the metadata of a type: reads, patches and deletions.
     pub fn metadata<K>(&self) -> KindClient<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
         K::Scope: 'static,
     {
-        KindClient::new(self, Kinds::metadata())
+        KindClient::new(&self.0, Kinds::metadata())
     }
 
-    /// The object of this key; `None` if there is none.
+    /// Returns the object with this key; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read (see [`CachedClient`]), or the object is not of its type.
+    /// If the cache cannot be read (see [`CachedClient`]), does not include the namespace, if the key has a namespace
+    /// and the type is cluster-scoped or the reverse, or if the object does not match its type.
     pub async fn get<K>(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -202,8 +179,8 @@ impl CachedClient {
         self.kind().get(key).await
     }
 
-    /// Builds a [`List`] of objects of a type: all, or those selected by its options.
-    pub fn list<K>(&self) -> List<K>
+    /// Builds a [`ListRequest`] of objects of a type: all, or those selected by its options.
+    pub fn list<K>(&self) -> ListRequest<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
         K::Scope: 'static,
@@ -211,11 +188,11 @@ impl CachedClient {
         self.kind().list()
     }
 
-    /// Creates an object; answers with what the server made of it.
+    /// Creates an object; returns the object that the server stored.
     ///
     /// # Errors
     ///
-    /// If the request fails, or the object has no namespace where its type has.
+    /// If the request fails, or if the object of a namespaced type does not have a namespace.
     pub async fn create<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -224,7 +201,8 @@ impl CachedClient {
         self.kind().create(object).await
     }
 
-    /// Replaces an object. With its `resourceVersion` that fails with a conflict if it was written since it was read.
+    /// Replaces an object. If it has a `resourceVersion`, this fails with a conflict if the object was written since it
+    /// was read.
     ///
     /// # Errors
     ///
@@ -250,12 +228,12 @@ impl CachedClient {
         self.kind().patch(key, patch).await
     }
 
-    /// Patches what differs between two states of an object (`client.MergeFrom`), if it is still at the version of
-    /// `before` where that has one; without a request if nothing differs.
+    /// Patches the differences between two states of an object (`client.MergeFrom`), on the condition that it is still
+    /// at the version of `before` (unless that is empty). Makes no request if the two are equal.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), with a conflict if the object was written since `before` was read.
+    /// See [`create`](Self::create). A conflict if the object was written since `before` was read.
     pub async fn patch_from<K>(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize + Clone,
@@ -268,8 +246,8 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), if the client has no field owner, and with a conflict if another owns a field and
-    /// the client does not [force](Self::force_ownership) its own.
+    /// See [`create`](Self::create). Also fails if the client has no field owner, and with a conflict if another
+    /// manager owns a field and the client does not [force](Self::force_ownership) its own.
     pub async fn apply<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -278,11 +256,11 @@ impl CachedClient {
         self.kind().apply(object).await
     }
 
-    /// Deletes an object; with finalizers or a grace period it stays for a while.
+    /// Deletes an object. With finalizers or a grace period it remains for a while.
     ///
     /// # Errors
     ///
-    /// If the request fails: with [`Error::is_not_found`] if there is no such object.
+    /// If the request fails: with [`Error::is_not_found`] if the object does not exist.
     pub async fn delete<K>(&self, key: &ObjectKey) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -291,11 +269,11 @@ impl CachedClient {
         self.kind::<K>().delete(key).await
     }
 
-    /// The same with preconditions, a grace period or a propagation policy.
+    /// Deletes an object with preconditions, a grace period or a propagation policy.
     ///
     /// # Errors
     ///
-    /// As [`delete`](Self::delete), with a conflict if a precondition does not hold.
+    /// See [`delete`](Self::delete). A conflict if a precondition does not hold.
     pub async fn delete_with<K>(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -322,38 +300,17 @@ impl CachedClient {
         self.kind().status()
     }
 
-    /// The client behind, for requests that this one has not.
+    /// Returns the underlying client, for requests that this one does not support.
     pub fn client(&self) -> Client {
-        self.shared.client.clone()
-    }
-
-    /// Returns the reader of this type: the cache or the server.
-    pub(super) fn reader_of<K: 'static>(&self) -> Reader {
-        if self.uncached.contains(&TypeId::of::<K>()) {
-            Reader::Server
-        } else {
-            self.reader
-        }
-    }
-
-    /// # Errors
-    ///
-    /// If the manager does not run yet.
-    pub(super) fn check_started(&self) -> Result<(), Error> {
-        if self.shared.started.is_cancelled() {
-            return Ok(());
-        }
-        Err(Error::refused(
-            "the cache is not started: the client reads from it once the manager runs",
-        ))
+        self.0.shared.client.clone()
     }
 }
 
 impl fmt::Debug for CachedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedClient")
-            .field("reader", &self.reader)
-            .field("options", &self.options)
+            .field("reader", &self.0.reader)
+            .field("options", &self.0.options)
             .finish_non_exhaustive()
     }
 }

@@ -14,19 +14,22 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::cached_client::{CachedClient, Reader};
-use super::list::{DeleteAllOf, List};
-use super::write::Part;
+use super::backend::{Backend, Reader};
+use super::write_options::Part;
 use crate::cache::{SharedInformer, SharedInformerFactory, late_caches};
 use crate::object::Cacheable;
 use crate::runtime::merge_patch::difference;
 use crate::{Error, Object, ObjectKey};
 
-/// Time that a read waits for the cache to see the writes of its client.
+/// Maximum time that a read waits for the cache to receive the writes of its client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads and writes the objects of one type; see [`CachedClient::kind`], [`CachedClient::dynamic`] and
-/// [`CachedClient::metadata`]. Its methods are those of [`CachedClient`].
+/// Time after which such a read requests unknown outcomes of writes from the server again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Reads and writes the objects of one type, with the methods of [`CachedClient`](super::CachedClient). Returned by
+/// [`kind`](super::CachedClient::kind), [`dynamic`](super::CachedClient::dynamic) and
+/// [`metadata`](super::CachedClient::metadata).
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -42,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 pub struct KindClient<K> {
-    pub(super) client: CachedClient,
+    pub(super) client: Backend,
     pub(super) kinds: Kinds<K>,
 }
 
@@ -53,16 +56,16 @@ type Path = Arc<dyn Fn(Option<&str>) -> String + Send + Sync>;
 pub(super) struct Kinds<K> {
     find: Find<K>,
     path: Path,
-    /// In messages: `configmaps`.
+    /// Name in messages, such as `configmaps`.
     pub(super) plural: Arc<str>,
-    /// As writes name it: `apps/deployments`.
+    /// Name in records of writes: `apps/deployments`.
     resource: Arc<str>,
     pub(super) is_of_cluster: bool,
     pub(super) is_metadata: bool,
 }
 
 impl<K> Kinds<K> {
-    /// By the names that `R` has.
+    /// Returns the kinds with the names of `R`.
     fn named<R>(
         resource: R::DynamicType,
         find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,
@@ -130,14 +133,14 @@ where
 }
 
 impl<K: Cacheable> KindClient<K> {
-    pub(super) fn new(client: &CachedClient, kinds: Kinds<K>) -> Self {
+    pub(super) fn new(client: &Backend, kinds: Kinds<K>) -> Self {
         Self {
             client: client.clone(),
             kinds,
         }
     }
 
-    /// The object of this key; see [`CachedClient::get`].
+    /// Returns the object with this key; see [`CachedClient::get`](super::CachedClient::get).
     ///
     /// # Errors
     ///
@@ -147,25 +150,21 @@ impl<K: Cacheable> KindClient<K> {
         object.map(|it| it.typed()).transpose()
     }
 
-    /// The same, not yet decoded.
+    /// Returns the object with this key without decoding it.
     ///
     /// # Errors
     ///
-    /// See [`CachedClient::get`].
+    /// See [`CachedClient::get`](super::CachedClient::get).
     pub async fn get_object(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
+        self.check_namespace("get", key)?;
         if self.is_live() {
             return self.get_live(key).await;
         }
-        let informer = self.informer(Some(key)).await?;
+        let informer = self.informer(key.namespace(), Some(key)).await?;
         Ok(informer.cache().get(key))
     }
 
-    /// Objects of the type; see [`CachedClient::list`].
-    pub fn list(&self) -> List<K> {
-        List::new(self.clone())
-    }
-
-    /// Creates an object; see [`CachedClient::create`].
+    /// Creates an object; see [`CachedClient::create`](super::CachedClient::create).
     ///
     /// # Errors
     ///
@@ -177,7 +176,7 @@ impl<K: Cacheable> KindClient<K> {
         self.post(object).await
     }
 
-    /// Replaces an object; see [`CachedClient::update`].
+    /// Replaces an object; see [`CachedClient::update`](super::CachedClient::update).
     ///
     /// # Errors
     ///
@@ -189,7 +188,7 @@ impl<K: Cacheable> KindClient<K> {
         self.replace(object, Part::Whole).await
     }
 
-    /// Patches an object; see [`CachedClient::patch`].
+    /// Patches an object; see [`CachedClient::patch`](super::CachedClient::patch).
     ///
     /// # Errors
     ///
@@ -199,7 +198,7 @@ impl<K: Cacheable> KindClient<K> {
             .await
     }
 
-    /// Patches what differs; see [`CachedClient::patch_from`].
+    /// Patches the differences between two states; see [`CachedClient::patch_from`](super::CachedClient::patch_from).
     ///
     /// # Errors
     ///
@@ -211,7 +210,7 @@ impl<K: Cacheable> KindClient<K> {
         self.patch_difference(before.borrow(), after, Part::Whole).await
     }
 
-    /// Applies an object; see [`CachedClient::apply`].
+    /// Applies an object; see [`CachedClient::apply`](super::CachedClient::apply).
     ///
     /// # Errors
     ///
@@ -223,7 +222,7 @@ impl<K: Cacheable> KindClient<K> {
         self.send_apply(object, Part::Whole).await
     }
 
-    /// Deletes an object; see [`CachedClient::delete`].
+    /// Deletes an object; see [`CachedClient::delete`](super::CachedClient::delete).
     ///
     /// # Errors
     ///
@@ -232,18 +231,13 @@ impl<K: Cacheable> KindClient<K> {
         self.remove(key, &DeleteParams::default()).await
     }
 
-    /// Deletes an object; see [`CachedClient::delete_with`].
+    /// Deletes an object; see [`CachedClient::delete_with`](super::CachedClient::delete_with).
     ///
     /// # Errors
     ///
     /// See there.
     pub async fn delete_with(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), Error> {
         self.remove(key, params).await
-    }
-
-    /// Deletes several objects; see [`CachedClient::delete_all_of`].
-    pub fn delete_all_of(&self) -> DeleteAllOf<K> {
-        DeleteAllOf::new(self.clone())
     }
 
     /// Writes the status of objects.
@@ -259,20 +253,25 @@ impl<K: Cacheable> KindClient<K> {
         }
     }
 
-    /// Returns `true` if reads go to the server.
+    /// Returns `true` if reads are sent to the server.
     pub(super) fn is_live(&self) -> bool {
         self.client.reader_of::<K>() == Reader::Server
     }
 
-    /// The informer, which has synced and has seen what this client wrote to the object, or to any.
-    pub(super) async fn informer(&self, key: Option<&ObjectKey>) -> Result<SharedInformer<K>, Error> {
+    /// Returns the informer, after checking that it includes the namespace, has synced, and has received this client's
+    /// writes to the object, or to all objects.
+    pub(super) async fn informer(
+        &self,
+        namespace: Option<&str>,
+        key: Option<&ObjectKey>,
+    ) -> Result<SharedInformer<K>, Error> {
         self.client.check_started()?;
         let (shared, path) = (&self.client.shared, self.kinds.path(None));
         let informer = match (shared.factory.started::<K>(&path), self.client.reader) {
             (Some(informer), _) => informer,
             (None, Reader::StartedCache) => {
                 return Err(Error::refused(format!(
-                    "{path} is not cached: no informer of it was started, and this client starts none"
+                    "{path} is not cached: its informer was not started, and this client does not start informers"
                 )));
             }
             (None, Reader::Cache | Reader::Server) => {
@@ -281,6 +280,11 @@ impl<K: Cacheable> KindClient<K> {
                 informer
             }
         };
+        if let Some(namespace) = namespace.filter(|it| !informer.covers(it)) {
+            return Err(Error::refused(format!(
+                "{path}: the namespace {namespace:?} is not in the cache, which is limited to some namespaces"
+            )));
+        }
         let limit = shared.cache_sync_timeout;
         timeout(limit, informer.synced())
             .await
@@ -294,19 +298,27 @@ impl<K: Cacheable> KindClient<K> {
         if first().is_none() {
             return Ok(());
         }
-        self.client.shared.unseen.learn(&self.kinds.resource).await;
-        let seen = timeout(PATIENCE, informer.cache().until(|| first().is_none())).await;
-        seen.map_err(|_| {
+        let cache = informer.cache();
+        let seen = async {
+            loop {
+                self.client.shared.unseen.learn(&self.kinds.resource, key).await;
+                // The server may not have answered, and the answer to another write may have been lost in the meantime.
+                let received = cache.until(|| first().is_none());
+                if timeout(ASK_AGAIN, received).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        timeout(PATIENCE, seen).await.map_err(|_| {
             let what = first().map_or_else(String::new, |write| format!(" to {}", write.key));
-            Error::refused(format!(
-                "the cache of {} has not seen our last write{what} within {PATIENCE:?}",
+            Error::gated(format!(
+                "the cache of {} has not received our last write{what} within {PATIENCE:?}",
                 informer.name()
             ))
         })
     }
 
     async fn get_live(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
-        self.check_namespace("get", key)?;
         let request = kube::core::Request::new(self.kinds.path(key.namespace()));
         let params = kube::api::GetParams::default();
         let request = if self.kinds.is_metadata {
@@ -336,7 +348,7 @@ impl<K: Cacheable> KindClient<K> {
         let (key, other) = (ObjectKey::of(before), ObjectKey::of(after));
         if key != other {
             return Err(Error::refused(format!(
-                "patch of {key}: the change may not make it {other}"
+                "patch: the change must keep the object's identity: was {key}, is {other}"
             )));
         }
         let pick = |object: &K| -> Result<Value, Error> {
@@ -358,7 +370,7 @@ impl<K: Cacheable> KindClient<K> {
 }
 
 /// Writes a subresource of objects of one type (controller-runtime's `SubResourceWriter`); see
-/// [`CachedClient::status`].
+/// [`CachedClient::status`](super::CachedClient::status).
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -384,7 +396,7 @@ impl<K: Cacheable> Subresource<K> {
     ///
     /// # Errors
     ///
-    /// As [`CachedClient::update`].
+    /// See [`CachedClient::update`](super::CachedClient::update).
     pub async fn update(&self, object: &K) -> Result<K, Error>
     where
         K: Serialize,
@@ -396,17 +408,17 @@ impl<K: Cacheable> Subresource<K> {
     ///
     /// # Errors
     ///
-    /// As [`CachedClient::patch`].
+    /// See [`CachedClient::patch`](super::CachedClient::patch).
     pub async fn patch(&self, key: &ObjectKey, patch: &Patch<impl Serialize + fmt::Debug>) -> Result<K, Error> {
         let params = self.kind.client.options.patch();
         self.kind.send_patch(key, Part::Sub(&self.name), &params, patch).await
     }
 
-    /// Patches what differs between two states of the object in the field of this name, such as `status`.
+    /// Patches the differences between two states of the object in the field with this name, such as `status`.
     ///
     /// # Errors
     ///
-    /// As [`CachedClient::patch_from`].
+    /// See [`CachedClient::patch_from`](super::CachedClient::patch_from).
     pub async fn patch_from(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
     where
         K: Serialize + Clone,
@@ -420,7 +432,7 @@ impl<K: Cacheable> Subresource<K> {
     ///
     /// # Errors
     ///
-    /// As [`CachedClient::apply`].
+    /// See [`CachedClient::apply`](super::CachedClient::apply).
     pub async fn apply(&self, object: &K) -> Result<K, Error>
     where
         K: Serialize,
@@ -432,7 +444,7 @@ impl<K: Cacheable> Subresource<K> {
     ///
     /// # Errors
     ///
-    /// As [`CachedClient::create`].
+    /// See [`CachedClient::create`](super::CachedClient::create).
     pub async fn create<T: DeserializeOwned>(&self, key: &ObjectKey, body: &impl Serialize) -> Result<T, Error> {
         self.kind.post_subresource(key, &self.name, body).await
     }

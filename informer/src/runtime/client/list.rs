@@ -1,4 +1,4 @@
-//! `List` and `DeleteAllOf`: reads and deletions of selected objects of a type.
+//! `ListRequest` and `DeleteAllOf`: reads and deletions of selected objects of a type.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -13,12 +13,12 @@ use serde_json::value::RawValue;
 use super::kind_client::KindClient;
 use crate::cache::{Lister, indexes};
 use crate::object::Cacheable;
-use crate::{Error, Object};
+use crate::{Error, Object, ObjectKey};
 
-/// Objects of one type, in the order of their keys (controller-runtime's `List` and its options); see
-/// [`CachedClient::list`](super::CachedClient::list). It is awaited.
+/// A list of objects of one type, in the order of their keys (controller-runtime's `List` and its options); see
+/// [`CachedClient::list`](super::CachedClient::list). It must be awaited.
 ///
-/// All conditions have to hold. A [field](Self::field) needs an index, which
+/// All conditions must hold. A [field](Self::field) requires an index, which
 /// [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
 ///
 /// ```
@@ -34,8 +34,8 @@ use crate::{Error, Object};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "nothing is read until it is awaited"]
-pub struct List<K> {
+#[must_use = "a list is not read until it is awaited"]
+pub struct ListRequest<K> {
     kind: KindClient<K>,
     wanted: Wanted,
     indexes: Vec<(String, String)>,
@@ -43,8 +43,20 @@ pub struct List<K> {
     limit: Option<usize>,
 }
 
-impl<K: Cacheable> List<K> {
-    pub(super) fn new(kind: KindClient<K>) -> Self {
+impl<K: Cacheable> KindClient<K> {
+    /// Builds a list request; see [`CachedClient::list`](super::CachedClient::list).
+    pub fn list(&self) -> ListRequest<K> {
+        ListRequest::new(self.clone())
+    }
+
+    /// Deletes several objects; see [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of).
+    pub fn delete_all_of(&self) -> DeleteAllOf<K> {
+        DeleteAllOf::new(self.clone())
+    }
+}
+
+impl<K: Cacheable> ListRequest<K> {
+    fn new(kind: KindClient<K>) -> Self {
         Self {
             kind,
             wanted: Wanted::default(),
@@ -54,62 +66,68 @@ impl<K: Cacheable> List<K> {
         }
     }
 
-    /// Only those of this namespace (`InNamespace`).
+    /// Selects objects of this namespace (`InNamespace`).
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.wanted.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only those with these labels (`MatchingLabels`).
+    /// Selects objects with these labels (`MatchingLabels`).
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         self.selector(selector_of(labels))
     }
 
-    /// Only those that a selector matches (`MatchingLabelsSelector`).
+    /// Selects objects that match a selector (`MatchingLabelsSelector`).
     pub fn selector(mut self, selector: Selector) -> Self {
         self.wanted.selectors.push(selector);
         self
     }
 
-    /// Only those with this value in a field, such as `spec.nodeName` (`MatchingFields`). From the cache that takes the
-    /// index [`indexes::field`] of the path.
+    /// Selects objects with this value in a field, such as `spec.nodeName` (`MatchingFields`). Reads from the cache
+    /// require the index [`indexes::field`] of the path.
     pub fn field(mut self, path: &str, value: &str) -> Self {
         self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
     }
 
-    /// Only those that an index of the informer has under a value.
+    /// Selects objects with this value in an index of the informer.
     pub fn index(mut self, index: &str, value: &str) -> Self {
         self.indexes.push((index.to_owned(), value.to_owned()));
         self
     }
 
-    /// Only those of which the object with this uid is an owner. The index [`indexes::owner_uid`] is added when it is
-    /// missing.
+    /// Selects objects with the owner with this uid. The index [`indexes::owner_uid`] is added if it is missing.
     pub fn owned_by(mut self, uid: &str) -> Self {
         self.owner = Some(uid.to_owned());
         self
     }
 
-    /// No more than so many, the first in the order of keys (`Limit`). Default: all.
+    /// Sets the maximum number of objects; the first in the order of keys are returned (`Limit`). Default: all.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// The objects, not yet decoded.
+    /// Returns the objects without decoding them.
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read (see [`CachedClient`](super::CachedClient)), or an index is missing.
+    /// If the cache cannot be read (see [`CachedClient`](super::CachedClient)), an index is missing, the cache does not
+    /// include the namespace, or a namespace is selected for a cluster-scoped type.
     pub async fn objects(self) -> Result<Vec<Object<K>>, Error> {
+        let namespace = self.wanted.namespace.clone();
+        if let Some(namespace) = &namespace
+            && self.kind.kinds.is_of_cluster
+        {
+            self.kind.check_namespace("list", &ObjectKey::new(namespace, ""))?;
+        }
         if self.kind.is_live() {
             return self.read_server().await;
         }
-        let informer = self.kind.informer(None).await?;
+        let informer = self.kind.informer(namespace.as_deref(), None).await?;
         let lister = informer.cache();
         if self.owner.is_some() && !lister.has_index("owner") {
-            // Somebody else may have added it meanwhile.
+            // Another task may have added it in the meantime.
             let _ = informer.add_index(indexes::owner_uid());
         }
         self.read_cache(&lister)
@@ -151,7 +169,9 @@ impl<K: Cacheable> List<K> {
     async fn read_server(self) -> Result<Vec<Object<K>>, Error> {
         if self.owner.is_some() || !self.indexes.is_empty() {
             let plural = &self.kind.kinds.plural;
-            return Err(Error::refused(format!("list of {plural}: the server knows no indexes")));
+            return Err(Error::refused(format!(
+                "list of {plural}: the server does not support indexes"
+            )));
         }
         let params = ListParams {
             limit: self.limit.and_then(|it| u32::try_from(it).ok()),
@@ -185,7 +205,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the selectors in the form that the server takes.
+    /// Returns the selectors in the form that the server accepts.
     fn params(&self) -> ListParams {
         let labels: Vec<_> = self.selectors.iter().map(ToString::to_string).collect();
         let fields = self.fields.iter().map(|(path, value)| format!("{path}={value}"));
@@ -206,7 +226,7 @@ fn selector_of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Sele
         .collect()
 }
 
-impl<K: Cacheable> IntoFuture for List<K> {
+impl<K: Cacheable> IntoFuture for ListRequest<K> {
     type Output = Result<Vec<Arc<K>>, Error>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -216,10 +236,10 @@ impl<K: Cacheable> IntoFuture for List<K> {
 }
 
 /// Deletes several objects of one type by one request (controller-runtime's `DeleteAllOf`); see
-/// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of). It is awaited.
+/// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of). It must be awaited.
 ///
-/// A type with namespaces needs [`in_namespace`](Self::in_namespace).
-#[must_use = "nothing is deleted until it is awaited"]
+/// Namespaced types require [`in_namespace`](Self::in_namespace).
+#[must_use = "objects are not deleted until this is awaited"]
 pub struct DeleteAllOf<K> {
     kind: KindClient<K>,
     wanted: Wanted,
@@ -227,7 +247,7 @@ pub struct DeleteAllOf<K> {
 }
 
 impl<K: Cacheable> DeleteAllOf<K> {
-    pub(super) fn new(kind: KindClient<K>) -> Self {
+    fn new(kind: KindClient<K>) -> Self {
         Self {
             kind,
             wanted: Wanted::default(),
@@ -235,24 +255,24 @@ impl<K: Cacheable> DeleteAllOf<K> {
         }
     }
 
-    /// Those of this namespace.
+    /// Selects objects of this namespace.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.wanted.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only those with these labels.
+    /// Selects objects with these labels.
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         self.selector(selector_of(labels))
     }
 
-    /// Only those that a selector matches.
+    /// Selects objects that match a selector.
     pub fn selector(mut self, selector: Selector) -> Self {
         self.wanted.selectors.push(selector);
         self
     }
 
-    /// Only those with this value in a field that the server selects by.
+    /// Selects objects with this value in a field that the server supports as a selector.
     pub fn field(mut self, path: &str, value: &str) -> Self {
         self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
@@ -267,7 +287,9 @@ impl<K: Cacheable> DeleteAllOf<K> {
     async fn send(self) -> Result<(), Error> {
         let plural = &self.kind.kinds.plural;
         if self.wanted.namespace.is_none() && !self.kind.kinds.is_of_cluster {
-            return Err(Error::refused(format!("delete of all {plural}: there is no namespace")));
+            return Err(Error::refused(format!(
+                "delete of all {plural}: the namespace is missing"
+            )));
         }
         let params = self.kind.client.options.delete(&self.params);
         let request = Request::new(self.kind.kinds.path(self.wanted.namespace.as_deref()));
@@ -285,9 +307,9 @@ impl<K: Cacheable> IntoFuture for DeleteAllOf<K> {
     }
 }
 
-impl<K> fmt::Debug for List<K> {
+impl<K> fmt::Debug for ListRequest<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List")
+        f.debug_struct("ListRequest")
             .field("kind", &self.kind)
             .field("wanted", &self.wanted)
             .finish_non_exhaustive()

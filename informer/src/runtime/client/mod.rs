@@ -3,9 +3,11 @@
 mod cached_client;
 mod kind_client;
 mod list;
-mod unseen;
 mod write;
+mod backend;
+mod write_options;
+mod unseen;
 
 pub use cached_client::CachedClient;
 pub use kind_client::{KindClient, Subresource};
-pub use list::{DeleteAllOf, List};
+pub use list::{DeleteAllOf, ListRequest};

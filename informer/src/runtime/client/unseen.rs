@@ -1,64 +1,215 @@
-//! `Unseen`: what a client wrote and caches have not seen yet.
+//! `Unseen`: writes of a client that caches have not received yet.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
 
-/// Writes of a type that are remembered; beyond, the oldest is forgotten, and a read may answer with what was before
-/// it.
+/// Maximum number of objects of a type with recorded writes. Above it, the object with the oldest write is dropped, and
+/// a read may return a state from before that write.
 const REMEMBERED: usize = 4096;
 
-/// The writes of a client, by the resource as in a path, in the order in which they were made.
+/// The writes of a client, by the resource as it appears in paths.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
     /// Guards the writes.
-    writes: Mutex<BTreeMap<String, Vec<Write>>>,
+    writes: Mutex<BTreeMap<String, Known>>,
+}
+
+/// The writes to the objects of one resource.
+#[derive(Debug, Default)]
+struct Known {
+    objects: BTreeMap<ObjectKey, Written>,
+    /// The objects by the number of their first write.
+    order: BTreeMap<u64, ObjectKey>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Written {
+    number: u64,
+    writes: Vec<Write>,
+}
+
+impl Known {
+    fn add(&mut self, write: Write) {
+        if !self.objects.contains_key(&write.key) {
+            if self.objects.len() >= REMEMBERED
+                && let Some((_, oldest)) = self.order.pop_first()
+            {
+                self.objects.remove(&oldest);
+            }
+            self.last += 1;
+            self.order.insert(self.last, write.key.clone());
+        }
+        let number = self.last;
+        let written = self.objects.entry(write.key.clone());
+        let written = written.or_insert_with(|| Written {
+            number,
+            writes: Vec::new(),
+        });
+        Write::merge(&mut written.writes, write);
+    }
+
+    /// Returns the first write to an object that the cache has not received. Drops the others.
+    fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState) -> Option<Write> {
+        let written = self.objects.get_mut(key)?;
+        written.writes.retain(|write| !cache.has_seen(write));
+        let first = written.writes.first().cloned();
+        if first.is_none() {
+            self.order.remove(&written.number);
+            self.objects.remove(key);
+        }
+        first
+    }
+}
+
+/// Returns the keys under which writes to an object are recorded. A write with an unknown outcome may affect objects
+/// that it does not name.
+fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
+    let unnamed = match key.namespace() {
+        Some(namespace) => ObjectKey::new(namespace, ""),
+        None => ObjectKey::cluster(""),
+    };
+    [unnamed, key.clone()]
 }
 
 impl Unseen {
-    /// Remembers writes; of one object the last is the one that counts.
+    /// Records writes. For each object the newest versions count, regardless of the order of the answers.
     pub(super) fn remember(&self, writes: &[Write]) {
-        let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         for write in writes {
             let known = all.entry(write.collection.resource().to_owned()).or_default();
-            known.retain(|it| it.key != write.key);
-            if known.len() == REMEMBERED {
-                known.remove(0);
-            }
-            known.push(write.clone());
+            known.add(write.clone());
         }
     }
 
-    /// Asks the server for the outcome of those writes to a resource of which it is unknown.
-    pub(super) async fn learn(&self, resource: &str) {
+    /// Reads the unknown outcomes of writes to an object, or to all objects of a resource, from the server. They stay
+    /// unknown if the server does not answer.
+    pub(super) async fn learn(&self, resource: &str, key: Option<&ObjectKey>) {
         let unknown: Vec<Write> = {
-            let all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = all.get(resource).into_iter().flatten();
-            known.filter(|it| it.is_unknown()).cloned().collect()
+            let all = self.lock();
+            let Some(known) = all.get(resource) else {
+                return;
+            };
+            let written: Vec<_> = match key {
+                Some(key) => keys_of(key).iter().filter_map(|it| known.objects.get(it)).collect(),
+                None => known.objects.values().collect(),
+            };
+            let writes = written.into_iter().flat_map(|it| &it.writes);
+            writes.filter(|it| it.is_unknown()).cloned().collect()
         };
-        for write in unknown {
-            let learnt = write.learn().await;
-            let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = all.get_mut(resource) {
-                Write::settle(known, &write, learnt);
+        let settle = |write: &Write, learnt| {
+            let mut all = self.lock();
+            if let Some(written) = all.get_mut(resource).and_then(|it| it.objects.get_mut(&write.key)) {
+                Write::settle(&mut written.writes, write, learnt);
             }
-        }
+        };
+        Write::learn_all(unknown, settle).await;
     }
 
-    /// The first write, to this object or to any, that the cache has not seen. Forgets those that it has.
+    /// Returns the first write, to this object or to any, that the cache has not received. It visits the writes that it
+    /// drops, the writes to this object, and the writes with an unknown outcome.
     pub(super) fn first(&self, resource: &str, key: Option<&ObjectKey>, cache: &impl CacheState) -> Option<Write> {
-        let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         let known = all.get_mut(resource)?;
-        known.retain(|write| !cache.has_seen(write));
-        // A write of unknown outcome may be to objects that it does not name.
-        let concerns = |write: &&Write, key: &ObjectKey| write.key == *key || write.key.name().is_empty();
-        let first = known.iter().find(|it| key.is_none_or(|key| concerns(it, key)));
-        let first = first.cloned();
-        if known.is_empty() {
+        let first = match key {
+            Some(key) => keys_of(key).iter().find_map(|key| known.first_of(key, cache)),
+            None => loop {
+                let Some(oldest) = known.order.values().next().cloned() else {
+                    break None;
+                };
+                if let Some(write) = known.first_of(&oldest, cache) {
+                    break Some(write);
+                }
+            },
+        };
+        if known.objects.is_empty() {
             all.remove(resource);
         }
         first
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::ResourceVersion;
+    use crate::reconcile::{Collection, Written as Outcome};
+
+    /// A cache at a version. It counts comparisons with writes.
+    struct Cache {
+        at: u64,
+        looks: AtomicUsize,
+    }
+
+    impl CacheState for Cache {
+        fn may_have(&self, _: &ObjectKey, _: Option<&BTreeMap<String, String>>) -> bool {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+
+        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
+            ResourceVersion::from(self.at.to_string().as_str())
+        }
+
+        fn uid(&self, _: &ObjectKey) -> Option<String> {
+            None
+        }
+
+        fn is_deleting(&self, _: &ObjectKey) -> bool {
+            false
+        }
+
+        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
+            None
+        }
+    }
+
+    fn key(number: u64) -> ObjectKey {
+        ObjectKey::new("default", &format!("pod-{number}"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_only_check_writes_to_their_object() {
+        let (unseen, pods) = (Unseen::default(), Collection::new(None, "", "pods"));
+        let write = |number: u64| Write {
+            collection: pods.clone(),
+            key: key(number),
+            labels: None,
+            at: Instant::now(),
+            what: Outcome::Version(ResourceVersion::from((10 + number).to_string().as_str())),
+        };
+        (0..5_000).for_each(|it| unseen.remember(&[write(it)]));
+        let cache = |at| Cache {
+            at,
+            looks: AtomicUsize::new(0),
+        };
+        let behind = cache(5);
+        let first = |key: Option<&ObjectKey>, cache: &Cache| {
+            let first = unseen.first(pods.resource(), key, cache);
+            first.map(|it| it.key)
+        };
+        assert_eq!(first(Some(&key(4_999)), &behind), Some(key(4_999)));
+        assert_eq!(first(Some(&key(1)), &behind), None, "the oldest writes are forgotten");
+        assert_eq!(first(None, &behind), Some(key(5_000 - 4_096)));
+        assert_eq!(behind.looks.load(Ordering::Relaxed), 2);
+        // A list drops each write once the cache has received it.
+        let abreast = cache(10 + 4_000);
+        for _ in 0..3 {
+            assert_eq!(first(None, &abreast), Some(key(4_001)));
+        }
+        assert_eq!(abreast.looks.load(Ordering::Relaxed), 4_001 - 904 + 3);
+        assert_eq!(first(None, &cache(10_000)), None);
+        assert!(unseen.lock().is_empty());
     }
 }

@@ -1,106 +1,14 @@
-//! Requests that write: how they are made, and what is remembered of them.
+//! Requests of a type's client that write.
 
-use std::sync::Arc;
-
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::Request;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::cached_client::CachedClient;
 use super::kind_client::KindClient;
-use crate::reconcile::Writes;
+use super::write_options::Part;
 use crate::{Cacheable, Error, ObjectKey};
-
-/// Options of all writes of a client.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WriteOptions {
-    pub(super) is_dry_run: bool,
-    pub(super) field_owner: Option<Arc<str>>,
-    pub(super) is_forced: bool,
-}
-
-impl WriteOptions {
-    fn owner(&self) -> Option<String> {
-        self.field_owner.as_deref().map(str::to_owned)
-    }
-
-    pub(super) fn post(&self) -> PostParams {
-        PostParams {
-            dry_run: self.is_dry_run,
-            field_manager: self.owner(),
-        }
-    }
-
-    pub(super) fn patch(&self) -> PatchParams {
-        PatchParams {
-            dry_run: self.is_dry_run,
-            field_manager: self.owner(),
-            ..PatchParams::default()
-        }
-    }
-
-    pub(super) fn apply(&self, key: &ObjectKey) -> Result<PatchParams, Error> {
-        if self.field_owner.is_none() {
-            return Err(Error::refused(format!(
-                "apply of {key}: the client has no field owner, which `field_owner` sets"
-            )));
-        }
-        Ok(PatchParams {
-            force: self.is_forced,
-            ..self.patch()
-        })
-    }
-
-    pub(super) fn delete(&self, params: &DeleteParams) -> DeleteParams {
-        DeleteParams {
-            dry_run: params.dry_run || self.is_dry_run,
-            ..params.clone()
-        }
-    }
-}
-
-/// A request that may not have been built.
-pub(super) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
-
-impl CachedClient {
-    /// Sends a write, and remembers what it wrote.
-    pub(super) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Error> {
-        self.writing(request, async |request| self.shared.client.request::<T>(request).await)
-            .await
-    }
-
-    /// The same of a request that is answered with an object or a Status.
-    pub(super) async fn send_delete<T>(&self, request: Built) -> Result<(), Error>
-    where
-        T: Clone + DeserializeOwned,
-    {
-        self.writing(request, async |request| {
-            self.shared.client.request_status::<T>(request).await.map(drop)
-        })
-        .await
-    }
-
-    async fn writing<T>(
-        &self,
-        request: Built,
-        send: impl AsyncFnOnce(http::Request<Vec<u8>>) -> Result<T, kube::Error>,
-    ) -> Result<T, Error> {
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let (result, writes) = Writes::of(send(request)).await;
-        self.shared.unseen.remember(&writes);
-        Writes::pass_on(&writes);
-        Ok(result?)
-    }
-}
-
-/// Target of a write: the object itself, or a subresource of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Part<'a> {
-    Whole,
-    Sub(&'a str),
-}
 
 impl<K: Cacheable> KindClient<K> {
     fn request(&self, key: &ObjectKey) -> Request {
@@ -142,7 +50,7 @@ impl<K: Cacheable> KindClient<K> {
         let key = self.named_key("apply", object)?;
         let params = self.client.options.apply(&key)?;
         let mut body = self.json(&key, object)?;
-        // The server takes no owners of fields from those who apply.
+        // The server refuses `managedFields` in an apply.
         if let Some(metadata) = body["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -209,11 +117,11 @@ impl<K: Cacheable> KindClient<K> {
 
     /// # Errors
     ///
-    /// If the key has a namespace and the type has none, or the other way round.
+    /// If the key has a namespace and the type is cluster-scoped, or the reverse.
     pub(super) fn check_namespace(&self, verb: &str, key: &ObjectKey) -> Result<(), Error> {
         let fault = match (key.namespace(), self.kinds.is_of_cluster) {
             (None, false) => "has no namespace",
-            (Some(_), true) => "has a namespace, which its type has not",
+            (Some(_), true) => "has a namespace, but its type is cluster-scoped",
             (None, true) | (Some(_), false) => return Ok(()),
         };
         let plural = &self.kinds.plural;

@@ -1,28 +1,40 @@
-//! `ShardingConfig`: who shares, and how fast.
+//! `ShardingConfig`: the replicas that share keys, and the times of their Leases.
 
 use std::time::Duration;
 
 use crate::Error;
 
-/// Longest name; it is part of the names of Leases, and a label value.
+/// Maximum length of a name, which is part of the names of Leases, and a label value.
 const LONGEST_NAME: usize = 40;
 
-/// Configuration of a [`Sharding`](super::Sharding). The times are those of a leader election, with the same defaults.
+/// Minimum time between the end of a replica's permission and the start of the next one's. It covers timers and writes
+/// in flight.
+const LEAST_MARGIN: Duration = Duration::from_secs(1);
+
+/// Configuration of a [`Sharding`](super::Sharding). The times have the same meaning and defaults as for leader
+/// election.
 #[derive(Clone, Debug)]
 pub struct ShardingConfig {
     /// Namespace of the Leases.
     pub namespace: String,
     /// Name of the group, the same for all replicas; prefix of the names of the Leases.
     pub name: String,
-    /// Identity of this replica; it must be unique, such as the name of the Pod.
+    /// Identity of this replica, such as the name of its Pod. If several processes share an identity, one of them takes
+    /// part at a time; another one joins when the Lease of the first has expired or was released.
     pub identity: String,
     /// Time without a renewal after which the others take over the keys of a replica. Default 15 s.
     pub lease_duration: Duration,
-    /// Time for which a replica goes on working after its last successful renewal. Default 10 s. Each request for the
+    /// Time for which a replica keeps working after its last successful renewal. Default 10 s. Each request for the
     /// Lease may take half of it, but at least a second.
     pub renew_deadline: Duration,
     /// Pause between two renewals, and after a failed request. Default 2 s.
     pub retry_period: Duration,
+    /// Time for which a reconcile may continue after its key has moved to another replica. Then its future is dropped
+    /// and its writes are refused. Default 60 s.
+    pub hand_over_timeout: Duration,
+    /// Unused. End literals with `..`, because options may be added.
+    #[doc(hidden)]
+    pub _more: (),
 }
 
 impl ShardingConfig {
@@ -35,6 +47,8 @@ impl ShardingConfig {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            hand_over_timeout: Duration::from_secs(60),
+            _more: (),
         }
     }
 
@@ -49,8 +63,8 @@ impl ShardingConfig {
             "the name must be a DNS label of at most 40 characters"
         } else if self.namespace.is_empty() {
             "the namespace is empty"
-        } else if self.lease_duration <= self.renew_deadline {
-            "the lease duration must be longer than the renew deadline"
+        } else if self.lease_duration < self.renew_deadline + LEAST_MARGIN {
+            "the lease duration must be longer than the renew deadline by a second"
         } else if self.renew_deadline < self.retry_period * 2 {
             "the renew deadline must be at least twice the retry period"
         } else if self.retry_period.is_zero() {

@@ -1,9 +1,10 @@
 //! `Core`: the permission of a replica and its work in progress, shared by its controllers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use futures::future::select;
@@ -15,8 +16,9 @@ use super::permission::Permission;
 use super::view::View;
 use crate::Error;
 use crate::reconcile::{Hold, Stay};
+use crate::sync::Mutex;
 
-/// Controller that shares its keys.
+/// A controller that shares its keys.
 pub(super) trait Participant: Send + Sync {
     /// Called when the permission changes: some keys may have become permitted.
     fn widened(&self, before: &Permission, after: &Permission);
@@ -25,37 +27,65 @@ pub(super) trait Participant: Send + Sync {
 /// Permission of a replica, and the keys it works on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Notified when work on a key ends.
+    /// Notified when work on a key that moves ends.
     pub(super) ended: Notify,
-    /// Notified when the deadline is set.
-    renewed: Notify,
+    /// Notified when the deadline or the permission changes.
+    changed: Notify,
 }
 
 struct State {
     permission: Arc<Permission>,
     /// End of the permission; `None` before the first claim and after a missed renewal.
     deadline: Option<Instant>,
-    /// Number of keys in progress at each place.
-    active: HashMap<u64, usize, RandomState>,
+    /// Time since which the replica takes part without a permission.
+    without: Option<Instant>,
+    /// Keys in progress by their places.
+    active: HashMap<u64, Active, RandomState>,
+    /// Replicas that still hold keys of this one, with the keys and the time when the wait began.
+    awaited: BTreeMap<(Arc<str>, Held), Instant>,
+    /// Time for which a reconcile may continue after its key has moved.
+    hand_over_timeout: Duration,
     /// Cancelled when the deadline is missed.
     lost: CancellationToken,
     participants: Vec<Weak<dyn Participant>>,
     lapses: u64,
 }
 
+/// A key in progress.
+struct Active {
+    count: usize,
+    text: String,
+    /// Cancelled when the work loses the key.
+    lost: CancellationToken,
+    /// The time at which the key moved to another replica.
+    moved: Option<Instant>,
+}
+
+/// Keys of this replica that another one holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    /// The replica still works on this key.
+    Key(String),
+    /// The Lease of the replica contains other members, or they cannot be parsed.
+    Unknown,
+}
+
 impl Core {
-    pub(super) fn new(me: &Arc<str>) -> Self {
+    pub(super) fn new(me: &Arc<str>, hand_over_timeout: Duration) -> Self {
         Self {
             state: Mutex::new(State {
                 permission: Arc::new(Permission::none(me)),
                 deadline: None,
+                without: None,
                 active: HashMap::default(),
+                awaited: BTreeMap::new(),
+                hand_over_timeout,
                 lost: CancellationToken::new(),
                 participants: Vec::new(),
                 lapses: 0,
             }),
             ended: Notify::new(),
-            renewed: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
@@ -73,21 +103,84 @@ impl Core {
     }
 
     /// Begins work on a key of a place; `None` if it is not permitted.
-    pub(super) fn begin(self: &Arc<Self>, place: u64) -> Option<Stay> {
+    pub(super) fn begin(self: &Arc<Self>, place: u64, text: impl FnOnce() -> String) -> Option<Stay> {
         let mut state = self.state();
         if !state.permits(place) {
             return None;
         }
-        *state.active.entry(place).or_default() += 1;
+        let lost = state.lost.child_token();
+        let active = state.active.entry(place).or_insert_with(|| Active {
+            count: 0,
+            text: text(),
+            lost: lost.clone(),
+            moved: None,
+        });
+        if active.lost.is_cancelled() {
+            // Earlier work on the key was dropped and has not ended.
+            active.lost = lost;
+        }
+        active.count += 1;
         let hold: Arc<dyn Hold> = Arc::clone(self) as Arc<dyn Hold>;
-        Some(Stay::new(place, hold, state.lost.clone()))
+        Some(Stay::new(place, hold, active.lost.clone()))
     }
 
-    /// Returns `true` if this replica works on no key that it does not own in `view`.
-    pub(super) fn is_drained_to(&self, view: &View) -> bool {
+    /// Returns the keys that this replica works on although it does not own them in `view`.
+    pub(super) fn held_beyond(&self, view: &View) -> Vec<String> {
         let state = self.state();
         let me = &state.permission.me;
-        state.active.keys().all(|place| view.claims(me, *place))
+        let beyond = state.active.iter().filter(|(place, _)| !view.claims(me, **place));
+        beyond.map(|(_, active)| active.text.clone()).collect()
+    }
+
+    /// Returns the number of keys that this replica works on although they have moved to others.
+    pub(super) fn handing_over(&self) -> usize {
+        self.state().active.values().filter(|it| it.moved.is_some()).count()
+    }
+
+    /// Returns the number of keys of this replica that others still work on.
+    pub(super) fn awaited(&self) -> usize {
+        let state = self.state();
+        state.awaited.keys().filter(|(_, held)| *held != Held::Unknown).count()
+    }
+
+    /// Records that the replica takes part from now on, or no longer.
+    pub(super) fn participates(&self, is_taking_part: bool) {
+        self.state().without = is_taking_part.then(Instant::now);
+    }
+
+    /// # Errors
+    ///
+    /// If a key changes hands for longer than it should; the error names the key and the replica that holds it. The
+    /// same if the replica has no permission for as long.
+    pub(super) fn check(&self, grace: Duration) -> Result<(), Error> {
+        let state = self.state();
+        let me = &state.permission.me;
+        let is_late = |since: Instant| since.elapsed() > state.hand_over_timeout + grace;
+        let mut late: Vec<String> = Vec::new();
+        for active in state.active.values() {
+            if let Some(since) = active.moved.filter(|it| is_late(*it)) {
+                let (key, since) = (&active.text, since.elapsed());
+                late.push(format!("{me:?} still works on {key}, which moved away {since:.0?} ago"));
+            }
+        }
+        late.sort();
+        if let Some(since) = state.without.filter(|it| is_late(*it)) {
+            late.push(format!("{me:?} has had no valid Lease for {:.0?}", since.elapsed()));
+        }
+        for ((other, held), since) in state.awaited.iter().filter(|(_, since)| is_late(**since)) {
+            let held = match held {
+                Held::Key(key) => key.as_str(),
+                Held::Unknown => "an unknown share of the keys",
+            };
+            late.push(format!("{other:?} has held {held} for {:.0?}", since.elapsed()));
+        }
+        if late.is_empty() {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "this replica has waited too long for its Lease or for keys: {}",
+            late.join("; ")
+        )))
     }
 
     /// Replaces the permission.
@@ -99,9 +192,11 @@ impl Core {
             }
             let after = Arc::new(permission);
             let before = std::mem::replace(&mut state.permission, Arc::clone(&after));
+            state.note_moves(&after);
             state.participants.retain(|it| it.strong_count() > 0);
             (before, after, state.participants.clone())
         };
+        self.changed.notify_one();
         for participant in participants.iter().filter_map(Weak::upgrade) {
             participant.widened(&before, &after);
         }
@@ -109,8 +204,11 @@ impl Core {
 
     /// Extends the permission.
     pub(super) fn renew(&self, until: Instant) {
-        self.state().deadline = Some(until);
-        self.renewed.notify_one();
+        let mut state = self.state();
+        state.deadline = Some(until);
+        state.without = None;
+        drop(state);
+        self.changed.notify_one();
     }
 
     /// Returns `true` if there is no deadline or it has passed; in the latter case the work in progress loses its keys.
@@ -119,8 +217,9 @@ impl Core {
         match state.deadline {
             None => true,
             Some(deadline) if deadline > Instant::now() => false,
-            Some(_) => {
+            Some(deadline) => {
                 state.deadline = None;
+                state.without = Some(deadline);
                 state.lapses += 1;
                 std::mem::take(&mut state.lost).cancel();
                 let me = &state.permission.me;
@@ -135,17 +234,43 @@ impl Core {
         self.state().lapses
     }
 
-    /// Enforces the deadline; never returns.
+    /// Enforces the deadline and the limit of hand-overs; never returns.
     pub(super) async fn keep_time(&self) {
         loop {
-            let renewed = pin!(self.renewed.notified());
+            let changed = pin!(self.changed.notified());
+            self.has_lapsed();
             let deadline = self.state().deadline;
-            if self.has_lapsed() {
-                renewed.await;
-            } else if let Some(deadline) = deadline {
-                select(renewed, pin!(sleep_until(deadline))).await;
+            match deadline.into_iter().chain(self.drop_overdue()).min() {
+                None => changed.await,
+                Some(next) => {
+                    let _first = select(changed, pin!(sleep_until(next))).await;
+                }
             }
         }
+    }
+
+    /// Drops work on keys that moved too long ago; returns the time at which the next one is due.
+    fn drop_overdue(&self) -> Option<Instant> {
+        let (mut state, mut next) = (self.state(), None);
+        let State {
+            active,
+            permission,
+            hand_over_timeout,
+            ..
+        } = &mut *state;
+        for (place, active) in active.iter().filter(|(_, it)| !it.lost.is_cancelled()) {
+            let Some(due) = active.moved.map(|it| it + *hand_over_timeout) else {
+                continue;
+            };
+            if due <= Instant::now() {
+                let (key, owner) = (&active.text, permission.target.owner(*place));
+                tracing::warn!(key, owner, after = ?hand_over_timeout, "work on a key that moved is dropped");
+                active.lost.cancel();
+            } else {
+                next = next.into_iter().chain([due]).min();
+            }
+        }
+        next
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,6 +282,31 @@ impl State {
     fn permits(&self, place: u64) -> bool {
         self.deadline.is_some_and(|it| it > Instant::now()) && self.permission.permits(place)
     }
+
+    /// Records which keys have moved, and which are awaited.
+    fn note_moves(&mut self, permission: &Permission) {
+        let (me, now) = (&permission.me, Instant::now());
+        for (place, active) in &mut self.active {
+            if permission.target.claims(me, *place) {
+                active.moved = None;
+            } else {
+                active.moved.get_or_insert(now);
+            }
+        }
+        let before = std::mem::take(&mut self.awaited);
+        let mut note = |other: &Arc<str>, held: Held| {
+            let what = (Arc::clone(other), held);
+            let since = before.get(&what).copied().unwrap_or(now);
+            self.awaited.insert(what, since);
+        };
+        for (other, view) in &permission.others {
+            let mine = view.held().filter(|(place, _)| permission.target.claims(me, *place));
+            mine.for_each(|(_, text)| note(other, Held::Key(text.to_owned())));
+            if !view.has_members_of(&permission.target) {
+                note(other, Held::Unknown);
+            }
+        }
+    }
 }
 
 impl Hold for Core {
@@ -166,16 +316,16 @@ impl Hold for Core {
             return Ok(());
         }
         let me = &state.permission.me;
-        Err(Error::refused(format!(
+        Err(Error::fenced(format!(
             "refused: the lease of {me:?} was not renewed in time"
         )))
     }
 
     fn end(&self, place: u64) {
         let mut state = self.state();
-        if let Some(count) = state.active.get_mut(&place) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(active) = state.active.get_mut(&place) {
+            active.count -= 1;
+            if active.count == 0 {
                 state.active.remove(&place);
             }
         }

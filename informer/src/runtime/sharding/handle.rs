@@ -1,20 +1,20 @@
 //! `Sharding`: the public handle.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::config::ShardingConfig;
 use super::core::Core;
-use super::keys::ShardKeys;
+use super::figures::Figures;
+use super::keys::{Places, ShardKeys};
 use super::member::Member;
 use super::member_lease::MemberLease;
-use super::permission::Permission;
 use super::view::place_of;
 use crate::Error;
-use crate::metrics::{Collect, Samples};
+use crate::metrics::Collect;
 use crate::queue::WorkQueue;
-use crate::runtime::controller_builder::RequestKey;
 use crate::runtime::manager::Manager;
+use crate::runtime::request_key::RequestKey;
 
 /// Lease durations for which a replica remembers the keys of others.
 const MEMORY: u32 = 4;
@@ -26,16 +26,17 @@ const MEMORY: u32 = 4;
 /// `deletecollection`. The owner of a key is a function of its text and the members (rendezvous hashing), the same for
 /// all controllers of a `Sharding`. No two replicas work on one key at a time:
 ///
-/// - A key changes hands after the work on it has ended: its old owner then gives it up in its Lease, and the new owner
-///   waits for that. A reconcile that never ends delays the hand-over; see
-///   [`reconcile_timeout`](crate::runtime::ControllerBuilder::reconcile_timeout).
+/// - A key changes hands after the work on it has ended: its old owner then releases it in its Lease, and the new owner
+///   waits for this. A reconcile that does not end delays only its own key, and is dropped after the
+///   [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
+///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
 /// - The keys of a replica that crashed are taken over when its Lease expires, after 15 to 20 s.
 /// - A replica that cannot renew its Lease stops after 10 s: its reconciles are dropped at their next `.await`, and
 ///   writes through [`Manager::client`] are refused. A write already sent may still arrive, as with leader election.
 ///
-/// A replica works on a key that it takes over at once, as after a start. Its cache may be older than the previous
-/// owner's last write: as after a change of leaders, write objects with their resourceVersion, and derive the names of
-/// created objects from their owner's.
+/// A replica works at once on a key that it takes over, as after a start. Its cache may be older than the previous
+/// owner's last write. As after a change of leaders, write objects with their resourceVersion, and derive the names of
+/// created objects from the owner's name.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -59,7 +60,7 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Joins while the manager runs; when it stops, the keys of this replica go to the others.
+    /// Joins while the manager runs. When the manager stops, the keys of this replica move to the others.
     ///
     /// # Errors
     ///
@@ -68,16 +69,20 @@ impl Sharding {
     pub fn new(manager: &Manager, config: ShardingConfig) -> Result<Self, Error> {
         config.validate()?;
         let me = Arc::from(config.identity.as_str());
-        let core = Arc::new(Core::new(&me));
+        let core = Arc::new(Core::new(&me, config.hand_over_timeout));
         let figures = Arc::new(Figures::new(&config.name, &core));
         let lease = MemberLease::new(&manager.client(), &config, manager.clock());
         manager.add(Member::new(&config, &core, lease, &figures))?;
         let collector: Arc<dyn Collect> = Arc::clone(&figures) as Arc<dyn Collect>;
         manager.metrics().register(&collector);
-        Ok(Self {
+        let check = format!("sharding-{}", config.name);
+        let this = Self {
             config: Arc::new(config),
             core,
-        })
+        };
+        let checked = this.clone();
+        manager.add_readyz(&check, move || Ok(checked.check()?));
+        Ok(this)
     }
 
     /// Returns the identity of this replica.
@@ -85,7 +90,7 @@ impl Sharding {
         &self.config.identity
     }
 
-    /// Returns the members by name, as this replica sees them; empty before it has joined.
+    /// Returns the members by name, in the view of this replica; empty before it has joined.
     pub fn members(&self) -> Vec<String> {
         self.core.permission().target.names()
     }
@@ -95,66 +100,31 @@ impl Sharding {
         self.core.permits(place_of(key))
     }
 
-    /// Returns the owner of a key, as this replica sees it.
+    /// Returns the owner of a key, in the view of this replica.
     pub fn owner(&self, key: &(impl fmt::Display + ?Sized)) -> Option<String> {
         self.core.permission().target.owner(place_of(key)).map(str::to_owned)
     }
 
-    /// Returns how many times this replica did not renew its Lease in time.
+    /// Fails if a key has been changing hands for longer than the
+    /// [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a lease duration: a reconcile blocks its thread,
+    /// or another replica does not release keys. Fails as well if this replica has had no valid Lease for that time,
+    /// because the server refuses its writes or does not answer them. [`new`](Self::new) adds this check to the
+    /// manager's `/readyz` as `sharding-NAME`.
+    ///
+    /// # Errors
+    ///
+    /// See above. The error names the keys and the replicas that hold them.
+    pub fn check(&self) -> Result<(), Error> {
+        self.core.check(self.config.lease_duration)
+    }
+
+    /// Returns the number of times that this replica did not renew its Lease in time.
     pub fn lapses(&self) -> u64 {
         self.core.lapses()
     }
 
     /// Returns the keys of a controller.
-    pub(crate) fn keys<R: RequestKey>(&self, place: fn(&R) -> u64, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
-        ShardKeys::new(&self.core, place, queue, self.config.lease_duration * MEMORY)
-    }
-}
-
-/// Metrics of a replica.
-#[derive(Debug)]
-pub(super) struct Figures {
-    name: String,
-    core: Arc<Core>,
-    now: Mutex<Now>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Now {
-    members: usize,
-    changes: u64,
-}
-
-impl Figures {
-    fn new(name: &str, core: &Arc<Core>) -> Self {
-        Self {
-            name: name.to_owned(),
-            core: Arc::clone(core),
-            now: Mutex::default(),
-        }
-    }
-
-    pub(super) fn note(&self, permission: &Permission) {
-        self.now().members = permission.target.names().len();
-    }
-
-    pub(super) fn count_change(&self) {
-        self.now().changes += 1;
-    }
-
-    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Collect for Figures {
-    fn collect(&self, samples: &mut Samples) {
-        let (now, labels) = (*self.now(), &[("name", self.name.as_str())]);
-        let help = "Members that share the keys, as this replica sees them.";
-        samples.gauge("sharding_members", help, labels, now.members as f64);
-        let help = "Number of times this replica published other members.";
-        samples.counter("sharding_changes_total", help, labels, now.changes as f64);
-        let help = "Number of times this replica did not renew its lease in time.";
-        samples.counter("sharding_lapses_total", help, labels, self.core.lapses() as f64);
+    pub(crate) fn keys<R: RequestKey>(&self, places: Places<R>, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
+        ShardKeys::new(&self.core, places, queue, self.config.lease_duration * MEMORY)
     }
 }

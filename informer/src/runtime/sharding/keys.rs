@@ -1,8 +1,8 @@
-//! `ShardKeys`: the keys of one controller, as far as they are for this replica or may come to be.
+//! `ShardKeys`: the keys of one controller that this replica owns or may own later.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -10,14 +10,39 @@ use tokio::time::Instant;
 
 use super::core::{Core, Participant};
 use super::permission::Permission;
+use super::view::place_of;
 use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 use crate::reconcile::{Shard, Stay};
-use crate::runtime::controller_builder::RequestKey;
+use crate::runtime::request_key::RequestKey;
+use crate::sync::Mutex;
 
 /// Number of remembered keys at which old ones are swept.
 const SWEEP_AT: usize = 1024;
 
-/// Calls back with all current keys of a watch; returns `false` once the watch has ended.
+/// The texts of a controller's keys, and their places in the hash space.
+pub(crate) struct Places<R> {
+    place: fn(&R) -> u64,
+    text: fn(&R) -> String,
+}
+
+impl<R: fmt::Display> Places<R> {
+    pub(crate) fn of_texts() -> Self {
+        Self {
+            place: place_of::<R>,
+            text: R::to_string,
+        }
+    }
+}
+
+impl<R> Clone for Places<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Places<R> {}
+
+/// Calls its argument with all current keys of a watch; returns `false` once the watch has ended.
 type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
 /// Keys of a controller that other replicas own.
@@ -27,7 +52,7 @@ type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 /// hands, or just before its owner died.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
-    place: fn(&R) -> u64,
+    places: Places<R>,
     queue: WorkQueue<R>,
     /// Time for which keys of other replicas are remembered.
     memory: Duration,
@@ -45,10 +70,10 @@ struct Aside<R> {
 }
 
 impl<R: RequestKey> ShardKeys<R> {
-    pub(super) fn new(core: &Arc<Core>, place: fn(&R) -> u64, queue: &WorkQueue<R>, memory: Duration) -> Arc<Self> {
+    pub(super) fn new(core: &Arc<Core>, places: Places<R>, queue: &WorkQueue<R>, memory: Duration) -> Arc<Self> {
         let this = Arc::new(Self {
             core: Arc::clone(core),
-            place,
+            places,
             queue: queue.clone(),
             memory,
             aside: Mutex::new(Aside {
@@ -63,9 +88,9 @@ impl<R: RequestKey> ShardKeys<R> {
         this
     }
 
-    /// Returns `true` if the key of an event goes into the queue; otherwise it is set aside.
+    /// Returns `true` if the key of an event must be queued; otherwise it is set aside.
     pub(crate) fn takes(&self, key: &R) -> bool {
-        let takes = self.core.permission().expects((self.place)(key));
+        let takes = self.core.permission().expects((self.places.place)(key));
         if !takes {
             self.set_aside(key);
         }
@@ -91,7 +116,7 @@ impl<R: RequestKey> ShardKeys<R> {
         let mut aside = self.aside();
         if aside.keys.len() >= aside.sweep_at {
             let is_kept = |key: &R, since: Instant| {
-                now.saturating_duration_since(since) < self.memory || permission.expects((self.place)(key))
+                now.saturating_duration_since(since) < self.memory || permission.expects((self.places.place)(key))
             };
             aside.keys.retain(|key, (_, since)| is_kept(key, *since));
             aside.sweep_at = SWEEP_AT.max(aside.keys.len() * 2);
@@ -106,7 +131,7 @@ impl<R: RequestKey> ShardKeys<R> {
 
 impl<R: RequestKey> Shard<R> for ShardKeys<R> {
     fn begin(&self, key: &R) -> Option<Stay> {
-        let stay = self.core.begin((self.place)(key));
+        let stay = self.core.begin((self.places.place)(key), || (self.places.text)(key));
         if stay.is_none() {
             self.set_aside(key);
         }
@@ -116,7 +141,7 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
     fn set_aside(&self, key: &R) {
         self.remember(key);
         // The key may have become permitted after the check and before it was set aside.
-        if self.core.permits((self.place)(key)) && self.aside().keys.remove(key).is_some() {
+        if self.core.permits((self.places.place)(key)) && self.aside().keys.remove(key).is_some() {
             self.queue.add(key.clone());
         }
     }
@@ -126,7 +151,10 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
     fn widened(&self, before: &Permission, after: &Permission) {
         let mut coming: Vec<(u64, R)> = {
             let mut aside = self.aside();
-            let permitted = aside.keys.iter().filter(|(key, _)| after.permits((self.place)(key)));
+            let permitted = aside
+                .keys
+                .iter()
+                .filter(|(key, _)| after.permits((self.places.place)(key)));
             let coming: Vec<_> = permitted.map(|(key, (number, _))| (*number, key.clone())).collect();
             for (_, key) in &coming {
                 aside.keys.remove(key);
@@ -142,7 +170,7 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
             ..AddOptions::default()
         };
         let mut push = |key: R| {
-            let place = (self.place)(&key);
+            let place = (self.places.place)(&key);
             if after.permits(place) && !before.permits(place) {
                 self.queue.add_with(key, options);
             }
@@ -156,5 +184,80 @@ impl<R: RequestKey> fmt::Debug for ShardKeys<R> {
         f.debug_struct("ShardKeys")
             .field("aside", &self.aside().keys.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::view::View;
+    use super::*;
+    use crate::interleave::interleave;
+
+    fn permission(members: &[&str]) -> Permission {
+        let view = View::of(members.iter().map(|it| Arc::from(*it)));
+        Permission {
+            me: Arc::from("a"),
+            claim: Some(view.clone()),
+            doubts: Vec::new(),
+            target: view,
+            others: Vec::new(),
+        }
+    }
+
+    /// The keys in progress, and the keys with completed work.
+    #[derive(Default)]
+    struct Work {
+        working: BTreeSet<u32>,
+        done: BTreeSet<u32>,
+    }
+
+    /// Works on the next key as a worker does; returns `false` if there is none.
+    fn work_once(keys: &ShardKeys<u32>, work: &Mutex<Work>) -> bool {
+        let all = || work.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(item) = keys.queue.try_get() else {
+            return false;
+        };
+        if let Some(stay) = keys.begin(&item) {
+            assert!(all().working.insert(*item), "two workers at {}", *item);
+            all().working.remove(&*item);
+            all().done.insert(*item);
+            drop(stay);
+        }
+        true
+    }
+
+    #[test]
+    fn no_key_is_lost_between_an_event_a_worker_and_a_change_of_members() {
+        for seed in 0..500 {
+            let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
+            let queue = WorkQueue::new();
+            let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
+            let work = Mutex::new(Work::default());
+            let events = || {
+                for key in (0..6).filter(|key| keys.takes(key)) {
+                    queue.add(key);
+                }
+            };
+            let members = || {
+                core.renew(Instant::now() + Duration::from_secs(600));
+                for members in [["a"].as_slice(), &["a", "b"], &["a"]] {
+                    core.permit(permission(members));
+                }
+            };
+            let worker = || {
+                for _ in 0..8 {
+                    work_once(&keys, &work);
+                }
+            };
+            interleave(
+                seed,
+                vec![Box::new(events), Box::new(members), Box::new(worker), Box::new(worker)],
+            );
+            while work_once(&keys, &work) {}
+            let done = work.lock().unwrap_or_else(PoisonError::into_inner).done.clone();
+            assert_eq!(done, (0..6).collect(), "with the seed {seed}");
+        }
     }
 }

@@ -10,29 +10,34 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::config::ShardingConfig;
 use super::core::Core;
-use super::handle::Figures;
+use super::figures::Figures;
 use super::member_lease::{MemberLease, view};
 use super::peers::Peers;
 use super::permission::Permission;
 use super::view::View;
-use crate::cache::{Lister, SharedInformer};
+use crate::cache::{CACHE_SYNC_TIMEOUT, Lister, SharedInformer, late_caches};
 use crate::handler::{Event, HandlerFn};
 use crate::jitter::Jitter;
 use crate::reconcile::BoxError;
-use crate::runtime::runnable::{Group, Runnable};
+use crate::runtime::runnable::{Runnable, RunnableGroup};
 use crate::tasks::TaskGroup;
-use crate::{Error, ResourceVersion};
+use crate::{Error, ResourceVersion, spans};
 
-/// Shortest time limit of a request for the Lease, as for leader election.
+/// Minimum time limit of a request for the Lease, as for leader election.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Greatest part of itself by which a wait is prolonged, so that replicas do not act in step.
+/// Maximum number of held keys in a Lease; its annotations have a limit of 256 KiB. A replica with more of them keeps
+/// its published view until some of the work has ended.
+const HELD_MAX: usize = 500;
+
+/// Maximum relative extension of a wait, so that replicas do not act at the same time.
 const JITTER_FACTOR: f64 = 0.2;
 
-/// Publishes the members that this replica sees, and derives its permission from the Leases.
+/// Publishes this replica's view of the members, and derives its permission from the Leases.
 pub(super) struct Member {
     config: ShardingConfig,
     core: Arc<Core>,
@@ -47,9 +52,9 @@ pub(super) struct Member {
     /// The view last written, and its resourceVersion; `None` if the outcome is unknown.
     published: View,
     published_at: Option<ResourceVersion>,
-    /// Versions that the cache does not show yet, each with the time at which it was sent.
+    /// Versions that the cache does not contain yet, each with the time at which it was sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
-    /// The cache shows all changes made before this.
+    /// The cache contains all changes made before this time.
     known_to: Option<Instant>,
     /// Time of the next renewal, and earliest time of the next write.
     renew_at: Instant,
@@ -80,6 +85,7 @@ impl Member {
 
     async fn participate(mut self, stop: CancellationToken) -> Result<(), Error> {
         let (tasks, changed) = (TaskGroup::default(), Arc::new(Notify::new()));
+        self.core.participates(true);
         let leases = SharedInformer::<Lease>::builder(self.lease.all());
         let leases = leases.seed(Jitter::seed_of(&self.config.identity)).build()?;
         let notified = Arc::clone(&changed);
@@ -91,17 +97,26 @@ impl Member {
                 tracing::error!(%err, "the informer of Leases did not start");
             }
         });
-        if let Some(synced) = stop.run_until_cancelled(leases.synced()).await {
-            synced?;
+        let synced = stop.run_until_cancelled(timeout(CACHE_SYNC_TIMEOUT, leases.synced()));
+        let synced = match synced.await {
+            None => Ok(false),
+            Some(Ok(synced)) => synced.map(|()| true),
+            Some(Err(_)) => {
+                let late = late_caches(CACHE_SYNC_TIMEOUT, &[(leases.name().as_str(), leases.reason())]);
+                Err(Error::refused(format!("sharding {:?}: {late}", self.config.name)))
+            }
+        };
+        if let Ok(true) = synced {
             let (core, lister) = (Arc::clone(&self.core), leases.lister());
             let participating = pin!(self.run_until_left(&lister, &changed, &stop));
             match select(participating, pin!(core.keep_time())).await {
                 Either::Left(((), _)) | Either::Right(((), _)) => {}
             }
         }
+        self.core.participates(false);
         ended.cancel();
         tasks.finished().await;
-        Ok(())
+        synced.map(|_| ())
     }
 
     /// Runs until this replica has left the group.
@@ -110,7 +125,7 @@ impl Member {
         loop {
             let is_leaving = stop.is_cancelled();
             self.observe(leases, is_leaving);
-            if is_leaving && core.is_drained_to(&View::none()) {
+            if is_leaving && core.held_beyond(&View::none()).is_empty() {
                 return self.leave().await;
             }
             if self.is_due() {
@@ -143,8 +158,17 @@ impl Member {
 
     /// Returns `true` if another view can be published now.
     fn is_changing(&self) -> bool {
-        let is_known = self.published_at.is_some() && self.published == self.target;
-        !is_known && self.core.is_drained_to(&self.target)
+        self.published_at.is_none() || self.published != self.next_view()
+    }
+
+    /// Returns the view to publish now: the target, and the keys of others that this replica still works on. New work
+    /// is restricted by the target, which was set before.
+    fn next_view(&self) -> View {
+        let held = self.core.held_beyond(&self.target);
+        if held.len() > HELD_MAX {
+            return self.published.clone();
+        }
+        self.target.holding(held)
     }
 
     fn is_due(&self) -> bool {
@@ -156,8 +180,10 @@ impl Member {
     fn observe(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
         let snapshot = leases.snapshot();
         let key = self.lease.key();
-        let own = snapshot.get(&key);
-        let version = own.map(|it| it.resource_version());
+        let lease = snapshot.get(&key);
+        let version = lease.map(|it| it.resource_version());
+        // Another process of this identity may have taken the Lease.
+        let own = lease.and_then(|it| it.typed().ok()).filter(|it| self.lease.is_own(it));
         let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
         while let Some((_, sent)) = self.unseen.front().filter(|(published, _)| has_seen(published)) {
             self.known_to = Some(*sent);
@@ -165,15 +191,13 @@ impl Member {
         }
         self.peers.observe(&snapshot, &key, self.known_to);
         let is_confirmed = self.published_at.as_ref().is_some_and(has_seen);
-        let is_unchanged = own
-            .and_then(|it| it.typed().ok())
-            .is_some_and(|it| view(&it) == self.published);
+        let is_unchanged = own.as_ref().is_some_and(|it| view(it) == self.published);
         if is_confirmed && is_unchanged {
             self.claim = Some(self.published.clone());
             self.doubts.clear();
         } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
-            // Somebody else wrote or deleted it. Work in progress may end, since the others wait until
-            // the Lease expires.
+            // Another process wrote or deleted it. Work in progress may complete, since the others wait until the Lease
+            // expires.
             self.lose_claim();
             self.lease.forget();
             self.renew_at = Instant::now();
@@ -206,16 +230,12 @@ impl Member {
         self.core.permit(permission);
     }
 
-    /// Renews the Lease, and publishes the target view once the work on lost keys has ended.
+    /// Renews the Lease, and publishes the next view.
     async fn write(&mut self) {
-        let view = if self.core.is_drained_to(&self.target) {
-            self.target.clone()
-        } else {
-            self.published.clone()
-        };
+        let view = self.next_view();
         let (sent, is_new) = (Instant::now(), self.published != view || self.published_at.is_none());
         if is_new && !self.doubts.contains(&view) {
-            // The server may have it from now on.
+            // The server may store it from now on.
             self.doubts.push(view.clone());
             self.permit();
         }
@@ -241,7 +261,7 @@ impl Member {
                 }
                 self.core.renew(sent + self.config.renew_deadline);
                 self.renew_at = self.after(self.config.retry_period);
-                // Several members that join at once lead to one write.
+                // Combines the joins of several members into one write.
                 self.write_at = Instant::now() + self.config.retry_period / 8;
             }
             Err(err) => {
@@ -259,7 +279,7 @@ impl Member {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
 
-    /// Deletes an expired Lease, if this replica is the first of the members: one of them is enough.
+    /// Deletes an expired Lease, if this replica is the first of the members; the others skip this.
     async fn sweep(&mut self) {
         let is_first = self.target.names().first() == Some(&self.config.identity);
         let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {
@@ -278,7 +298,7 @@ impl Member {
         }
     }
 
-    /// Gives the Lease up, after all work has ended.
+    /// Releases the Lease, after all work has ended.
     async fn leave(&mut self) {
         if !self.lease.is_held() && self.doubts.is_empty() && self.claim.is_none() {
             return;
@@ -289,9 +309,9 @@ impl Member {
                 match self.lease.give_up().await {
                     Ok(()) => return,
                     Err(err) if err.is_conflict() || err.code().is_none_or(|it| it == 429 || it >= 500) => {
-                        tracing::debug!(error = %err, "the lease of this replica could not be given up yet");
+                        tracing::debug!(error = %err, "the lease of this replica could not be released yet");
                     }
-                    Err(err) => return tracing::warn!(error = %err, "could not give up the lease of this replica"),
+                    Err(err) => return tracing::warn!(error = %err, "could not release the lease of this replica"),
                 }
                 tokio::time::sleep(self.config.retry_period).await;
             }
@@ -305,11 +325,12 @@ impl Runnable for Member {
         format!("sharding {}", self.config.name)
     }
 
-    fn group(&self) -> Group {
-        Group::Always
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Always
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> futures::future::BoxFuture<'static, Result<(), BoxError>> {
-        Box::pin(async move { Ok((*self).participate(stop).await?) })
+        let span = spans::sharding(&self.config.name, &self.config.identity);
+        Box::pin(async move { Ok((*self).participate(stop).instrument(span).await?) })
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams, Preconditions};
+use tokio::time::Instant;
 
 use super::config::ShardingConfig;
 use super::peers::Ended;
 use super::view::{View, place_of};
-use crate::runtime::lease_lock::Claim;
+use crate::runtime::lease_lock::{Claim, Holder};
 use crate::{Clock, Error, ObjectKey, cache::ApiListWatch};
 
 /// Label by which replicas find each other; its value is the name of the group.
 const LABEL: &str = "informer.drydock.dev/sharding";
 
-/// Annotation with the members that a replica sees.
+/// Annotation with a replica's view of the members.
 const MEMBERS: &str = "informer.drydock.dev/members";
 
 /// Lease of this replica.
@@ -26,8 +27,19 @@ pub(super) struct MemberLease {
     config: ShardingConfig,
     clock: Clock,
     name: String,
+    holder: Holder,
     /// State last written or read.
     held: Option<Lease>,
+    /// The Lease as another process of this identity last wrote it.
+    stranger: Option<Stranger>,
+}
+
+/// A Lease that another process holds.
+struct Stranger {
+    state: (Option<String>, Option<String>),
+    lasts: Duration,
+    /// Time of the first observation of this state.
+    seen: Instant,
 }
 
 impl MemberLease {
@@ -39,7 +51,9 @@ impl MemberLease {
             clock,
             // An identity need not be a valid object name.
             name: format!("{}-{:016x}", config.name, place_of(&config.identity)),
+            holder: Holder::new(&config.identity),
             held: None,
+            stranger: None,
         }
     }
 
@@ -65,18 +79,19 @@ impl MemberLease {
 
     /// Renews the Lease with this view; returns its new state.
     pub(super) async fn publish(&mut self, view: &View) -> Result<&Lease, Error> {
-        let claim = |before: Option<&Claim>| {
-            let config = &self.config;
-            Claim::new(&config.identity, config.lease_duration, &self.clock, before)
-        };
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
-            None => self.api.get_opt(&self.name).await?,
+            None => {
+                let asked = Instant::now();
+                let lease = self.api.get_opt(&self.name).await?;
+                self.check_free(lease.as_ref(), asked)?;
+                lease
+            }
         };
         let lease = match lease {
-            Some(lease) => {
-                let claim = claim(Some(&Claim::of(&lease)));
-                self.replace(lease, &claim, view).await?
+            Some(mut lease) => {
+                self.fill(&mut lease, view);
+                self.api.replace(&self.name, &PostParams::default(), &lease).await?
             }
             None => {
                 let mut lease = Lease {
@@ -87,26 +102,61 @@ impl MemberLease {
                     },
                     spec: None,
                 };
-                self.fill(&mut lease, &claim(None), view);
+                self.fill(&mut lease, view);
                 self.api.create(&PostParams::default(), &lease).await?
             }
         };
         Ok(self.held.insert(lease))
     }
 
-    /// Gives up all claims. The Lease stays for others to [sweep](Self::sweep): if it were deleted
-    /// before they have seen this state, they would have to assume that the replica still works.
+    /// Returns `true` if this process holds the Lease. Another process with the same identity does not count.
+    pub(super) fn is_own(&self, lease: &Lease) -> bool {
+        self.holder.holds(lease)
+    }
+
+    /// Fails if another process with the same identity may hold the Lease, which was read by a request sent at `asked`.
+    /// Such a process renews the Lease until it ends, so the Lease is free if its state has not changed for longer than
+    /// its duration. It may also have been deleted by hand.
+    fn check_free(&mut self, lease: Option<&Lease>, asked: Instant) -> Result<(), Error> {
+        if lease.is_some_and(|it| holder(it).is_none() || self.is_own(it)) {
+            self.stranger = None;
+            return Ok(());
+        }
+        if let Some(lease) = lease {
+            let metadata = &lease.metadata;
+            let state = (metadata.uid.clone(), metadata.resource_version.clone());
+            if self.stranger.as_ref().is_none_or(|it| it.state != state) {
+                self.stranger = Some(Stranger {
+                    state,
+                    lasts: lasts(lease).unwrap_or(self.config.lease_duration),
+                    seen: Instant::now(),
+                });
+            }
+        }
+        match &self.stranger {
+            Some(it) if it.seen + it.lasts > asked => Err(Error::refused(format!(
+                "lease {}: another process with the identity {:?} holds it",
+                self.key(),
+                self.config.identity
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Releases all claims. The Lease remains until another replica [sweeps](Self::sweep) it: if it were deleted before
+    /// the others have observed this state, they would have to assume that the replica still works.
     pub(super) async fn give_up(&mut self) -> Result<(), Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.name).await?,
         };
-        // Another process may have taken this identity.
-        let Some(lease) = lease.filter(|it| holder(it) == Some(&self.config.identity)) else {
+        // Another process with the same identity may have taken it.
+        let Some(mut lease) = lease.filter(|it| self.is_own(it)) else {
             return Ok(());
         };
-        let claim = Claim::of(&lease).released(&self.clock);
-        self.replace(lease, &claim, &View::none()).await?;
+        self.fill(&mut lease, &View::none());
+        self.holder.release(&mut lease, &self.clock);
+        self.api.replace(&self.name, &PostParams::default(), &lease).await?;
         Ok(())
     }
 
@@ -123,13 +173,8 @@ impl MemberLease {
         Ok(())
     }
 
-    async fn replace(&self, mut lease: Lease, claim: &Claim, view: &View) -> Result<Lease, Error> {
-        self.fill(&mut lease, claim, view);
-        Ok(self.api.replace(&self.name, &PostParams::default(), &lease).await?)
-    }
-
-    fn fill(&self, lease: &mut Lease, claim: &Claim, view: &View) {
-        claim.write(lease);
+    fn fill(&self, lease: &mut Lease, view: &View) {
+        self.holder.claim(lease, self.config.lease_duration, &self.clock);
         let labels = lease.metadata.labels.get_or_insert_default();
         labels.insert(LABEL.to_owned(), self.config.name.clone());
         let annotations: &mut BTreeMap<_, _> = lease.metadata.annotations.get_or_insert_default();
@@ -137,18 +182,18 @@ impl MemberLease {
     }
 }
 
-/// Returns the holder of a Lease; `None` if it was given up.
+/// Returns the holder of a Lease; `None` if it was released.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref();
     holder.filter(|it| !it.is_empty())
 }
 
-/// Returns the duration of a Lease, if it says one.
+/// Returns the duration of a Lease, if it is set.
 pub(super) fn lasts(lease: &Lease) -> Option<Duration> {
     Some(Claim::of(lease).duration()).filter(|it| !it.is_zero())
 }
 
-/// Returns the members that the holder of a Lease sees.
+/// Returns the members in the view of a Lease's holder.
 pub(super) fn view(lease: &Lease) -> View {
     let annotations = lease.metadata.annotations.as_ref();
     View::read(annotations.and_then(|it| it.get(MEMBERS)).map(String::as_str))

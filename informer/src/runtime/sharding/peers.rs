@@ -1,4 +1,4 @@
-//! `Peers`: the Leases of the other replicas, and which of them have not ended.
+//! `Peers`: the Leases of the other replicas, and whether they have ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::member_lease::{holder, lasts, view};
 use super::view::View;
-use crate::cache::Snapshot;
+use crate::cache::CacheSnapshot;
 use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Other replicas by their Leases.
@@ -28,16 +28,17 @@ struct Peer {
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
-    /// Time at which this state was first seen here; clocks of other machines are not used.
+    /// Time of the first observation of this state; clocks of other machines are not used.
     seen: Instant,
     /// Set if the Lease was deleted, perhaps by hand: its claim counts until the Lease would have expired.
     is_gone: bool,
-    /// Set once its deletion was tried.
+    /// Set once its deletion was attempted.
     is_swept: bool,
 }
 
 impl Peer {
-    /// Returns `true` if it was not renewed for `times` its duration, up to the time at which all renewals are known.
+    /// Returns `true` if the Lease was not renewed for `times` its duration, up to the time until which all renewals
+    /// are observed.
     fn has_ended(&self, known_to: Option<Instant>, times: u32) -> bool {
         known_to.is_some_and(|it| self.seen + self.lasts * times <= it)
     }
@@ -52,7 +53,7 @@ pub(super) struct Ended {
 }
 
 impl Peers {
-    /// Returns those of a group whose Leases usually last this long; none is known yet.
+    /// Returns an empty group with this usual duration of Leases.
     pub(super) fn new(usual: Duration) -> Self {
         Self {
             peers: BTreeMap::new(),
@@ -60,8 +61,8 @@ impl Peers {
         }
     }
 
-    /// Takes over the Leases of the cache, which shows all changes made before `known_to`.
-    pub(super) fn observe(&mut self, leases: &Snapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
+    /// Records the Leases of the cache, which contains all changes made before `known_to`.
+    pub(super) fn observe(&mut self, leases: &CacheSnapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
         for peer in self.peers.values_mut() {
             peer.is_gone = true;
         }
@@ -86,7 +87,7 @@ impl Peers {
             ),
             // Its holder is alive and may own any key.
             Err(err) => {
-                tracing::warn!(lease = %object.key(), error = %err, "a Lease cannot be read, whose holder may own any key");
+                tracing::warn!(lease = %object.key(), error = %err, "invalid Lease, so its holder may own any key");
                 let lasts = known.as_ref().map_or(self.usual, |it| it.lasts);
                 (known.and_then(|it| it.holder), View::unreadable(), lasts)
             }
@@ -121,7 +122,7 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease that expired long ago; each only once.
+    /// Returns a Lease that expired long ago, each Lease only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;
@@ -140,8 +141,8 @@ mod tests {
     use super::*;
     use crate::cache::Indexer;
 
-    /// The Leases `shop/web-0` with this spec and these annotations.
-    fn leases(version: u32, spec: &str, annotations: &str) -> Snapshot<Lease> {
+    /// Returns the Leases `shop/web-0` with this spec and these annotations.
+    fn leases(version: u32, spec: &str, annotations: &str) -> CacheSnapshot<Lease> {
         let leases = Indexer::new();
         let text = format!(
             r#"{{"metadata":{{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"{version}",
@@ -151,7 +152,7 @@ mod tests {
         leases.lister().snapshot()
     }
 
-    /// The members, and the number of claims to each key.
+    /// Returns the members, and the number of claims to each key.
     fn seen(peers: &Peers) -> (Vec<Arc<str>>, usize) {
         let now = Some(Instant::now());
         let claims = peers.claims(now).filter(|(holder, view)| view.claims(holder, 7));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_holder_of_a_lease_that_cannot_be_read_may_own_any_key_until_it_ends() {
+    async fn holder_of_an_unreadable_lease_may_own_any_key() {
         let own = ObjectKey::new("shop", "web-1");
         let unreadable = r#"{"holderIdentity":"web-0","leaseDurationSeconds":"long"}"#;
         let readable = r#"{"holderIdentity":"web-0","leaseDurationSeconds":15}"#;
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(seen(&peers), (Vec::new(), 1), "its name is not known");
         peers.observe(&leases(2, readable, members), &own, None);
         assert_eq!(seen(&peers), (vec!["web-0".into()], 0));
-        // Each renewal is a sign of life.
+        // Each renewal indicates that the holder is alive.
         for version in 3..10 {
             tokio::time::advance(Duration::from_secs(10)).await;
             peers.observe(&leases(version, unreadable, members), &own, Some(Instant::now()));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_without_a_duration_lasts_as_long_as_the_others() {
+    async fn lease_without_a_duration_has_the_usual_duration() {
         let mut peers = Peers::new(Duration::from_secs(15));
         let (own, spec) = (ObjectKey::new("shop", "web-1"), r#"{"holderIdentity":"web-0"}"#);
         peers.observe(&leases(1, spec, "{}"), &own, None);

@@ -1,26 +1,26 @@
-//! `Permission`: the keys that this replica may work on, by what it knows at one time.
+//! `Permission`: the keys that this replica may work on, derived from the claims it has observed.
 
 use std::sync::Arc;
 
 use super::view::View;
 
-/// Knowledge about claims. A replica may work on a key that all of its own views claim and no other replica claims.
+/// Observed claims. A replica may work on a key that all of its own views claim and no other replica claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permission {
     /// Identity of this replica.
     pub(super) me: Arc<str>,
-    /// Published view, once the cache shows it.
+    /// Published view, once the cache contains it.
     pub(super) claim: Option<View>,
-    /// Possibly published views: the cache does not show them yet, or the outcome of the write is unknown.
+    /// Views that may be published: the cache does not contain them yet, or the outcome of the write is unknown.
     pub(super) doubts: Vec<View>,
     /// View to publish next.
     pub(super) target: View,
-    /// Views of others whose Leases have not expired, except those equal to `claim`.
+    /// Views of other replicas with Leases that have not expired, except for views equal to `claim`.
     pub(super) others: Vec<(Arc<str>, View)>,
 }
 
 impl Permission {
-    /// Returns the permission of a replica that knows nothing.
+    /// Returns the permission of a replica without observations.
     pub(super) fn none(me: &Arc<str>) -> Self {
         Self {
             me: Arc::clone(me),
@@ -40,7 +40,8 @@ impl Permission {
             && !self.others.iter().any(|(other, view)| view.claims(other, place))
     }
 
-    /// Returns `true` if keys of a place may be worked on, or will be if nothing changes.
+    /// Returns `true` if the target view claims the keys of a place, so that this replica may work on them now or as
+    /// soon as the target is published.
     pub(super) fn expects(&self, place: u64) -> bool {
         self.target.claims(&self.me, place)
     }

@@ -1,21 +1,39 @@
-//! `View`: the members as one replica sees them, and the owners of keys among them.
+//! `View`: one replica's view of the members, and the owners of keys in it.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-/// Prefix of the list of members in a Lease. Any other prefix is from a later version.
+use serde::{Deserialize, Serialize};
+
+/// Prefix of the list of members in a Lease.
 const VERSION: &str = "v1:";
 
-/// Members by name. The owner of a key is a function of them and of the key's text alone: the same in every process, on
-/// every machine, and in every version of the program.
+/// Prefix of the list of members with held keys. A replica that cannot parse it waits for all keys. Any other prefix is
+/// from a later version.
+const VERSION_HOLDING: &str = "v2:";
+
+/// Members by name. The owner of a key depends only on the members and the key's text, so it is the same in every
+/// process, on every machine, and in every version of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct View(Members);
+pub(super) struct View {
+    members: Members,
+    /// Keys of other members that the replica still works on, by their places.
+    held: Arc<BTreeMap<u64, String>>,
+}
+
+/// Text form, in a Lease, of a view with held keys.
+#[derive(Deserialize, Serialize)]
+struct Holding {
+    members: Vec<String>,
+    held: Vec<String>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Members {
-    /// In the order of their names.
+    /// Sorted by name.
     Known(Arc<[Member]>),
-    /// Unreadable members: the replica that published them may own any key.
+    /// Members that cannot be parsed: the replica that published them may own any key.
     Unreadable,
 }
 
@@ -33,7 +51,10 @@ impl View {
 
     /// Returns the view of a replica that may own any key.
     pub(super) fn unreadable() -> Self {
-        Self(Members::Unreadable)
+        Self {
+            members: Members::Unreadable,
+            held: Arc::default(),
+        }
     }
 
     pub(super) fn of(names: impl IntoIterator<Item = Arc<str>>) -> Self {
@@ -44,19 +65,60 @@ impl View {
         let mut members: Vec<_> = members.collect();
         members.sort();
         members.dedup();
-        Self(Members::Known(members.into()))
+        Self {
+            members: Members::Known(members.into()),
+            held: Arc::default(),
+        }
+    }
+
+    /// Returns the same view for a replica that still works on these keys.
+    pub(super) fn holding(&self, held: impl IntoIterator<Item = String>) -> Self {
+        let held = held.into_iter().map(|it| (place_of(&it), it));
+        Self {
+            members: self.members.clone(),
+            held: Arc::new(held.collect()),
+        }
+    }
+
+    /// Returns the keys of other members that the replica still works on.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.held.iter().map(|(place, text)| (*place, text.as_str()))
+    }
+
+    /// Returns `true` if both have the same members.
+    pub(super) fn has_members_of(&self, other: &Self) -> bool {
+        self.members == other.members
     }
 
     /// Parses the text in a Lease.
     pub(super) fn read(text: Option<&str>) -> Self {
-        let names = text.and_then(|it| it.strip_prefix(VERSION));
-        let names = names.and_then(|it| serde_json::from_str::<Vec<String>>(it).ok());
-        names.map_or(Self::unreadable(), |names| Self::of(names.into_iter().map(Arc::from)))
+        let holding = |text: &str| {
+            if let Some(names) = text.strip_prefix(VERSION) {
+                let members = serde_json::from_str(names).ok()?;
+                return Some(Holding {
+                    members,
+                    held: Vec::new(),
+                });
+            }
+            serde_json::from_str(text.strip_prefix(VERSION_HOLDING)?).ok()
+        };
+        match text.and_then(holding) {
+            None => Self::unreadable(),
+            Some(Holding { members, held }) => Self::of(members.into_iter().map(Arc::from)).holding(held),
+        }
     }
 
     /// Returns the text for a Lease.
     pub(super) fn write(&self) -> String {
-        format!("{VERSION}{}", serde_json::Value::from(self.names()))
+        let members = serde_json::Value::from(self.names());
+        if self.held.is_empty() {
+            return format!("{VERSION}{members}");
+        }
+        let held: Vec<_> = self.held.values().collect();
+        format!(
+            "{VERSION_HOLDING}{}",
+            serde_json::json!({"members": members, "held": held})
+        )
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -64,7 +126,7 @@ impl View {
     }
 
     fn members(&self) -> &[Member] {
-        match &self.0 {
+        match &self.members {
             Members::Known(members) => members,
             Members::Unreadable => &[],
         }
@@ -73,21 +135,21 @@ impl View {
     /// Returns the owner of the keys of a place: the member of the highest weight.
     pub(super) fn owner(&self, place: u64) -> Option<&str> {
         let weight = |it: &Member| mix(it.hash ^ place);
-        // Of two members with the same weight the last in order.
+        // Of two members with the same weight, the last one by name is chosen.
         let owner = self.members().iter().max_by_key(|it| weight(it));
         owner.map(|it| &*it.name)
     }
 
     /// Returns `true` if a replica `name` with this view claims the keys of a place.
     pub(super) fn claims(&self, name: &str, place: u64) -> bool {
-        self.0 == Members::Unreadable || self.owner(place) == Some(name)
+        self.members == Members::Unreadable || self.owner(place) == Some(name) || self.held.contains_key(&place)
     }
 }
 
-/// Returns the place of a key on the hash space, from its text.
+/// Returns the place of a key in the hash space, from its text.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // Formatting that fails ends at the same byte in every process.
+    // A failing `Display` implementation ends at the same byte in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }
@@ -119,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_belongs_to_one_and_each_has_about_its_share() {
+    fn each_key_has_one_owner_and_shares_are_balanced() {
         let view = view(&["a", "b", "c"]);
         let mut shares = std::collections::BTreeMap::<_, u32>::new();
         for key in 0..3_000 {
@@ -133,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_takes_keys_and_moves_none_between_others() {
+    fn new_member_moves_only_its_own_share() {
         let (before, after) = (view(&["a", "b"]), view(&["c", "b", "a"]));
         for key in 0..1_000 {
             let place = place_of(&key);
@@ -150,11 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn a_view_is_read_as_it_was_written_and_claims_all_where_it_cannot_be_read() {
+    fn view_round_trips_and_claims_all_if_unreadable() {
         let members = view(&["a, \"b\"", "c"]);
         assert_eq!(View::read(Some(&members.write())), members);
         assert_eq!(View::read(Some(&View::none().write())), View::none());
-        for text in [None, Some(""), Some("v2:[]"), Some("v1:a"), Some("v1:[1]")] {
+        let holding = members.holding(["shop/x".to_owned(), "shop/\"y\"".to_owned()]);
+        assert_eq!(View::read(Some(&holding.write())), holding);
+        assert!(holding.claims("anybody", place_of("shop/x")) && !members.claims("anybody", place_of("shop/x")));
+        for text in [
+            None,
+            Some(""),
+            Some("v2:[]"),
+            Some("v3:[]"),
+            Some("v1:a"),
+            Some("v1:[1]"),
+        ] {
             assert!(View::read(text).claims("anybody", 7), "{text:?}");
         }
         assert!(!View::none().claims("a", 7));

@@ -29,7 +29,8 @@ async fn apply(client: &Client, name: &str, size: &str) -> Reconciled {
     secrets.patch(name, &params, &Patch::Apply(secret)).await.map(drop)
 }
 
-/// Treats a delete that finds nothing as an error: after a restart, an object that is gone already blocks the rest.
+/// Treats the deletion of a missing object as an error: after a restart, an already deleted object blocks the remaining
+/// deletions.
 async fn delete_in_turn(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -51,7 +52,7 @@ fn failing_deletes(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Names a child after a field, and remembers the old name only in the process.
+/// Names a child after a field, and stores the old name only in memory.
 async fn rename(
     parent: Arc<ConfigMap>,
     client: Client,
@@ -81,7 +82,7 @@ fn leaked_names(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Reports the object's present generation as observed, not the one it has acted on.
+/// Reports the object's current generation as observed, not the generation on which it has acted.
 async fn observe_too_much(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -110,7 +111,7 @@ async fn count(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconc
     if is_fixed {
         annotations["counted"] = "true".into();
     }
-    // Refused if there is a newer one.
+    // Refused if there is a newer version.
     let metadata = json!({"resourceVersion": newest.resource_version(), "annotations": annotations});
     let patch = Patch::Merge(json!({"metadata": metadata}));
     parents
@@ -128,7 +129,7 @@ fn counted_twice(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Ends something a minute after it began, by a timer that only lives in the process.
+/// Ends a task a minute after its start, by a timer that only exists in the process.
 async fn expire(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     const LIFE: Duration = Duration::from_secs(60);
     if annotation(&parent, "expired").is_some() {
@@ -160,7 +161,7 @@ fn lost_timer(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Writes the whole object as the cache has it, over what others have changed.
+/// Writes the whole object from the cache, which overwrites changes of others.
 async fn replace(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -184,7 +185,7 @@ fn overwritten(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Records a generation as seen before acting on it, so that the retry after a failure does nothing.
+/// Records a generation as observed before acting on it, so that the retry after a failure does nothing.
 async fn remember(
     parent: Arc<ConfigMap>,
     client: Client,
@@ -220,7 +221,7 @@ fn remembered_early(cluster: &TestCluster, is_fixed: bool) {
 #[case::a_timer_is_lost(lost_timer, "end state")]
 #[case::an_object_is_overwritten(overwritten, "end state")]
 #[case::what_failed_is_remembered_as_done(remembered_early, "end state")]
-fn a_bug_of_habit_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
+fn common_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
     let report = exploration(scenario(start, false)).report();
     println!("{} schedules", report.coverage().schedules);
     assert_eq!(report.failure().map(|it| it.oracle()), Some(oracle), "{report}");
@@ -228,7 +229,7 @@ fn a_bug_of_habit_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle
 }
 
 #[rstest]
-fn a_twin_of_a_bug_of_habit_is_silent(
+fn twin_of_a_common_bug_passes(
     #[values(
         failing_deletes,
         leaked_names,

@@ -14,8 +14,8 @@ use testkit::explore::errors;
 use super::{exploration, is_silent};
 use crate::support::{Reconciled, api, custom, operator, replicas};
 
-/// Says in an annotation how many replicas there are, by an update that names the version. A conflict is no error: the
-/// other writer's object comes by the watch.
+/// Records the number of replicas in an annotation, by an update that names the version. A conflict is not an error,
+/// because the watch delivers the other writer's object.
 async fn annotate(parent: Arc<ConfigMap>, client: Client) -> Reconciled {
     let mut parent = ConfigMap::clone(&parent);
     let (name, count) = (parent.name_any(), replicas(&parent).to_string());
@@ -39,13 +39,13 @@ async fn scaled(cluster: &TestCluster) {
 }
 
 #[test]
-fn a_conflict_may_be_left_to_the_watch() {
+fn conflict_without_retry_is_a_valid_idiom() {
     is_silent(scaled);
 }
 
-/// A conflict has a cause: a client that reads again finds a newer version.
+/// A conflict has a cause: a client that reads again receives a newer version.
 #[test]
-fn a_conflict_is_another_writer() {
+fn conflict_fault_changes_the_version_of_the_object() {
     let report = exploration(scaled)
         .faults(errors())
         .replay("conflict@operator:update:configmaps:default/web#1")
@@ -55,7 +55,7 @@ fn a_conflict_is_another_writer() {
                 .client("operator")
                 .on(testkit::Verb::Update, "configmaps");
             let refused = updates.iter().filter(|it| it.code == 409).count();
-            // One of the test's create, one of the other writer's.
+            // One event of the test's create, and one of the other writer's change.
             refused == 0 || cluster.server().resource_version() > 102
         })
         .schedules(1)
@@ -63,7 +63,7 @@ fn a_conflict_is_another_writer() {
     assert!(report.notes().is_empty(), "it strikes nothing: {report}");
 }
 
-/// Keeps as many Secrets with generated names as the custom resource wants.
+/// Keeps as many Secrets with generated names as the custom resource requests.
 async fn keep_secrets(parent: Arc<ConfigMap>, client: Client) -> Reconciled {
     let secrets = api::<Secret>(&client);
     let labels = ListParams::default().labels(&format!("of={}", parent.name_any()));
@@ -87,9 +87,9 @@ async fn keep_secrets(parent: Arc<ConfigMap>, client: Client) -> Reconciled {
     Ok(())
 }
 
-/// The answer to a delete of a Secret is a Status, which does not say what its name was made from.
+/// The answer to a delete of a Secret is a Status, which does not contain the generate name.
 #[test]
-fn which_of_several_objects_with_generated_names_is_deleted_does_not_matter() {
+fn objects_with_generated_names_are_interchangeable() {
     is_silent(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| operator(client, keep_secrets));
         cluster.create(custom("web").data("replicas", "3")).await;
@@ -113,9 +113,9 @@ async fn collect(client: Client) {
     }
 }
 
-/// The order of kube-runtime's cache is that of a map whose keys are random elsewhere.
+/// kube-runtime's cache has the order of a map, with keys that are random outside of explorations.
 #[test]
-fn the_order_of_caches_is_the_same_in_each_run() {
+fn iteration_order_of_caches_is_the_same_in_each_run() {
     let report = exploration(async |cluster: &TestCluster| {
         for index in 0..12 {
             cluster.create(custom(&format!("parent-{index}"))).await;

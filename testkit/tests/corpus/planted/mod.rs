@@ -1,5 +1,5 @@
-//! Bugs that were planted, each with a twin that has none, and idioms of correct controllers that must raise no alarm.
-//! All with the defaults of exploration.
+//! Planted bugs, each with a fixed twin, and idioms of correct controllers that must pass. All with the defaults of
+//! exploration.
 
 mod bugs;
 mod habits;
@@ -9,7 +9,7 @@ mod threads;
 use testkit::TestCluster;
 use testkit::explore::{Explore, Report, explore};
 
-/// Runs that a correct controller has to stand. It is more than all single faults of each.
+/// Number of runs that a correct controller must pass, which is more than all single faults of each.
 fn most() -> u64 {
     if crate::is_measured() { 3_000 } else { 150 }
 }
@@ -19,7 +19,7 @@ trait Scenario: AsyncFn(&TestCluster) + Send + Sync + 'static {}
 
 impl<S: AsyncFn(&TestCluster) + Send + Sync + 'static> Scenario for S {}
 
-/// An exploration without an end in time.
+/// An exploration without a time limit.
 fn exploration(scenario: impl Scenario) -> Explore {
     explore(scenario).budget(std::time::Duration::from_secs(600))
 }

@@ -33,9 +33,9 @@ fn timeless(report: &Report) -> Value {
     document
 }
 
-/// Those that are found by one fault, and by two.
+/// Bugs that are found by one fault, and by two faults.
 #[rstest]
-fn one_core_and_several_find_the_same_failures(#[values(0, 3, 6)] bug: usize) {
+fn failures_do_not_depend_on_the_number_of_cores(#[values(0, 3, 6)] bug: usize) {
     let one = of_bug(BUGS[bug], false, 1, 2_000);
     assert!(one.failure().is_some(), "{one}");
     for threads in [2, 5] {
@@ -43,9 +43,9 @@ fn one_core_and_several_find_the_same_failures(#[values(0, 3, 6)] bug: usize) {
     }
 }
 
-/// A search that goes through pairs and delivery orders to random plans.
+/// A search that includes pairs, delivery orders and random plans.
 #[test]
-fn how_far_a_search_comes_is_the_same_on_one_core_and_on_several() {
+fn coverage_does_not_depend_on_the_number_of_cores() {
     let explored = |threads| {
         let report = exploration(async |cluster: &TestCluster| {
             cluster.controller("operator", |client| async move {
@@ -66,9 +66,9 @@ fn how_far_a_search_comes_is_the_same_on_one_core_and_on_several() {
     assert_eq!(explored(1), explored(3));
 }
 
-/// Waiting in real time costs no processor time.
+/// Waiting in real time does not use processor time.
 #[test]
-fn the_budget_is_processor_time() {
+fn budget_counts_processor_time() {
     let bug = BUGS[0].scenario;
     let report = exploration(async move |cluster: &TestCluster| bug(cluster, true).await)
         .budget(Duration::from_millis(1))

@@ -115,7 +115,7 @@ fn param_ref(param: Field<'_>) -> String {
     }
 }
 
-/// A LabelSelector as its generated Go printer writes it.
+/// Formats a LabelSelector like its generated Go code.
 fn go_selector(selector: Field<'_>) -> String {
     let labels = selector.at("matchLabels").entries();
     let labels: String = labels.map(|(key, value)| format!("{key}: {},", value.text())).collect();

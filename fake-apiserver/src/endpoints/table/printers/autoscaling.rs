@@ -83,7 +83,7 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
     },
 };
 
-/// Metrics a cell shows.
+/// Maximum number of metrics in a cell.
 const MAX_METRICS: usize = 2;
 
 fn targets(row: TableRow<'_>) -> String {
@@ -92,7 +92,7 @@ fn targets(row: TableRow<'_>) -> String {
     let mut texts: Vec<String> = metrics
         .map(|(index, spec)| target(spec, statuses.get(index).copied()))
         .collect();
-    // Version 1 knows the use of the CPU alone.
+    // Version 1 only has the CPU utilization.
     let percent = row.at("spec.targetCPUUtilizationPercentage");
     if percent.is_set() {
         let current = row.at("status.currentCPUUtilizationPercentage");
@@ -119,7 +119,7 @@ fn percentage(field: Field<'_>, unset: &str) -> String {
     }
 }
 
-/// One metric: what it is and what it should be.
+/// One metric: its current and its target value.
 fn target(spec: Field<'_>, status: Option<Field<'_>>) -> String {
     let source = match spec.at("type").text() {
         "External" => "external",

@@ -1,4 +1,4 @@
-//! Claims on devices and what nodes offer.
+//! ResourceClaims and ResourceSlices.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::Printer;

@@ -1,4 +1,4 @@
-//! The cells of the built-in kinds that have columns of their own.
+//! The cells of built-in kinds with their own columns.
 
 mod pod;
 mod workloads;
@@ -25,7 +25,7 @@ pub(super) use pod::row_conditions as pod_row_conditions;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     pub(super) columns: &'static [Column],
-    /// One cell a column.
+    /// One cell for each column.
     pub(super) cells: fn(TableRow<'_>) -> Vec<Value>,
 }
 
@@ -35,7 +35,7 @@ const NAME_AND_AGE: Printer = Printer {
     cells: |row| vec![row.name(), row.age()],
 };
 
-/// The printer of a kind; `None`: it shows its name and when it was created.
+/// The printer of a kind. For `None`, the columns are the name and the creation time.
 pub(super) fn printer_of(group: &str, kind: &str) -> Option<Printer> {
     Some(match (group, kind) {
         ("", "Pod") => pod::POD,

@@ -1,4 +1,4 @@
-//! Services and what stands before and behind them.
+//! Services, Endpoints, Ingresses, network policies, and addresses.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ fn endpoints(row: TableRow<'_>) -> String {
         let addresses = subset.at("addresses");
         let texts = |port: Option<i64>| addresses.items().map(move |it| host_and_port(it.at("ip").text(), port));
         match subset.at("ports") {
-            // A headless Service may have no ports.
+            // A headless Service may lack ports.
             ports if ports.count() == 0 => list.extend(texts(None)),
             ports => ports
                 .items()
@@ -237,7 +237,7 @@ pub(super) const INGRESS: Printer = Printer {
     },
 };
 
-/// The first three hosts, and how many rules there are beside three.
+/// The first three hosts, and the number of further rules.
 fn hosts(rules: Field<'_>) -> String {
     let mut list = Vec::new();
     let mut more = false;
@@ -309,7 +309,7 @@ pub(super) const SERVICE_CIDR: Printer = Printer {
     cells: |row| vec![row.name(), row.at("spec.cidrs").join(",").into(), row.age()],
 };
 
-/// The server writes three cells below two columns.
+/// kube-apiserver returns three cells for two columns.
 pub(super) const IP_ADDRESS: Printer = Printer {
     columns: &[
         NAME,

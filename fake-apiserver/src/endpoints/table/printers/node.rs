@@ -1,4 +1,4 @@
-//! Nodes, and the classes by which Pods are put on them.
+//! Nodes, RuntimeClasses and PriorityClasses.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ const ADDRESSES: &str = "List of addresses reachable to the node. Queried from c
      downward API (status.hostIP).";
 
 fn node(row: TableRow<'_>) -> Vec<Value> {
-    // The last condition of a type counts.
+    // The last condition of a type applies.
     let ready = row
         .at("status.conditions")
         .items()
@@ -78,7 +78,7 @@ fn node(row: TableRow<'_>) -> Vec<Value> {
     ]
 }
 
-/// The version of the kernel and, where it is known, what the machine is.
+/// The kernel version, followed by the machine's architecture if the Node reports it.
 fn kernel(info: Field<'_>) -> String {
     let version = info.at("kernelVersion").text_or("<unknown>");
     match info.at("architecture").text() {

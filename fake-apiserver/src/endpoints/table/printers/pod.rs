@@ -1,4 +1,4 @@
-//! Pods: the Status and Restarts columns sum up what their containers go through.
+//! Pods: the columns Status and Restarts summarise the states of the containers.
 
 use jiff::Timestamp;
 
@@ -87,7 +87,7 @@ fn cells(row: TableRow<'_>) -> Vec<Value> {
     ]
 }
 
-/// The `conditions` of a row: a Pod that has ended is marked so.
+/// The `conditions` of a row, which mark a Pod that has ended.
 pub(in crate::endpoints::table) fn row_conditions(row: TableRow<'_>) -> Option<Value> {
     let (reason, message) = match row.at("status.phase").text() {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -138,8 +138,8 @@ impl Summary {
         summary
     }
 
-    /// Counts the init containers up to the one that still works; whether there is one. Restarts of the others count
-    /// only for sidecars once initialization is over.
+    /// Counts the init containers up to the first unfinished one, and returns `true` if there is one. After
+    /// initialization, only restarts of sidecars count.
     fn add_init_containers(&mut self, row: TableRow<'_>) -> bool {
         let specs = row.at("spec.initContainers");
         let is_sidecar = |spec: Field<'_>| spec.at("restartPolicy").text() == "Always";
@@ -198,7 +198,7 @@ impl Summary {
                 self.ready += 1;
             }
         }
-        // A Pod of which one container runs is no completed one.
+        // A Pod with a running container is not completed.
         if self.reason == "Completed" && has_running {
             let mut conditions = row.at("status.conditions").items();
             let is_ready = conditions.any(|it| it.at("type").text() == "Ready" && it.at("status").text() == "True");

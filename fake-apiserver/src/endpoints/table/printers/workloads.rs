@@ -1,4 +1,4 @@
-//! Workloads: Pods' controllers and disruption budgets.
+//! Workload controllers and disruption budgets.
 
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::read::{Field, TableRow};

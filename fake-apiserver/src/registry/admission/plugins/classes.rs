@@ -1,5 +1,5 @@
-//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: what a class gives
-//! the objects that use it, the class of those that name none, and what a class must allow.
+//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: apply fields of a
+//! class to its objects, set default classes, and check that a class permits an operation.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 
-/// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
-/// forbidden: …`.
+/// Applies the overhead and the scheduling of its RuntimeClass to a new Pod. The error is the rest of
+/// `pods "p" is forbidden: …`.
 pub(super) fn set_overhead(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
     let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
@@ -69,7 +69,7 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// The default class: the newest of those marked, of equally old ones the first by name.
+/// The default class: the newest of the marked ones; among equally old ones, the first by name.
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");
@@ -84,10 +84,10 @@ fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     marked.first().map(|it| it.name().to_owned())
 }
 
-/// Annotation with a claim's class from before there was a field for it.
+/// Annotation with the class of a claim, older than the field.
 const BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Gives a claim that names no class the default one.
+/// Sets the default class of a claim without a class.
 pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     let has_annotation = Cursor::root(claim).at("metadata.annotations").entry(BETA).is_set("");
     if Cursor::root(claim).is_set("spec.storageClassName") || has_annotation {
@@ -103,8 +103,8 @@ pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     }
 }
 
-/// Checks that a claim may grow: its class must allow it. Validation has seen before that it is bound. The error is the
-/// rest of `persistentvolumeclaims "c" is forbidden: …`.
+/// Checks that the class of a claim permits its growth. Validation has already checked that the claim is bound. The
+/// error is the rest of `persistentvolumeclaims "c" is forbidden: …`.
 pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = Cursor::root(claim).text("spec.resources.requests.storage");
@@ -124,7 +124,7 @@ pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Res
     Ok(())
 }
 
-/// The class of a claim; empty if it has none.
+/// The class of a claim, or an empty string.
 fn class_of(claim: &Object) -> &str {
     let annotation = Cursor::root(claim)
         .map("metadata.annotations")
@@ -132,7 +132,7 @@ fn class_of(claim: &Object) -> &str {
     annotation.unwrap_or_else(|| Cursor::root(claim).text("spec.storageClassName"))
 }
 
-/// Gives an Ingress that names no class the default one.
+/// Sets the default class of an Ingress without a class.
 pub(super) fn set_ingress_class(reader: &Reader, ingress: &mut Object) {
     const OLD: &str = "kubernetes.io/ingress.class";
     let has_annotation = Cursor::root(ingress).at("metadata.annotations").entry(OLD).is_set("");

@@ -1,6 +1,6 @@
 //! `LimitRanger`: default requests and limits of containers, and the bounds of LimitRanges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
@@ -26,7 +26,7 @@ fn limits(reader: &Reader, object: &Object) -> Vec<Object> {
     reader.objects_in("", "limitranges", object.namespace())
 }
 
-/// Fills in the defaults of the namespace's LimitRanges, the first that has one.
+/// Fills in the defaults of the namespace's LimitRanges. The first LimitRange with a default determines it.
 pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
     for range in limits(reader, pod) {
         let mut defaults: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
@@ -60,7 +60,7 @@ pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
     }
 }
 
-/// Sets the amounts a container lacks; answers which.
+/// Sets the missing amounts of a container, and returns their names.
 fn fill(container: &mut Map, field: &str, defaults: Option<&BTreeMap<&str, &Value>>) -> Vec<String> {
     let Some(defaults) = defaults.filter(|it| !it.is_empty()) else {
         return Vec::new();
@@ -96,7 +96,7 @@ impl Asked {
         }
     }
 
-    /// Of a whole pod, for the resources that `limit` is about.
+    /// Sums up a whole pod, for the resources in `limit`.
     fn of_pod(spec: &Cursor<'_>, limit: &Cursor<'_>) -> Self {
         let own = Self::of(&spec.at("resources"));
         let names = ["min", "max", "maxLimitRequestRatio"].into_iter();
@@ -142,18 +142,14 @@ pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<
                 _ => {}
             }
         }
-        // The first LimitRange that is violated is the one that is named.
+        // The error names the first violated LimitRange.
         if !errors.is_empty() {
             break;
         }
     }
-    let mut seen: Vec<String> = Vec::new();
-    for error in errors {
-        if !seen.contains(&error) {
-            seen.push(error);
-        }
-    }
-    match seen.as_slice() {
+    let mut seen = BTreeSet::new();
+    errors.retain(|error| seen.insert(error.clone()));
+    match errors.as_slice() {
         [] => Ok(()),
         [only] => Err(only.clone()),
         several => Err(format!("[{}]", several.join(", "))),
@@ -201,7 +197,7 @@ fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<Str
     }
 }
 
-/// A claim has requests alone.
+/// Checks a claim, which has only requests.
 fn check_claim(limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     let kind = "PersistentVolumeClaim";
     for (name, bound) in bounds(limit, "min") {

@@ -1,7 +1,9 @@
-//! The admission plugins of the API server itself that need nothing but its storage. `limit_ranger`, `service_account`
-//! and `classes` fill in and refuse, `resource_quota` checks and `quota_controller` counts with `usage`; what a kind
-//! alone is concerned with is its strategy's `admit`.
+//! kube-apiserver's own admission plugins, as far as they only need its storage. `limit_ranger`, `service_account` and
+//! `classes` mutate and validate, `certificates` validates, `resource_quota` checks, and `quota_controller` counts with
+//! `usage`. Plugins for a single kind are in its strategy's `admit`. `types/plugins.rs` lists
+//! the enabled plugins.
 
+mod certificates;
 mod classes;
 mod limit_ranger;
 mod pod_security;
@@ -18,17 +20,9 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::request::Conditions;
 use crate::registry::scheme::Row;
+pub(crate) use crate::registry::types::plugins::{Plugin, PluginSet};
 
-/// The optional plugins that are on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PluginSet {
-    /// `ServiceAccount`: off by default, because nothing makes the ServiceAccounts that it asks for.
-    pub(crate) service_account: bool,
-    /// Set if `status` of ResourceQuotas is kept up to date as by the quota controller.
-    pub(crate) counts_quota: bool,
-}
-
-/// Applies the mutating plugins, in their order.
+/// Runs the mutating plugins in order.
 pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> Result<(), Status> {
     if !attributes.subresource.is_empty() {
         return Ok(());
@@ -38,18 +32,27 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
     let operation = attributes.operation;
     let Attributes { object, old, .. } = &mut *attributes;
     let Some(object) = object else { return Ok(()) };
+    let plugins = &admission.setup.plugins;
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
     if (group, resource, operation) == ("", "pods", Operation::Create) {
-        limit_ranger::set_defaults(&admission.reader, object);
-        if admission.setup.plugins.service_account {
+        if plugins.has(Plugin::LimitRanger) {
+            limit_ranger::set_defaults(&admission.reader, object);
+        }
+        if plugins.service_account {
             service_account::admit(&admission.reader, object).or_else(|why| refused(object, why))?;
         }
-        classes::set_overhead(&admission.reader, object).or_else(|why| refused(object, why))?;
+        if plugins.has(Plugin::RuntimeClass) {
+            classes::set_overhead(&admission.reader, object).or_else(|why| refused(object, why))?;
+        }
     }
     if operation == Operation::Create {
         match (group, resource) {
-            ("", "persistentvolumeclaims") => classes::set_storage_class(&admission.reader, object),
-            ("networking.k8s.io", "ingresses") => classes::set_ingress_class(&admission.reader, object),
+            ("", "persistentvolumeclaims") if plugins.has(Plugin::DefaultStorageClass) => {
+                classes::set_storage_class(&admission.reader, object);
+            }
+            ("networking.k8s.io", "ingresses") if plugins.has(Plugin::DefaultIngressClass) => {
+                classes::set_ingress_class(&admission.reader, object);
+            }
             _ => {}
         }
     }
@@ -61,7 +64,7 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
         .or_else(|why| refused(object, why))
 }
 
-/// Applies the validating plugins, in their order.
+/// Runs the validating plugins in order.
 pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let Some(object) = &attributes.object else {
@@ -72,7 +75,8 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
         ("", "pods", "resize") | ("", "persistentvolumeclaims", "") => true,
         _ => false,
     };
-    if is_checked {
+    let plugins = &admission.setup.plugins;
+    if is_checked && plugins.has(Plugin::LimitRanger) {
         limit_ranger::check(&admission.reader, &row.info.resource, object)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
@@ -81,32 +85,40 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
         &*row.info.resource,
         attributes.subresource,
         &attributes.old,
-    ) {
+    ) && plugins.has(Plugin::PersistentVolumeClaimResize)
+    {
         classes::check_resize(&admission.reader, object, old)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
-    pod_security::check(&admission.reader, attributes, object)
+    if certificates::concerns(&row.info.group, &row.info.resource) {
+        certificates::check(admission, attributes, object)?;
+    }
+    match plugins.has(Plugin::PodSecurity) {
+        true => pod_security::check(&admission.reader, attributes, object),
+        false => Ok(()),
+    }
 }
 
-/// Returns `true` if a plugin may examine writes of this resource: only in a server that has the plugins' own objects.
+/// Returns `true` if a plugin may check writes of this resource, which requires that objects of the plugin exist.
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(&admission.reader)
         || (group.is_empty() && resource == "pods" && limit_ranger::is_used(&admission.reader))
         || (group.is_empty() && resource == "persistentvolumeclaims")
         || pod_security::concerns(group, resource)
+        || certificates::concerns(group, resource)
 }
 
-/// Counts a write that has been accepted.
+/// Counts an accepted write.
 pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
-    if !resource_quota::is_used(&admission.reader) {
+    if !resource_quota::is_used(&admission.reader) || !admission.setup.plugins.has(Plugin::ResourceQuota) {
         return Ok(());
     }
     resource_quota::charge(admission, attributes)
 }
 
 impl Admission {
-    /// After a commit: configuration is read anew, and quotas are counted where that is asked for.
+    /// Called after a commit: invalidates configuration, and updates quotas if the server counts them.
     pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::attributes::GROUP {
             self.invalidate();

@@ -1,5 +1,5 @@
-//! `PodSecurity`: the levels that the labels of a namespace demand of its Pods. Versions of a level are not
-//! distinguished: every version is judged as the latest.
+//! `PodSecurity`: enforces the levels in the labels of a namespace on its Pods. Versions of a level are not
+//! distinguished: each is treated as `latest`.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::storage::Key;
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
-/// Returns the path of a kind's pod spec; that of everything but Pods is of a template.
+/// Returns the path of a kind's pod spec. All kinds except Pod have it in a template.
 fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {
         ("", "pods") => Some("spec"),
@@ -56,7 +56,7 @@ struct Demands {
     warn: Demand,
 }
 
-/// The labels in which a namespace demands a level and its version for one purpose.
+/// The labels for the level and the version of one mode.
 struct Mode {
     level: &'static str,
     version: &'static str,
@@ -77,7 +77,7 @@ const WARN: Mode = Mode {
 
 impl Demands {
     fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> Self {
-        // A level that cannot be read is the strictest where it is enforced, else the weakest.
+        // A malformed level counts as the strictest in mode `enforce`, and as the weakest in the other modes.
         let demand = |mode: &Mode, wrong: Level| {
             let (level, version) = (label(mode.level), label(mode.version));
             Demand {
@@ -102,7 +102,7 @@ impl Demands {
     }
 }
 
-/// Refuses, warns of or notes what the namespace's labels do not allow.
+/// Refuses, warns or annotates violations of the levels in the namespace's labels.
 pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
@@ -156,7 +156,7 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
     Ok(())
 }
 
-/// Returns `true` for an update of a Pod that is judged anew: of an image, or with another container
+/// Returns `true` if an update of a Pod must be checked again, because it changes images or adds containers
 /// (`isSignificantPodUpdate`).
 fn is_significant(pod: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let images = |pod: &Cursor<'_>, list: &str| -> Vec<String> {
@@ -183,7 +183,7 @@ fn is_version(text: &str) -> bool {
     text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
 }
 
-/// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
+/// Checks the labels of a namespace, and warns of existing Pods that violate a stricter level.
 fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
         let mut labels = object.labels();

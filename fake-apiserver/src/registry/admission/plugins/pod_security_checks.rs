@@ -1,9 +1,9 @@
-//! The checks of the Pod Security Standards, in the order in which violations are named.
+//! The checks of the Pod Security Standards, in the order in which violations are reported.
 
 use crate::api::json::Map;
 use crate::registry::types::cursor::Cursor;
 
-/// Level that a namespace allows.
+/// Level of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Privileged,
@@ -41,7 +41,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The capabilities a container may add at the level `baseline`.
+/// Capabilities that a container may add at the level `baseline`.
 const DEFAULT_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -82,7 +82,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
     "projected",
 ];
 
-/// Returns the violations of a level by a pod of this spec.
+/// Returns the violations of a level by a pod spec.
 pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {
@@ -168,7 +168,7 @@ fn names_of<'a>(spec: &'a Cursor<'a>, wanted: impl Fn(&Cursor<'_>) -> bool) -> V
         .collect()
 }
 
-/// `container "a"` or `containers "a", "b"`; nothing for none.
+/// `container "a"` or `containers "a", "b"`; `None` if the list is empty.
 fn named(what: &str, names: &[&str]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let plural = if names.len() > 1 { "s" } else { "" };

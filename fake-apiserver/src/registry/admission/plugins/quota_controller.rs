@@ -1,6 +1,6 @@
-//! `QuotaController`: keeps `status` of ResourceQuotas up to date as the controller of that name does. It is a cursor
-//! into the logs: a write adds what the new object uses and takes away what the old one used, so that it costs the same
-//! however many objects there are.
+//! `QuotaController`: keeps `status` of ResourceQuotas up to date, like kube-controller-manager's quota controller. It
+//! follows the change logs with a cursor: each write adds the usage of the new object and subtracts the usage of the
+//! old one, so its cost does not depend on the number of objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,30 +17,30 @@ use crate::registry::types::quantity::Quantity;
 use crate::registry::writer::Writer;
 use crate::storage::{Change, Compacted, Key, KeyRange, Revision, Stored};
 
-/// The state of the controller; empty until there is a quota.
+/// The state of the controller; empty until the first quota exists.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaController(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// The epoch of the store and the revision up to which changes are counted; `None` before the first quota.
+    /// The store's epoch and the revision up to which changes are counted; `None` before the first quota.
     cursor: Option<(u64, Revision)>,
-    /// The quotas by the text of their keys, so that those of a namespace lie side by side.
+    /// The quotas, sorted by their keys' text, so that quotas of a namespace are adjacent.
     quotas: BTreeMap<String, Counted>,
 }
 
-/// A quota and what is used of it.
+/// A quota and its usage.
 #[derive(Debug)]
 struct Counted {
     key: Key,
-    /// Its `spec`, which says what is counted.
+    /// Its `spec`, which determines the counted objects.
     spec: Object,
     hard: Amounts,
     used: Amounts,
 }
 
 impl QuotaController {
-    /// Counts the writes since the last call and stores the result.
+    /// Counts the writes since the last call, and stores the result.
     pub(super) fn catch_up(&self, reader: &Reader, writer: &Writer) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_used(reader) {
@@ -53,7 +53,7 @@ impl QuotaController {
         };
         let dirty = match counts.follow(reader, &scheme, &row) {
             Some(Ok(dirty)) => dirty,
-            // There is no cursor, or the log is shorter than what was written since.
+            // The cursor is missing, or the log no longer contains all writes since.
             Some(Err(Compacted { .. })) | None => counts.start(reader, &scheme, &row),
         };
         for key in dirty {
@@ -65,7 +65,7 @@ impl QuotaController {
 }
 
 impl Counts {
-    /// Counts all quotas from the objects there are; returns the keys of all.
+    /// Counts all quotas from the existing objects, and returns their keys.
     fn start(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> BTreeSet<String> {
         let everything = reader.store.everything();
         self.cursor = Some((everything.epoch, everything.revision));
@@ -87,7 +87,7 @@ impl Counts {
         self.quotas.keys().cloned().collect()
     }
 
-    /// Counts the changes since the cursor; returns the keys of the quotas they are about. `None` without a cursor.
+    /// Counts the changes since the cursor, and returns the keys of the affected quotas. `None` without a cursor.
     fn follow(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> Option<Result<BTreeSet<String>, Compacted>> {
         let (epoch, revision) = self.cursor?;
         let fresh = reader.store.all_changes_after(epoch, revision).ok()?;
@@ -130,7 +130,7 @@ impl Counts {
         }
     }
 
-    /// Takes note of what a written quota counts now. One that counts something new is counted from the objects.
+    /// Updates the counted resources of a written quota. A quota with new ones is counted from the existing objects.
     fn quota_written(
         &mut self,
         reader: &Reader,
@@ -157,14 +157,14 @@ impl Counts {
     }
 }
 
-/// The rows by which stored objects of namespaces are read.
+/// The rows with which the stored objects of namespaces are decoded.
 fn counted_rows(scheme: &Scheme) -> impl Iterator<Item = &Arc<Row>> {
     let is_counted = |it: &&Arc<Row>| it.is_storage_version && it.is_stored() && it.info.is_namespaced();
     scheme.rows().filter(is_counted)
 }
 
 impl Counted {
-    /// A quota of which nothing is used.
+    /// Reads a quota, with all usage at 0.
     fn read(row: &Row, stored: &Stored) -> Self {
         let mut quota = codec::decode(row, stored);
         let hard = amounts(&Cursor::root(&quota).at("spec.hard"));
@@ -209,7 +209,7 @@ impl Counted {
         }
     }
 
-    /// Writes `status` where it says something else.
+    /// Writes `status` if it differs.
     fn store(&self, reader: &Reader, writer: &Writer, row: &Row) {
         let Some(stored) = reader.store.get(RESOURCE, &self.key) else {
             return;
@@ -221,7 +221,7 @@ impl Counted {
         }
         next.insert("status".into(), status);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
-            // A write that came first counts again itself.
+            // On a conflict, the other write triggers its own count.
             let _ = writer.replace(row, &stored, body);
         }
     }

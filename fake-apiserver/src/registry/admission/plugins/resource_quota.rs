@@ -1,6 +1,5 @@
-//! `ResourceQuota`: what a write would use is checked against `status.hard` of the namespace's quotas and added to
-//! `status.used`. A quota whose status is empty counts nothing: filling it is the quota controller's, which a server
-//! can be asked to be.
+//! `ResourceQuota`: checks the usage of a write against `status.hard` of the namespace's quotas, and adds it to
+//! `status.used`. A quota with an empty status does not limit anything; only the optional quota controller fills it.
 
 use super::usage::{Amounts, amounts, in_scope, is_about, missing, usage};
 use crate::api::admission::Operation;
@@ -17,7 +16,7 @@ use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::{Key, KeyRange};
 
-/// Tries of a charge while others write the same quota.
+/// Maximum number of attempts to charge a quota in case of conflicts.
 const TRIES: usize = 8;
 
 pub(super) const RESOURCE: &str = "resourcequotas";
@@ -27,7 +26,7 @@ pub(super) fn is_used(reader: &Reader) -> bool {
     reader.store.snapshot(RESOURCE).count(&KeyRange::of(None)) > 0
 }
 
-/// A write, for one quota after the other.
+/// A write that is charged to one quota after the other.
 struct Charge<'a> {
     group: &'a str,
     resource: &'a str,
@@ -37,7 +36,7 @@ struct Charge<'a> {
     old: Option<&'a Object>,
 }
 
-/// Checks a write against all quotas of its namespace, then adds what it uses. A dry run is only checked.
+/// Checks a write against all quotas of its namespace, and then adds its usage. A dry run is only checked.
 pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);
@@ -78,7 +77,7 @@ pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Resu
 }
 
 impl Charge<'_> {
-    /// `status.used` after this write; `None` where the quota is not touched by it.
+    /// `status.used` after this write; `None` if the quota is unaffected.
     fn next_used(&self, quota: &Object) -> Result<Option<Amounts>, Status> {
         let hard = amounts(&Cursor::root(quota).at("status.hard"));
         let used = amounts(&Cursor::root(quota).at("status.used"));
@@ -144,7 +143,7 @@ impl Charge<'_> {
         Ok(Some(next))
     }
 
-    /// Adds the write to `status.used` of a quota; tries again if another write came first.
+    /// Adds the write to `status.used` of a quota, and retries on conflicts.
     fn write(&self, admission: &Admission, quota: &Object) -> Result<(), Status> {
         let Admission { reader, writer, .. } = admission;
         let scheme = reader.scheme();

@@ -1,4 +1,4 @@
-//! `ServiceAccount`: the account a new Pod runs as, its token and its pull secrets (rule R6). On request.
+//! `ServiceAccount`: sets the account of a new Pod, its token and its pull secrets (rule R6). Disabled by default.
 
 use crate::api::json::json;
 use crate::api::object::Object;
@@ -6,13 +6,13 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 
-/// The account of a Pod that names none.
+/// The account of a Pod that does not name one.
 const DEFAULT: &str = "default";
 /// Path at which containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Seconds a token is good for, as the real server asks the kubelet.
+/// Lifetime of a projected token in seconds, as kube-apiserver requests it from the kubelet.
 const TOKEN_SECONDS: i64 = 3607;
-/// Marks a pod that a kubelet runs on its own account.
+/// Marks a mirror pod, created by a kubelet from its own manifest.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Completes a new Pod. The error is the rest of `pods "p" is forbidden: …`.
@@ -47,7 +47,7 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// A mirror pod may not use what the API would have to give it.
+/// A mirror pod may not use objects of the API.
 fn check_mirror(pod: &Object) -> Result<(), String> {
     if !Cursor::root(pod).is_empty("spec.serviceAccountName") {
         return Err("a mirror pod may not reference service accounts".to_owned());
@@ -60,7 +60,7 @@ fn check_mirror(pod: &Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Mounts a token into every container that has nothing at the place; the volume of an earlier one is used again.
+/// Mounts a token into every container, unless it has another mount at the path. An existing token volume is reused.
 fn mount_token(reader: &Reader, pod: &mut Object) {
     const PREFIX: &str = "kube-api-access-";
     let read = Cursor::root(pod);

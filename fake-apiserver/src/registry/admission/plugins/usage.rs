@@ -7,7 +7,7 @@ use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
-/// Amounts by the names quotas have for them.
+/// Amounts by their names in quotas.
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads `hard` or `used`.
@@ -60,12 +60,12 @@ pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
     }
 }
 
-/// `requests.nvidia.com/gpu`: a resource of a device, of which only requests are counted.
+/// `requests.nvidia.com/gpu`: an extended resource. Quotas count only its requests.
 fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.").is_some_and(|rest| rest.contains('/'))
 }
 
-/// Returns the usage of an object, for those of `names` that count it.
+/// Returns the amounts of `names` that an object uses.
 pub(super) fn usage<'a>(
     names: impl IntoIterator<Item = &'a String>,
     group: &str,
@@ -148,7 +148,7 @@ fn of_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     }
 }
 
-/// Returns `true` if a quota's scopes include an object. A quota with scopes is about Pods, of volumes' classes about
+/// Returns `true` if a quota's scopes include an object. Scopes apply to Pods; scopes of volume classes apply to
 /// claims.
 pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool {
     let quota = Cursor::root(quota);
@@ -193,7 +193,7 @@ fn crosses_namespaces(spec: &Cursor<'_>) -> bool {
     })
 }
 
-/// Returns the compute resources that a quota demands and a container leaves unset.
+/// Returns the compute resources that a quota requires and a container leaves unset.
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
     let pod = Cursor::root(pod);
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

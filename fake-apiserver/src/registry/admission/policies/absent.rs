@@ -1,19 +1,20 @@
-//! In the place of `policies` where the feature `cel` is off: there are no policies, and match conditions are refused.
+//! Replacement for `policies` without the feature `cel`: policies are ignored, and match conditions are refused.
 
-#![expect(clippy::unused_self, reason = "with the feature there is something to ask")]
+#![expect(clippy::unused_self, reason = "with the feature it uses self")]
 
 use super::Admission;
 use super::attributes::Attributes;
+use super::plugins::PluginSet;
 use super::reinvocation::Reinvocation;
 use crate::api::status::Status;
 use crate::registry::reader::Reader;
 
-/// No policies: the expressions of one cannot be stored.
+/// Empty: policies with expressions cannot be stored.
 #[derive(Debug, Default)]
 pub(super) struct Policies;
 
 impl Policies {
-    pub(super) fn read(_: &Reader) -> Self {
+    pub(super) fn read(_: &Reader, _: &PluginSet) -> Self {
         Self
     }
 

@@ -1,35 +1,23 @@
-//! The variable `authorizer` of policies: asks whether the user of a request, or a ServiceAccount, may do something;
-//! the functions of Kubernetes' CEL library `authz` (rule P7).
+//! The variable `authorizer` of policies: checks permissions of the request's user, or of a ServiceAccount, with the
+//! functions of Kubernetes' CEL library `authz` (rule P7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
-
-use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::{Key, Map as CelMap, Opaque};
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 
 use crate::api::admission::AdmissionRequest;
 use crate::api::rbac::Attributes;
 use crate::api::user::{AUTHENTICATED, UserInfo};
 use crate::registry::authorization::Decision;
 use crate::registry::authorization::authorizer::Authorizer;
-use crate::registry::cel::library;
+use crate::registry::cel::eval::{EvalFailure, Evaluated, overload};
+use crate::registry::cel::objects::{Key, Map as CelMap, Opaque, Value as CelValue};
 use crate::registry::cel::program::ProgramOutcome;
 use crate::registry::types::names;
 
-thread_local! {
-    /// The functions of policies and match conditions, registered once a thread.
-    pub(super) static FUNCTIONS: Context<'static> = {
-        let mut context = library::functions();
-        add_functions(&mut context);
-        context
-    };
-}
-
-/// The key by which a map is an authorizer, as no user writes it.
+/// The map key that identifies an authorizer; users cannot write it.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
-/// Parts of a check, as far as they have been given.
+/// Parts of a check that were given so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -39,7 +27,7 @@ enum Asked {
     Answered(Decision),
 }
 
-/// A resource that is asked about.
+/// The resource of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Resource {
     group: String,
@@ -68,8 +56,7 @@ impl Opaque for Question {
     }
 }
 
-/// Returns the variable `authorizer` for the user of a request; `authorizer.requestResource` is the resource of the
-/// request.
+/// Returns the variable `authorizer` for the user of a request; `authorizer.requestResource` is the request's resource.
 pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> ProgramOutcome {
     let resource = Resource {
         group: review.request_resource.group.clone(),
@@ -93,95 +80,79 @@ fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
-/// Adds the functions of the library.
-pub(super) fn add_functions(context: &mut Context<'_>) {
-    context.add_function("path", |This(this): This<CelValue>, path: Arc<String>| {
-        next(&this, |asked| match asked {
-            Asked::Nothing if path.trim().is_empty() => {
-                Err(ExecutionError::function_error("path", "path must not be empty"))
-            }
-            Asked::Nothing => Ok(Asked::Path(path.to_string())),
-            _ => Err(ExecutionError::NoSuchOverload),
-        })
-    });
-    context.add_function("group", |This(this): This<CelValue>, group: Arc<String>| {
-        next(&this, |asked| match asked {
-            Asked::Nothing => Ok(Asked::Group(group.to_string())),
-            _ => Err(ExecutionError::NoSuchOverload),
-        })
-    });
-    context.add_function("resource", |This(this): This<CelValue>, resource: Arc<String>| {
-        next(&this, |asked| match asked {
-            Asked::Group(_) if resource.trim().is_empty() => {
-                Err(ExecutionError::function_error("resource", "resource must not be empty"))
-            }
-            Asked::Group(group) => Ok(Asked::Resource(Resource {
-                group: group.clone(),
-                resource: resource.to_string(),
-                ..Resource::default()
-            })),
-            _ => Err(ExecutionError::NoSuchOverload),
-        })
-    });
-    add_part(context, "subresource", |resource, text| resource.subresource = text);
-    add_part(context, "namespace", |resource, text| resource.namespace = text);
-    add_part(context, "name", |resource, text| resource.name = text);
-    // RBAC, the only authorizer there is, looks at no selectors.
-    add_part(context, "fieldSelector", |_, _| {});
-    add_part(context, "labelSelector", |_, _| {});
-    context.add_function("serviceAccount", service_account);
-    context.add_function("check", |This(this): This<CelValue>, verb: Arc<String>| {
-        let question = question(&this)?;
-        next(&this, |asked| question.authorizer.answer(asked, &verb))
-    });
-    context.add_function("allowed", |This(this): This<CelValue>| {
-        answered(&this).map(|it| CelValue::Bool(it.is_allowed))
-    });
-    context.add_function("reason", |This(this): This<CelValue>| {
-        answered(&this).map(|it| CelValue::String(Arc::new(it.reason.clone())))
-    });
-    // RBAC does not fail: what is wrong with a binding is a reason.
-    context.add_function("errored", |This(this): This<CelValue>| {
-        answered(&this).map(|_| CelValue::Bool(false))
-    });
-    context.add_function("error", |This(this): This<CelValue>| {
-        answered(&this).map(|_| CelValue::String(Arc::default()))
-    });
+/// Calls a function of the library with its target and arguments; `None` for other functions.
+pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
+    let (target, texts) = args.split_first()?;
+    let question = question(target)?;
+    let texts: Vec<&str> = texts.iter().map(text).collect::<Option<_>>()?;
+    let asked = &question.asked;
+    Some(match (name, texts.as_slice()) {
+        ("serviceAccount", [namespace, name]) => service_account(question, namespace, name),
+        ("path", [path]) => question.next(of_path(asked, path)),
+        ("group", [group]) => question.next(match asked {
+            Asked::Nothing => Ok(Asked::Group((*group).to_owned())),
+            _ => Err(overload()),
+        }),
+        ("resource", [resource]) => question.next(of_resource(asked, resource)),
+        ("subresource", [text]) => question.with(|it| (*text).clone_into(&mut it.subresource)),
+        ("namespace", [text]) => question.with(|it| (*text).clone_into(&mut it.namespace)),
+        ("name", [text]) => question.with(|it| (*text).clone_into(&mut it.name)),
+        // RBAC, the only authorizer here, ignores selectors.
+        ("fieldSelector" | "labelSelector", [_]) => question.with(|_| {}),
+        ("check", [verb]) => question.next(question.authorizer.answer(asked, verb)),
+        ("allowed", []) => answered(asked).map(|it| CelValue::Bool(it.is_allowed)),
+        ("reason", []) => answered(asked).map(|it| CelValue::String(Arc::new(it.reason.clone()))),
+        // RBAC never fails; it reports invalid bindings in the reason.
+        ("errored", []) => answered(asked).map(|_| CelValue::Bool(false)),
+        ("error", []) => answered(asked).map(|_| CelValue::String(Arc::default())),
+        _ => return None,
+    })
 }
 
-/// A function that says more of a resource.
-fn add_part(context: &mut Context<'_>, name: &'static str, set: fn(&mut Resource, String)) {
-    context.add_function(name, move |This(this): This<CelValue>, text: Arc<String>| {
-        next(&this, |asked| match asked {
-            Asked::Resource(resource) => {
-                let mut resource = resource.clone();
-                set(&mut resource, text.to_string());
-                Ok(Asked::Resource(resource))
-            }
-            _ => Err(ExecutionError::NoSuchOverload),
-        })
-    });
+fn text(value: &CelValue) -> Option<&str> {
+    match value {
+        CelValue::String(text) => Some(text),
+        _ => None,
+    }
 }
 
-/// `authorizer.serviceAccount(namespace, name)`: the same questions for another user.
-fn service_account(
-    This(this): This<CelValue>,
-    namespace: Arc<String>,
-    name: Arc<String>,
-) -> Result<CelValue, ExecutionError> {
-    let question = question(&this)?;
+fn fail(error: &str) -> EvalFailure {
+    EvalFailure::Error(error.to_owned())
+}
+
+fn of_path(asked: &Asked, path: &str) -> Result<Asked, EvalFailure> {
+    match asked {
+        Asked::Nothing if path.trim().is_empty() => Err(fail("path must not be empty")),
+        Asked::Nothing => Ok(Asked::Path(path.to_owned())),
+        _ => Err(overload()),
+    }
+}
+
+fn of_resource(asked: &Asked, resource: &str) -> Result<Asked, EvalFailure> {
+    match asked {
+        Asked::Group(_) if resource.trim().is_empty() => Err(fail("resource must not be empty")),
+        Asked::Group(group) => Ok(Asked::Resource(Resource {
+            group: group.clone(),
+            resource: resource.to_owned(),
+            ..Resource::default()
+        })),
+        _ => Err(overload()),
+    }
+}
+
+/// `authorizer.serviceAccount(namespace, name)`: an authorizer for another user.
+fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluated {
     if question.asked != Asked::Nothing {
-        return Err(ExecutionError::NoSuchOverload);
+        return Err(overload());
     }
-    let fail = |why| Err(ExecutionError::function_error("serviceAccount", why));
-    if !names::dns1123_subdomain(&name, false).is_empty() {
-        return fail("Invalid service account name");
+    if !names::dns1123_subdomain(name, false).is_empty() {
+        return Err(fail("Invalid service account name"));
     }
-    if !names::dns1123_label(&namespace, false).is_empty() {
-        return fail("Invalid service account namespace");
+    if !names::dns1123_label(namespace, false).is_empty() {
+        return Err(fail("Invalid service account namespace"));
     }
-    // Nobody has shown credentials.
-    let mut user = UserInfo::service_account(&namespace, &name);
+    // This user has not authenticated with credentials.
+    let mut user = UserInfo::service_account(namespace, name);
     user.groups.retain(|group| group != AUTHENTICATED);
     Ok(CelValue::Opaque(Arc::new(Question {
         authorizer: question.authorizer.of(user),
@@ -189,39 +160,49 @@ fn service_account(
     })))
 }
 
-/// The value as one of the library; nothing else has these functions.
-fn question(value: &CelValue) -> Result<&Question, ExecutionError> {
+/// Converts a value to this library's type; other types do not have these functions.
+fn question(value: &CelValue) -> Option<&Question> {
     let value = match value {
-        CelValue::Map(map) => map.map.get(&key(AUTHORIZER)),
-        other => Some(other),
+        CelValue::Map(map) => map.map.get(&key(AUTHORIZER))?,
+        other => other,
     };
     match value {
-        Some(CelValue::Opaque(opaque)) => opaque.downcast_ref().ok_or(ExecutionError::NoSuchOverload),
-        _ => Err(ExecutionError::NoSuchOverload),
+        CelValue::Opaque(opaque) => opaque.downcast_ref(),
+        _ => None,
     }
 }
 
-/// The same authorizer with more said.
-fn next(
-    value: &CelValue,
-    say: impl FnOnce(&Asked) -> Result<Asked, ExecutionError>,
-) -> Result<CelValue, ExecutionError> {
-    let question = question(value)?;
-    Ok(CelValue::Opaque(Arc::new(Question {
-        authorizer: question.authorizer.clone(),
-        asked: say(&question.asked)?,
-    })))
+impl Question {
+    /// Returns the same authorizer, with another part of the check set.
+    fn next(&self, asked: Result<Asked, EvalFailure>) -> Evaluated {
+        Ok(CelValue::Opaque(Arc::new(Question {
+            authorizer: self.authorizer.clone(),
+            asked: asked?,
+        })))
+    }
+
+    /// Returns the same check with a change of its resource.
+    fn with(&self, set: impl FnOnce(&mut Resource)) -> Evaluated {
+        self.next(match &self.asked {
+            Asked::Resource(resource) => {
+                let mut resource = resource.clone();
+                set(&mut resource);
+                Ok(Asked::Resource(resource))
+            }
+            _ => Err(overload()),
+        })
+    }
 }
 
-fn answered(value: &CelValue) -> Result<&Decision, ExecutionError> {
-    match &question(value)?.asked {
+fn answered(asked: &Asked) -> Result<&Decision, EvalFailure> {
+    match asked {
         Asked::Answered(decision) => Ok(decision),
-        Asked::Nothing | Asked::Group(_) | Asked::Resource(_) | Asked::Path(_) => Err(ExecutionError::NoSuchOverload),
+        Asked::Nothing | Asked::Group(_) | Asked::Resource(_) | Asked::Path(_) => Err(overload()),
     }
 }
 
 impl Authorizer {
-    fn answer(&self, asked: &Asked, verb: &str) -> Result<Asked, ExecutionError> {
+    fn answer(&self, asked: &Asked, verb: &str) -> Result<Asked, EvalFailure> {
         let request = match asked {
             Asked::Resource(it) => Attributes {
                 verb,
@@ -237,7 +218,7 @@ impl Authorizer {
                 path,
                 ..Attributes::default()
             },
-            Asked::Nothing | Asked::Group(_) | Asked::Answered(_) => return Err(ExecutionError::NoSuchOverload),
+            Asked::Nothing | Asked::Group(_) | Asked::Answered(_) => return Err(overload()),
         };
         Ok(Asked::Answered(self.decide(&request)))
     }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::super::Admission;
 use super::super::attributes::Attributes;
 use super::super::matching::Matched;
-use super::authorizer::{self, FUNCTIONS};
+use super::authorizer;
 use crate::api::admission::AdmissionRequest;
 use crate::api::json::Value;
 use crate::api::status::Status;
@@ -14,13 +14,13 @@ use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 use crate::registry::reader::Reader;
 use crate::storage::Key;
 
-/// Most that the match conditions of one webhook or policy may cost together, in units of CEL's cost.
+/// Maximum total cost of the match conditions of one webhook or policy, in units of CEL's cost.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// Most that the expressions of a policy may cost together under one binding.
+/// Maximum total cost of the expressions of a policy under one binding.
 const BUDGET: u64 = 10_000_000;
 
-/// Error for a spent budget.
+/// Error for an exceeded budget.
 pub(super) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -34,9 +34,9 @@ pub(super) struct Environment {
     pub(super) params: Value,
     variables: Vec<(String, ProgramOutcome)>,
     authorizer: ProgramOutcome,
-    /// Variables that could not be evaluated, with why.
+    /// Variables that could not be evaluated, with the reason.
     failed: Vec<(String, String)>,
-    /// Budget left; `None` if an expression would have cost more.
+    /// Remaining budget; `None` if an expression would have exceeded it.
     budget: Cell<Option<u64>>,
 }
 
@@ -61,12 +61,12 @@ impl Environment {
         }
     }
 
-    /// Returns the budget left.
+    /// Returns the remaining budget.
     pub(super) fn budget(&self) -> Option<u64> {
         self.budget.get()
     }
 
-    /// Gives the expressions from here on the whole budget.
+    /// Resets the budget for the following expressions.
     pub(super) fn restore_budget(&self) {
         self.set_budget(Some(BUDGET));
     }
@@ -75,13 +75,13 @@ impl Environment {
         self.budget.set(budget);
     }
 
-    /// The object that expressions see from here on.
+    /// Replaces `object` for the following expressions.
     pub(super) fn set_object(&mut self, object: Value) {
         self.object = object;
     }
 
-    /// Evaluates the variables of a policy, in order: each may use those before it. A real server evaluates them when
-    /// they are used, so they are not charged; what uses them starts with the whole budget.
+    /// Evaluates the variables of a policy in order; each may use the earlier ones. kube-apiserver evaluates them
+    /// lazily. They are therefore not charged, and an expression that uses them starts with the whole budget.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();
@@ -94,7 +94,7 @@ impl Environment {
         }
     }
 
-    /// The value of an expression, which is charged for.
+    /// Evaluates an expression, and charges its cost.
     pub(super) fn value(&self, program: &Program) -> Result<ProgramOutcome, String> {
         let Some(budget) = self.budget.get() else {
             return Err(OUT_OF_BUDGET.to_owned());
@@ -107,21 +107,19 @@ impl Environment {
         }
     }
 
-    /// The value of an expression, and what it cost.
+    /// Evaluates an expression, and returns its value and its cost.
     fn evaluate(&self, program: &Program) -> (Result<ProgramOutcome, String>, u64) {
-        let (result, cost) = FUNCTIONS.with(|functions| {
-            program.evaluate(&Bindings {
-                values: &[
-                    ("object", &self.object),
-                    ("oldObject", &self.old_object),
-                    ("request", &self.request),
-                    ("params", &self.params),
-                    ("namespaceObject", &self.namespace),
-                ],
-                variables: &self.variables,
-                authorizer: &self.authorizer,
-                functions,
-            })
+        let (result, cost) = program.evaluate(&Bindings {
+            values: &[
+                ("object", &self.object),
+                ("oldObject", &self.old_object),
+                ("request", &self.request),
+                ("params", &self.params),
+                ("namespaceObject", &self.namespace),
+            ],
+            variables: &self.variables,
+            authorizer: &self.authorizer,
+            functions: authorizer::call,
         });
         let result = result.map_err(|error| {
             let is_it = |name: &str| error == format!("no such key: {name}");
@@ -134,7 +132,7 @@ impl Environment {
     }
 }
 
-/// Builds the `namespaceObject` of expressions.
+/// Builds the variable `namespaceObject`.
 fn namespace_of(reader: &Reader, name: &str) -> Value {
     if name.is_empty() {
         return Value::Null;
@@ -153,8 +151,9 @@ fn namespace_of(reader: &Reader, name: &str) -> Value {
 }
 
 impl Admission {
-    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). A condition that cannot be
-    /// evaluated refuses the request, or under failurePolicy Ignore skips the webhook, unless another one is false.
+    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). If a condition cannot be
+    /// evaluated and no other condition is false, the request is refused or, under failurePolicy Ignore, the webhook is
+    /// skipped.
     pub(in super::super) fn meets_conditions(
         &self,
         conditions: &[(String, String)],
@@ -175,7 +174,7 @@ impl Admission {
         }
     }
 
-    /// The environment of a request in the version that matched.
+    /// Creates the environment of a request in the version that matched.
     pub(super) async fn environment(
         &self,
         attributes: &Attributes<'_>,
@@ -185,7 +184,8 @@ impl Admission {
     }
 }
 
-/// Returns `true` if all conditions hold; the error names those that could not be evaluated, where none is false.
+/// Returns `true` if all conditions hold. If no condition is false, the error names the conditions that could not be
+/// evaluated.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
     environment.set_budget(Some(CONDITIONS_BUDGET));

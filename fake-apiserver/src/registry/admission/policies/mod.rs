@@ -1,5 +1,5 @@
-//! Admission by expressions: policies and match conditions (rules P5, P7, P8). It knows the attributes of a request and
-//! which of them match; the language is `registry/cel`. `absent.rs` stands here where that is not built.
+//! Admission by expressions: policies and match conditions (rules P5, P7, P8), evaluated by `registry/cel`. The module
+//! depends on the attributes of requests and on matching. Without CEL, `absent.rs` replaces it.
 
 mod authorizer;
 mod environment;
@@ -8,13 +8,14 @@ mod validating;
 mod mutating;
 
 use super::attributes::GROUP;
+use super::plugins::{Plugin, PluginSet};
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use mutating::MutatingPolicy;
 use validating::Policy;
 
-/// All policies that are bound, in the order of their names.
+/// All policies with bindings, sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     validating: Vec<Policy>,
@@ -23,16 +24,20 @@ pub(super) struct Policies {
 
 impl Policies {
     /// Reads the stored policies and their bindings.
-    pub(super) fn read(reader: &Reader) -> Self {
-        let stored = |resource: &str| reader.stored_objects(GROUP, resource);
+    pub(super) fn read(reader: &Reader, plugins: &PluginSet) -> Self {
+        let stored = |plugin: Plugin, resource: &str| match plugins.has(plugin) {
+            true => reader.stored_objects(GROUP, resource),
+            false => Vec::new(),
+        };
+        let (validating, mutating) = (Plugin::ValidatingAdmissionPolicy, Plugin::MutatingAdmissionPolicy);
         Self {
             validating: validating::read(
-                &stored("validatingadmissionpolicies"),
-                &stored("validatingadmissionpolicybindings"),
+                &stored(validating, "validatingadmissionpolicies"),
+                &stored(validating, "validatingadmissionpolicybindings"),
             ),
             mutating: mutating::read(
-                &stored("mutatingadmissionpolicies"),
-                &stored("mutatingadmissionpolicybindings"),
+                &stored(mutating, "mutatingadmissionpolicies"),
+                &stored(mutating, "mutatingadmissionpolicybindings"),
             ),
         }
     }
@@ -48,7 +53,7 @@ impl Policies {
     }
 }
 
-/// The bindings of a policy, in the order of their names.
+/// The bindings of a policy, sorted by name.
 fn bindings_of<'a>(policy: &str, bindings: &'a [Object]) -> impl Iterator<Item = &'a Object> {
     bindings
         .iter()

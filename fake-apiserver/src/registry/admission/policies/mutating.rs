@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies and their bindings (rule P8): objects that are applied, and JSON patches.
+//! MutatingAdmissionPolicies and their bindings (rule P8), with apply configurations and JSON patches.
 
 use super::super::Admission;
 use super::super::attributes::{Attributes, kind_of};
@@ -37,7 +37,7 @@ struct Mutation {
     program: Result<Program, String>,
 }
 
-/// Reads policies with their bindings.
+/// Reads policies together with their bindings.
 pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPolicy> {
     let read = |policy: &Object| {
         let root = Cursor::root(policy);
@@ -77,7 +77,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
 }
 
 impl Admission {
-    /// Lets all policies change the object, in the order of their names; a second time those that ask for it.
+    /// Runs all policies in the order of their names; with `is_second`, only policies with reinvocationPolicy IfNeeded.
     pub(in super::super) async fn mutate_by_policies(
         &self,
         policies: &Policies,
@@ -102,8 +102,9 @@ impl Admission {
                 }
                 match self.mutate_by_policy(policy, binding, attributes, &matched).await {
                     Ok(()) => {}
-                    Err(_) if policy.ignores_failure => {}
-                    Err(why) => {
+                    Err(Failure::Refused(status)) => return Err(*status),
+                    Err(Failure::Policy(_)) if policy.ignores_failure => {}
+                    Err(Failure::Policy(why)) => {
                         let resource = attributes.row.info.group_resource();
                         let why = format!("policy '{}' with binding '{name}' denied request: {why}", policy.name);
                         return Err(Status::forbidden(&resource, attributes.shown_name(), why));
@@ -123,7 +124,7 @@ impl Admission {
         binding: &Map,
         attributes: &mut Attributes<'_>,
         matched: &Matched,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let params = params::find(&self.reader, policy.params.as_ref(), binding, attributes)
             .map_err(|why| format!("failed to configure binding: {why}"))?;
         for param in params {
@@ -147,22 +148,37 @@ impl Admission {
                 object = if mutation.is_patch {
                     match json_patch_or_why(object.clone(), value.to_string().as_bytes()) {
                         Ok(patched) => patched,
-                        // The object is not one that the patch is for.
+                        // A failed test operation leaves the object unchanged.
                         Err(Inapplicable::Test(_)) => object,
-                        Err(Inapplicable::Otherwise(why)) => return Err(why),
+                        Err(Inapplicable::Otherwise(why)) => return Err(why.into()),
                     }
                 } else {
                     apply(row, object, value)?
                 };
             }
-            let next = self.read_back(attributes, matched, object).await.map_err(said)?;
+            let read = self.read_back(attributes, matched, object).await;
+            let next = read.map_err(|status| Failure::Refused(Box::new(status)))?;
             attributes.set_read_back(next);
         }
         Ok(())
     }
 }
 
-/// Merges an applied object into the present one by its type; what names the object cannot be applied.
+/// Reason for which a policy refused a request.
+enum Failure {
+    /// A failure that failurePolicy can ignore.
+    Policy(String),
+    /// The result is not an object of the kind; failurePolicy does not apply.
+    Refused(Box<Status>),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Policy(why)
+    }
+}
+
+/// Merges an apply configuration into the object by its type. Fields that identify the object cannot be applied.
 fn apply(row: &Row, object: Value, applied: Value) -> Result<Value, String> {
     let (Value::Object(mut object), Value::Object(applied)) = (object, applied) else {
         return Err("the result is no object".to_owned());

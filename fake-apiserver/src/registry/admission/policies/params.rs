@@ -1,4 +1,5 @@
-//! The parameters of a policy: which objects its binding leads to, one evaluation each (rule P7).
+//! The parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each (rule
+//! P7).
 
 use super::super::attributes::Attributes;
 use crate::api::json::{Map, Value};
@@ -17,7 +18,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
-/// The parameters a request is judged by. The error is why there are none where there should be.
+/// Returns the parameters for a request, or the reason for which required ones are missing.
 pub(super) fn find(
     reader: &Reader,
     kind: Option<&ParamKind>,

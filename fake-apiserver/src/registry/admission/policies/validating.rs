@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding, and there for each
-//! of its parameters.
+//! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding and each of its
+//! parameters.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::api::status::Status;
 use crate::registry::cel::program::Program;
 use crate::registry::types::cursor::Cursor;
 
-/// The longest message a `messageExpression` may make, in bytes.
+/// Maximum length of the result of a `messageExpression`, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// The longest value of an audit annotation, in bytes; more is cut off.
+/// Maximum length of the value of an audit annotation, in bytes; the rest is cut off.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
 /// One policy with its bindings.
@@ -65,21 +65,21 @@ struct Validation {
     reason: String,
 }
 
-/// A validation that did not hold, or could not be made.
+/// A validation that is violated or could not be evaluated.
 #[derive(Default)]
 struct Failed {
     message: String,
     reason: String,
-    /// Place among the validations.
+    /// Index of the validation in the policy.
     index: usize,
-    /// Set if the request is refused by any binding, as for an error in the configuration.
+    /// Set if the request is refused under every binding, as after an error in the configuration.
     denies: bool,
 }
 
-/// Annotations of a policy: the values of each key, under all its bindings.
+/// Annotations of a policy: the values of each key, from all bindings.
 type Collected = BTreeMap<String, Vec<String>>;
 
-/// Reads `field` of a spec as pairs of a name and a program; a program that cannot be parsed fails when it is used.
+/// Parses `field` of a spec into pairs of a name and a program. A program with a syntax error fails when it is used.
 pub(super) fn variables(spec: &Cursor<'_>) -> Vec<(String, Program)> {
     spec.items("variables")
         .filter_map(|it| Some((it.text("name").to_owned(), Program::parse(it.text("expression")).ok()?)))
@@ -92,7 +92,7 @@ pub(super) fn binding_match(spec: &Cursor<'_>) -> Option<Match> {
     Some(Match::of_resources(&resources, false))
 }
 
-/// Reads policies with their bindings; a policy without one has no effect.
+/// Reads policies together with their bindings; omits policies without bindings.
 pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
     let read = |policy: &Object| {
         let root = Cursor::root(policy);
@@ -142,7 +142,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
 }
 
 impl Admission {
-    /// Asks all policies; the first refusal in their order counts, and all warnings.
+    /// Runs all policies. Returns the first refusal in their order, and adds all warnings.
     pub(in super::super) async fn validate_by_policies(
         &self,
         policies: &Policies,
@@ -257,8 +257,7 @@ impl Admission {
 }
 
 impl Policy {
-    /// Evaluates the annotations; answers those that have a value, and the errors of others. `None`: they would have
-    /// cost too much together.
+    /// Evaluates the annotations. Returns their values, and the errors of the others; `None` if they exceed the budget.
     fn annotate(&self, environment: &Environment) -> Option<Annotated> {
         environment.restore_budget();
         let (mut found, mut errors) = (Vec::new(), Vec::new());
@@ -294,16 +293,16 @@ impl Policy {
     }
 }
 
-/// The annotations of a policy that have a value, by their keys, and the errors of others.
+/// Keys and values of a policy's annotations, and the errors of the others.
 type Annotated = (Vec<(String, String)>, Vec<Failed>);
 
-/// The beginning of a value that is too long.
+/// Cuts off a value that is too long.
 fn cut(value: &str) -> String {
     let bytes = value.as_bytes();
     String::from_utf8_lossy(bytes.get(..ANNOTATION_BYTES_MAX).unwrap_or(bytes)).into_owned()
 }
 
-/// The value of `validation.policy.admission.k8s.io/validation_failure`, its fields in the order of Go's struct.
+/// The value of `validation.policy.admission.k8s.io/validation_failure`, with its fields in the order of Go's struct.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ValidationFailure<'a> {
@@ -314,7 +313,7 @@ struct ValidationFailure<'a> {
     validation_actions: &'a Value,
 }
 
-/// Adds a failure to the audit event, which has room for the first one. After `publishValidationFailureAnnotation`.
+/// Adds a failure to the audit event, which records only the first one. After `publishValidationFailureAnnotation`.
 fn annotate_failure(policy: &str, binding: &Binding, failed: &Failed, attributes: &Attributes<'_>) {
     let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
     attributes.annotate(key, || {
@@ -357,7 +356,7 @@ impl Validation {
         })
     }
 
-    /// Returns the value of `messageExpression`, if it can be shown.
+    /// Returns the result of `messageExpression`, if it is printable.
     fn made_message(&self, environment: &Environment) -> Option<String> {
         let budget = environment.budget();
         let value = environment.value(self.message_program.as_ref()?);

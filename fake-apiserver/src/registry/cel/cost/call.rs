@@ -1,23 +1,17 @@
-//! Costs of operators and calls, and the types they make.
+//! Costs of operators and calls, and the types of their results.
 
 use std::rc::Rc;
-
-use kube_cel::cel::common::ast::CallExpr;
 
 use super::coster::{Coster, Entries, PartCost};
 use super::price::{self, Price};
 use super::range::{CostRange, TRAVERSAL};
 use super::types::Type;
-use crate::registry::cel::macros::MAP_INSERT;
-use crate::registry::cel::parse;
+use crate::registry::cel::ast::CallExpr;
+use crate::registry::cel::syntax::{MAP_INSERT, OPTIONAL_INDEX, OPTIONAL_SELECT};
 
 impl Coster {
     pub(crate) fn call(&mut self, call: &CallExpr) -> PartCost {
-        let prefix = parse::namespace(call, |name| self.is_local(name));
-        let name = match prefix {
-            Some(prefix) => format!("{prefix}.{}", call.func_name),
-            None => call.func_name.clone(),
-        };
+        let name = call.func_name.trim_start_matches('.').to_owned();
         let mut args: Vec<PartCost> = call.args.iter().map(|it| self.part(it)).collect();
         if name == "dyn" && args.len() == 1 {
             let mut part = args.remove(0);
@@ -25,10 +19,7 @@ impl Coster {
             part.kind = Type::Dyn;
             return part;
         }
-        let target = match (&call.target, prefix) {
-            (Some(target), None) => Some(self.part(target)),
-            _ => None,
-        };
+        let target = call.target.as_ref().map(|target| self.part(target));
         let args_cost = args.iter().fold(CostRange::ZERO, |sum, arg| sum + arg.cost);
         let prices = prices(&name, target.as_ref(), &args);
         let (mut cost, mut size, mut entries) = (CostRange { min: u64::MAX, max: 0 }, None, None);
@@ -50,7 +41,7 @@ impl Coster {
     }
 }
 
-/// Returns the costs of the operator or function, for each of the types it may have.
+/// Returns the costs of an operator or function, one for each type that its result may have.
 fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price> {
     match (name, args) {
         ("_&&_" | "_||_", [left, right]) => {
@@ -60,7 +51,7 @@ fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price
         }
         ("_?_:_", [condition, yes, no]) => {
             let mut price = Price::whole(condition.cost + yes.cost.or(no.cost));
-            price.size = Some(yes.size_or_any().or(no.size_or_any()));
+            price.size = Some(size_beside(yes, no).or(size_beside(no, yes)));
             price.entries = Entries::or(yes.entries, no.entries);
             vec![price]
         }
@@ -81,7 +72,15 @@ fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price
     }
 }
 
-/// A comparison that reads as much as the shorter of two values has.
+/// The size of a value. An empty optional has the type of the adjacent value, as in cel-go's checker.
+fn size_beside(part: &PartCost, other: &PartCost) -> CostRange {
+    match &part.kind {
+        Type::Optional(inner) if matches!(**inner, Type::Unknown) && other.kind.is_scalar() => CostRange::ONE,
+        _ => part.size_or_any(),
+    }
+}
+
+/// A comparison that reads as much as the size of the shorter value.
 fn traversal_of_both(left: &PartCost, right: &PartCost) -> Price {
     let max = left.size_or_any().max.min(right.size_or_any().max);
     Price::of(CostRange { min: max.min(1), max }.scaled(TRAVERSAL))
@@ -126,7 +125,7 @@ fn sums(left: &PartCost, right: &PartCost) -> Vec<Price> {
     }
 }
 
-/// Operators and functions that make a bool.
+/// Operators and functions that return a bool.
 #[rustfmt::skip]
 const PREDICATES: &[&str] = &[
     "_&&_", "_||_", "!_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "_in_", "@not_strictly_false",
@@ -136,7 +135,7 @@ const PREDICATES: &[&str] = &[
     "sets.contains", "sets.intersects", "sets.equivalent", "allowed", "errored",
 ];
 
-/// Functions that make a string.
+/// Functions that return a string.
 #[rustfmt::skip]
 const TEXTS: &[&str] = &[
     "string", "lowerAscii", "upperAscii", "substring", "trim", "replace", "join", "find", "charAt", "format",
@@ -144,7 +143,7 @@ const TEXTS: &[&str] = &[
     "jsonpatch.escapeKey",
 ];
 
-/// The type of what an operator or a function makes.
+/// The type that an operator or a function returns.
 fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type {
     let first = target.or(args.first()).map_or(Type::Unknown, |it| it.kind.clone());
     match name {
@@ -161,12 +160,14 @@ fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type
             _ => Type::Unknown,
         },
         "_+_" | "_-_" | "_*_" | "_/_" | "_%_" => arithmetic(args),
-        "-_" | "reverse" | "distinct" | "sort" | "slice" | "abs" => first,
+        "-_" | "reverse" | "distinct" | "sort" | "@sortByAssociatedKeys" | "slice" | "abs" => first,
+        "flatten" => first.element(),
+        "first" | "last" => Type::optional(first.element()),
         "_[_]" => match &first {
             Type::Optional(inner) => Type::optional(inner.element()),
             other => other.element(),
         },
-        "optionalSelect__" => {
+        OPTIONAL_SELECT | OPTIONAL_INDEX => {
             let inner = match &first {
                 Type::Optional(inner) => (**inner).clone(),
                 other => other.clone(),
@@ -195,7 +196,7 @@ fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type
     }
 }
 
-/// The type of what does not depend on what it is made of.
+/// The result type of a function that does not depend on its arguments.
 fn fixed_type(name: &str) -> Type {
     match name {
         _ if PREDICATES.contains(&name) => Type::Bool,

@@ -1,24 +1,26 @@
-//! `Coster`: the walk over an expression that adds up what it can cost.
+//! `Coster`: the walk over an expression that adds up its estimated cost.
 
 use std::rc::Rc;
-
-use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, MapExpr, SelectExpr};
-use kube_cel::cel::parser::Expression;
+use std::sync::Arc;
 
 use super::decl::Decl;
 use super::range::CostRange;
 use super::types::Type;
+use crate::registry::cel::ast::{
+    ComprehensionExpr, EntryExpr, Expr, Expression, ListExpr, LiteralValue, MapExpr, SelectExpr,
+};
 use crate::registry::cel::costs;
+use crate::registry::cel::syntax::OPTIONAL_TARGET;
 
-/// Cost of making a list, a map or an object.
+/// Cost of creating a list, a map or an object.
 const LIST: CostRange = CostRange::exactly(costs::LIST);
 const MAP: CostRange = CostRange::exactly(costs::MAP);
 const OBJECT: CostRange = CostRange::exactly(40);
 
-/// The most that an expression on a value of type `root` costs.
-pub(crate) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool) -> u64 {
+/// Returns the maximum cost of an expression on a value of type `root`.
+pub(crate) fn cost(program: &Expression, root: &Arc<Decl>, has_optional_old: bool) -> u64 {
     let mut coster = Coster {
-        root: Rc::clone(root),
+        root: Arc::clone(root),
         has_optional_old,
         locals: Vec::new(),
     };
@@ -28,18 +30,18 @@ pub(crate) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool
 /// Position of a value in the type of `self`.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// It is made by the expression.
+    /// The expression computes the value.
     Nowhere,
-    At(Rc<Decl>),
-    /// It is somewhere, but there is no declaration of it.
+    At(Arc<Decl>),
+    /// The value has a position, but no declaration describes it.
     Lost,
 }
 
 impl Place {
-    /// One step below. The estimate of a real server takes the first step from nowhere to be one to the root.
-    fn step(&self, root: &Rc<Decl>, step: impl FnOnce(&Decl) -> Option<Rc<Decl>>) -> Self {
+    /// Moves one step down. As in kube-apiserver's estimate, the first step from `Nowhere` arrives at the root.
+    fn step(&self, root: &Arc<Decl>, step: impl FnOnce(&Decl) -> Option<Arc<Decl>>) -> Self {
         match self {
-            Self::Nowhere => Self::At(Rc::clone(root)),
+            Self::Nowhere => Self::At(Arc::clone(root)),
             Self::At(decl) => step(decl).map_or(Self::Lost, Self::At),
             Self::Lost => Self::Lost,
         }
@@ -55,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The size of the items of a list that is there.
+    /// The size of the items of a list, if its declaration is at hand.
     pub(crate) fn element_size(&self) -> Option<CostRange> {
         match self {
             Self::At(decl) => decl.element().and_then(|it| Self::At(it).size()),
@@ -73,7 +75,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Returns the smallest range that includes both, if both are known.
+    /// Returns the smallest range that includes both; `None` if one of them is unknown.
     pub(crate) fn or(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (one, other) = one.zip(other)?;
         Some(Self {
@@ -92,9 +94,9 @@ pub(crate) struct PartCost {
     pub(crate) place: Place,
     pub(crate) size: Option<CostRange>,
     pub(crate) entries: Option<Entries>,
-    /// The number, if it is written as one.
+    /// The value of an integer literal.
     pub(crate) number: Option<i64>,
-    /// The text, if it is written as one.
+    /// The value of a string literal.
     pub(crate) text: Option<String>,
 }
 
@@ -125,7 +127,7 @@ impl PartCost {
         }
     }
 
-    /// Its size; anything, if nothing is known but its type.
+    /// Its size, or any size if only its type was found.
     pub(crate) fn size_or_any(&self) -> CostRange {
         match (self.size, &self.kind) {
             (Some(size), _) => size,
@@ -135,18 +137,20 @@ impl PartCost {
     }
 }
 
-/// A variable of a macro.
+/// A macro's variable.
 struct Local {
     name: String,
+    /// Cost of reading it.
+    cost: CostRange,
     kind: Type,
     place: Place,
     size: Option<CostRange>,
     entries: Option<Entries>,
 }
 
-/// The walk.
+/// The state of the walk.
 pub(crate) struct Coster {
-    pub(crate) root: Rc<Decl>,
+    pub(crate) root: Arc<Decl>,
     has_optional_old: bool,
     locals: Vec<Local>,
 }
@@ -173,13 +177,10 @@ impl Coster {
         }
     }
 
-    pub(crate) fn is_local(&self, name: &str) -> bool {
-        self.locals.iter().any(|it| it.name == name)
-    }
-
     fn ident(&self, name: &str) -> PartCost {
+        let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(local) = self.locals.iter().rev().find(|it| it.name == name) {
-            let mut part = PartCost::new(CostRange::ONE, local.kind.clone()).at(local.place.clone());
+            let mut part = PartCost::new(local.cost, local.kind.clone()).at(local.place.clone());
             part.size = part.size.or(local.size);
             part.entries = local.entries;
             return part;
@@ -190,10 +191,16 @@ impl Coster {
             "oldSelf" => Type::of(&self.root),
             _ => Type::Named("type"),
         };
-        PartCost::new(CostRange::ONE, kind).at(Place::At(Rc::clone(&self.root)))
+        PartCost::new(CostRange::ONE, kind).at(Place::At(Arc::clone(&self.root)))
     }
 
     fn select(&mut self, select: &SelectExpr) -> PartCost {
+        // A qualified type name counts as one name.
+        if let Expr::Select(package) = &select.operand.expr
+            && matches!(&package.operand.expr, Expr::Ident(name) if name == "google")
+        {
+            return PartCost::new(CostRange::ONE, Type::Named("type")).at(Place::At(Arc::clone(&self.root)));
+        }
         let operand = self.part(&select.operand);
         if select.test {
             return PartCost::new(operand.cost, Type::Bool);
@@ -247,11 +254,15 @@ impl Coster {
     }
 
     fn comprehension(&mut self, it: &ComprehensionExpr) -> PartCost {
+        if it.accu_var == OPTIONAL_TARGET {
+            return self.optional_macro(it);
+        }
         let range = self.part(&it.iter_range);
         let start = self.part(&it.accu_init);
         let depth = self.locals.len();
         self.locals.push(Local {
             name: it.accu_var.clone(),
+            cost: CostRange::ONE,
             kind: start.kind.clone(),
             place: start.place.clone(),
             size: start.size,
@@ -264,7 +275,7 @@ impl Coster {
         let condition = self.part(&it.loop_cond);
         let step = self.part(&it.loop_step);
         self.locals.truncate(depth + 1);
-        // The type of a list's or map's items shows in the step that adds to it.
+        // The first step that adds an item determines the item type of the list or map.
         if let (Some(local), Type::List(_) | Type::Map(..)) = (self.locals.last_mut(), &step.kind) {
             local.kind = step.kind.clone();
         }
@@ -285,7 +296,24 @@ impl Coster {
         part
     }
 
-    /// The variable of a macro on `range`.
+    /// A macro on an optional value. cel-go inserts a copy of the target at each use of the macro's variable.
+    fn optional_macro(&mut self, it: &ComprehensionExpr) -> PartCost {
+        let target = self.part(&it.accu_init);
+        let depth = self.locals.len();
+        self.locals.push(Local {
+            name: it.accu_var.clone(),
+            cost: target.cost,
+            kind: target.kind,
+            place: target.place,
+            size: target.size,
+            entries: target.entries,
+        });
+        let result = self.part(&it.result);
+        self.locals.truncate(depth);
+        result
+    }
+
+    /// Adds the variable of a macro over `range`.
     fn push_variable(&mut self, name: &str, range: &PartCost) {
         let is_list = range.is_list();
         let place = range.place.step(&self.root, |decl| match is_list {
@@ -296,7 +324,7 @@ impl Coster {
         self.push_local(name, range.kind.iterated(), place, size);
     }
 
-    /// The variables of a macro on `range` that has two: an index and an item, or a key and a value.
+    /// Adds the variables of a two-variable macro over `range`: index and item, or key and value.
     fn push_variables(&mut self, first: &str, second: &str, range: &PartCost) {
         let is_list = range.is_list();
         let key = range
@@ -311,6 +339,7 @@ impl Coster {
     fn push_local(&mut self, name: &str, kind: Type, place: Place, size: Option<CostRange>) {
         self.locals.push(Local {
             name: name.to_owned(),
+            cost: CostRange::ONE,
             kind,
             place,
             size,
@@ -318,7 +347,7 @@ impl Coster {
         });
     }
 
-    /// The part that a call makes.
+    /// Returns the cost and the result of a call.
     pub(crate) fn called(
         &self,
         cost: CostRange,
@@ -340,18 +369,18 @@ impl Coster {
 fn literal(literal: &LiteralValue) -> PartCost {
     let (kind, size) = match literal {
         LiteralValue::Boolean(_) => (Type::Bool, 1),
-        LiteralValue::Bytes(bytes) => (Type::Bytes, bytes.inner().len()),
+        LiteralValue::Bytes(bytes) => (Type::Bytes, bytes.len()),
         LiteralValue::Double(_) => (Type::Double, 1),
         LiteralValue::Int(_) => (Type::Int, 1),
         LiteralValue::Null => (Type::Null, 1),
-        LiteralValue::String(text) => (Type::String, text.inner().chars().count()),
+        LiteralValue::String(text) => (Type::String, text.chars().count()),
         LiteralValue::UInt(_) => (Type::Uint, 1),
     };
     let mut part = PartCost::new(CostRange::ZERO, kind);
     part.size = Some(CostRange::exactly(size as u64));
     match literal {
-        LiteralValue::Int(number) => part.number = Some(*number.inner()),
-        LiteralValue::String(text) => part.text = Some(text.inner().to_owned()),
+        LiteralValue::Int(number) => part.number = Some(*number),
+        LiteralValue::String(text) => part.text = Some(text.clone()),
         _ => {}
     }
     part

@@ -1,16 +1,18 @@
-//! `Decl`: a type as estimates see it, with the most elements of a value and the fewest bytes it is written in.
+//! `Decl`: a type as estimates use it, with the maximum number of elements and the minimum number of bytes of a value.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// The bytes of the largest request.
+use crate::registry::types::names::CEL_RESERVED;
+
+/// Maximum size of a request, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
 /// A type.
 #[derive(Debug)]
 pub(crate) struct Decl {
     pub(crate) kind: DeclKind,
-    /// Most characters, bytes, items or entries; 0 for what has none.
+    /// Maximum number of characters, bytes, items or entries; 0 for types without elements.
     pub(crate) max_elements: u64,
     pub(crate) min_size: u64,
 }
@@ -26,15 +28,20 @@ pub(crate) enum DeclKind {
     Bytes,
     Duration,
     Timestamp,
-    List(Rc<Decl>),
-    Map(Rc<Decl>),
-    Object(BTreeMap<String, Rc<Decl>>),
+    List(Arc<Decl>),
+    Map(Arc<Decl>),
+    Object {
+        /// The path to the object, used as its name in errors.
+        name: String,
+        /// Fields by their escaped names.
+        fields: BTreeMap<String, Arc<Decl>>,
+    },
 }
 
 impl Decl {
     /// A type with its sizes.
-    pub(crate) fn new(kind: DeclKind, max_elements: u64, min_size: u64) -> Rc<Self> {
-        Rc::new(Self {
+    pub(crate) fn new(kind: DeclKind, max_elements: u64, min_size: u64) -> Arc<Self> {
+        Arc::new(Self {
             kind,
             max_elements,
             min_size,
@@ -42,23 +49,31 @@ impl Decl {
     }
 
     /// The type of a field of an object, by its escaped name.
-    pub(crate) fn field(&self, name: &str) -> Option<Rc<Self>> {
+    pub(crate) fn field(&self, name: &str) -> Option<Arc<Self>> {
         match &self.kind {
-            DeclKind::Object(fields) => fields.get(name).cloned(),
+            DeclKind::Object { fields, .. } => fields.get(name).cloned(),
             _ => None,
         }
+    }
+
+    /// The type of a field of an object, by its escaped name; a reserved word is also accepted unescaped.
+    pub(crate) fn field_or_word(&self, name: &str) -> Option<Arc<Self>> {
+        self.field(name).or_else(|| {
+            let is_reserved = CEL_RESERVED.contains(&name);
+            is_reserved.then(|| self.field(&format!("__{name}__"))).flatten()
+        })
     }
 
     /// The type of the items of a list, or of the values of a map.
-    pub(crate) fn element(&self) -> Option<Rc<Self>> {
+    pub(crate) fn element(&self) -> Option<Arc<Self>> {
         match &self.kind {
-            DeclKind::List(element) | DeclKind::Map(element) => Some(Rc::clone(element)),
+            DeclKind::List(element) | DeclKind::Map(element) => Some(Arc::clone(element)),
             _ => None,
         }
     }
 
-    /// The type of the keys of a map, of which no bound is known, and none is assumed.
-    pub(crate) fn key(&self) -> Option<Rc<Self>> {
+    /// The type of the keys of a map. Keys do not have a declared size, and the estimate does not assume one.
+    pub(crate) fn key(&self) -> Option<Arc<Self>> {
         matches!(self.kind, DeclKind::Map(_)).then(|| Self::new(DeclKind::String, 0, 2))
     }
 }

@@ -1,7 +1,7 @@
-//! Estimates of what an expression costs at worst, as kube-apiserver makes them before it stores a CRD (rule O8).
+//! Estimates of the maximum cost of an expression, which kube-apiserver computes before it stores a CRD (rule O8).
 //!
-//! Where the type of an expression is not known the estimate is the lowest one that is possible, so that no rule is
-//! refused that a real server takes.
+//! If the type of an expression is unknown, the estimate is the lowest possible one. The fake then never refuses a rule
+//! that kube-apiserver accepts.
 
 pub(crate) mod decl;
 pub(crate) mod coster;

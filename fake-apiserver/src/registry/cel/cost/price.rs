@@ -1,18 +1,18 @@
-//! Cost of a function, by its name; Kubernetes' own libraries and those of the language.
+//! Estimated costs of functions by name: functions of the language and of Kubernetes' libraries.
 
 use super::coster::{Entries, PartCost};
 use super::range::{CostRange, REGEX, TRAVERSAL};
 use super::types::Type;
 use crate::registry::cel::costs;
 
-/// The longest regular expression behind a named format.
+/// Maximum length of the regular expression behind a named format.
 const FORMAT_REGEX: f64 = 128.0;
 
-/// The cost of a call, and what is known of the sizes of its result.
+/// The cost of a call, and the bounds of the size of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
     pub(crate) cost: CostRange,
-    /// Set if the cost includes that of the arguments.
+    /// Set if the cost includes the cost of the arguments.
     pub(crate) includes_args: bool,
     pub(crate) size: Option<CostRange>,
     pub(crate) entries: Option<Entries>,
@@ -30,7 +30,7 @@ impl Price {
         }
     }
 
-    /// The cost with that of the arguments.
+    /// A cost that includes the cost of the arguments.
     pub(crate) const fn whole(cost: CostRange) -> Self {
         Self {
             includes_args: true,
@@ -62,7 +62,7 @@ fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> 
         "check" => Price::of(CostRange::exactly(costs::CHECK)),
         "fieldSelector" | "labelSelector" => {
             let length = argument?;
-            // A list, and for two characters each a requirement: a struct and its list.
+            // A list, plus one requirement for every two characters: a struct and its list.
             let requirements = length.scaled(0.5).scaled(50.0);
             Price::of(CostRange::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
         }
@@ -106,18 +106,38 @@ fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> 
         "containsIP" => Price::of(network(0, args.first())),
         "containsCIDR" => Price::of(network(1, args.first())),
         "validate" => Price::of(argument?.scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)),
+        _ => return of_list_method(name, target, args),
+    })
+}
+
+/// The cost of a method that builds a list from the items of another.
+fn of_list_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> {
+    let size = target.size_or_any();
+    Some(match name {
         "slice" => match args {
             [from, to] => {
                 let written = |part: &PartCost| part.number.map(|it| u64::try_from(it).unwrap_or(0));
                 let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
-                // A real server's numbers begin anew below 0: a slice that ends before it begins is the dearest.
+                // kube-apiserver's subtraction wraps below 0, so a slice that ends before it begins is the most
+                // expensive one.
                 listed(1.0, CostRange::exactly(to.wrapping_sub(from)))
             }
             _ => return None,
         },
         "reverse" if matches!(target.kind, Type::List(_)) => listed(1.0, size),
         "distinct" => listed(2.0, size.times(size)),
-        "sort" => listed(2.0, size.times(size)),
+        "sort" => listed(comparison(&target.kind), size.times(size)),
+        "@sortByAssociatedKeys" => {
+            let keys = args.first()?.size_or_any();
+            listed(comparison(&args.first()?.kind), keys.times(keys))
+        }
+        "flatten" => {
+            let depth = args.first().map_or(Some(1), |it| it.number);
+            let depth = depth.map_or(u64::MAX, |it| u64::try_from(it).unwrap_or(0));
+            #[expect(clippy::cast_precision_loss, reason = "kube-apiserver computes with the same type")]
+            let factor = depth as f64;
+            listed(factor, size)
+        }
         _ => return None,
     })
 }
@@ -125,7 +145,7 @@ fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> 
 fn of_function(name: &str, args: &[PartCost]) -> Option<Price> {
     let size = args.first()?.size_or_any();
     Some(match name {
-        "url" | "jsonpatch.escapeKey" => Price::sized(size.scaled(TRAVERSAL), size),
+        "url" | "jsonpatch.escapeKey" | "strings.quote" => Price::sized(size.scaled(TRAVERSAL), size),
         "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
             Price::of(size.scaled(TRAVERSAL))
         }
@@ -148,7 +168,15 @@ fn of_function(name: &str, args: &[PartCost]) -> Option<Price> {
     })
 }
 
-/// A list made of so many elements.
+/// Two comparisons of list items, including the cost of reading strings.
+fn comparison(list: &Type) -> f64 {
+    match list {
+        Type::List(items) if matches!(**items, Type::String | Type::Bytes) => 2.0 + TRAVERSAL,
+        _ => 2.0,
+    }
+}
+
+/// A list of this size.
 fn listed(factor: f64, size: CostRange) -> Price {
     Price::sized(
         size.scaled(factor) + CostRange::ONE + CostRange::exactly(costs::LIST),
@@ -172,7 +200,7 @@ fn traversal_of_item(list: &PartCost, items: &Type) -> CostRange {
     }
 }
 
-/// Comparing addresses of 4 or 16 bytes; `masks` more times for the mask.
+/// Compares addresses of 4 or 16 bytes, plus `masks` times the same for the mask.
 fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
     let address = CostRange { min: 4, max: 16 };
     let mut cost = (address + address).scaled(TRAVERSAL);
@@ -185,7 +213,7 @@ fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
     }
 }
 
-/// The size of a text after all replacements of `from` by `to`.
+/// The size of a string after all replacements of `from` by `to`.
 fn replaced(text: CostRange, from: CostRange, to: CostRange) -> CostRange {
     let divided = |a: u64, b: u64| a.div_ceil(b);
     let (most, kept_most) = match from.min {

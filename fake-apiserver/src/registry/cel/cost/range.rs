@@ -1,14 +1,14 @@
-//! `CostRange`: the least and the most that something costs, or the sizes it can have.
+//! `CostRange`: lower and upper bound of a cost or a size.
 
 use std::ops::Add;
 
 /// Cost of traversing a character of a string.
 pub(crate) const TRAVERSAL: f64 = 0.1;
 
-/// Cost of applying a regular expression, a character of it.
+/// Cost of matching a regular expression, for each character of it.
 pub(crate) const REGEX: f64 = 0.25;
 
-/// Two bounds. All sums and products end at the largest number.
+/// Lower and upper bound. Sums and products saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CostRange {
     pub(crate) min: u64,
@@ -16,7 +16,7 @@ pub(crate) struct CostRange {
 }
 
 impl CostRange {
-    /// Nothing is known.
+    /// Unknown: from 0 to the maximum.
     pub(crate) const ANY: Self = Self { min: 0, max: u64::MAX };
     pub(crate) const ZERO: Self = Self::exactly(0);
     pub(crate) const ONE: Self = Self::exactly(1);
@@ -32,7 +32,7 @@ impl CostRange {
         }
     }
 
-    /// Multiplied by a factor, rounded up.
+    /// Multiplies both bounds by a factor, and rounds up.
     pub(crate) fn scaled(self, factor: f64) -> Self {
         Self {
             min: scale(self.min, factor),
@@ -64,7 +64,7 @@ impl Add for CostRange {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "kube-apiserver computes with the same type, and casts end at the largest number"
+    reason = "kube-apiserver computes with the same type, and casts saturate"
 )]
 fn scale(value: u64, factor: f64) -> u64 {
     (value as f64 * factor).ceil() as u64

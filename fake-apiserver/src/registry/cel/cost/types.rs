@@ -1,15 +1,16 @@
-//! `Type`: what is known of the type of an expression.
+//! `Type`: the type of an expression, as far as estimates need it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::decl::{Decl, DeclKind};
 
 /// A type.
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
-    /// Nothing is known, though a real server knows it.
+    /// Unknown here, although kube-apiserver's checker finds it.
     Unknown,
-    /// It is seen at run time only.
+    /// Determined only at run time.
     Dyn,
     Null,
     Bool,
@@ -23,15 +24,15 @@ pub(crate) enum Type {
     List(Rc<Type>),
     /// The types of keys and values.
     Map(Rc<Type>, Rc<Type>),
-    Object(Rc<Decl>),
+    Object(Arc<Decl>),
     Optional(Rc<Type>),
-    /// A type of one of Kubernetes' libraries.
+    /// A type defined by one of Kubernetes' libraries.
     Named(&'static str),
 }
 
 impl Type {
-    /// The type that a schema declares.
-    pub(crate) fn of(decl: &Rc<Decl>) -> Self {
+    /// Returns the type that a schema declares.
+    pub(crate) fn of(decl: &Arc<Decl>) -> Self {
         match &decl.kind {
             DeclKind::Dyn => Self::Dyn,
             DeclKind::Bool => Self::Bool,
@@ -43,7 +44,7 @@ impl Type {
             DeclKind::Timestamp => Self::Timestamp,
             DeclKind::List(items) => Self::list(Self::of(items)),
             DeclKind::Map(values) => Self::Map(Rc::new(Self::String), Rc::new(Self::of(values))),
-            DeclKind::Object(_) => Self::Object(Rc::clone(decl)),
+            DeclKind::Object { .. } => Self::Object(Arc::clone(decl)),
         }
     }
 
@@ -51,7 +52,7 @@ impl Type {
         Self::List(Rc::new(items))
     }
 
-    /// An optional value of a type; there are no optional optional ones.
+    /// An optional value of a type; optional types do not nest.
     pub(crate) fn optional(inner: Self) -> Self {
         match inner {
             Self::Optional(_) => inner,
@@ -59,7 +60,7 @@ impl Type {
         }
     }
 
-    /// Returns `true` if all values are of one size.
+    /// Returns `true` if all values of the type have the same size.
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
             Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Duration | Self::Timestamp => true,
@@ -71,14 +72,14 @@ impl Type {
     /// The type of a field, or of the value of a key.
     pub(crate) fn field(&self, name: &str) -> Self {
         match self {
-            Self::Object(decl) => decl.field(name).as_ref().map_or(Self::Unknown, Self::of),
+            Self::Object(decl) => decl.field_or_word(name).as_ref().map_or(Self::Unknown, Self::of),
             Self::Map(_, value) => (**value).clone(),
             Self::Dyn => Self::Dyn,
             _ => Self::Unknown,
         }
     }
 
-    /// The type of what `[…]` selects.
+    /// The type that an index expression selects.
     pub(crate) fn element(&self) -> Self {
         match self {
             Self::List(items) => (**items).clone(),
@@ -88,7 +89,7 @@ impl Type {
         }
     }
 
-    /// The type of the variable of a macro on this.
+    /// The type of a macro's variable over a value of this type.
     pub(crate) fn iterated(&self) -> Self {
         match self {
             Self::Map(key, _) => (**key).clone(),

@@ -3,106 +3,167 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, MapExpr, SelectExpr,
-};
-use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
-use kube_cel::cel::parser::Expression;
-use kube_cel::cel::{Context, Value as CelValue};
-
-use super::functions;
-use super::meter::{EvalFailure, Meter};
-use super::operators::{self, NO_OVERLOAD, is_constant};
+use super::attributes::is_attribute;
+use super::meter::Meter;
+use super::operators;
+use super::plan::Plan;
+use super::values::{EvalFailure, Evaluated, overload, whole};
+use crate::registry::cel::ast::{CallExpr, EntryExpr, Expr, Expression, ListExpr, LiteralValue, MapExpr};
 use crate::registry::cel::costs;
-use crate::registry::cel::macros::MAP_INSERT;
+use crate::registry::cel::library::{TYPE_NAMES, type_value};
+use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
+use crate::registry::cel::syntax::OPTIONAL_TARGET;
 
-/// A value, or why there is none.
-pub(crate) type Evaluated = Result<CelValue, EvalFailure>;
+/// Calls a function that only some expressions have, with its arguments, the target of a method first; `None` if it is
+/// unknown.
+pub(crate) type MoreFunctions = fn(name: &str, args: &[CelValue]) -> Option<Evaluated>;
 
-/// Evaluates an expression that sees these variables and the functions of `functions`.
+/// No further functions.
+pub(crate) fn no_more_functions(_: &str, _: &[CelValue]) -> Option<Evaluated> {
+    None
+}
+
+/// Evaluates an expression with these variables and the functions of `functions`.
 pub(crate) fn evaluate<'a>(
-    program: &'a Expression,
-    functions: &'a Context<'a>,
+    plan: &'a Plan,
+    functions: MoreFunctions,
     variables: Vec<(&'a str, CelValue)>,
     meter: &mut Meter,
 ) -> Evaluated {
-    let scope = variables.into_iter().map(|(name, value)| (name, Ok(value))).collect();
+    let scope = variables
+        .into_iter()
+        .map(|(name, value)| Slot::new(name, Ok(value)))
+        .collect();
     let mut evaluation = Evaluation {
         functions,
+        constants: &plan.constants,
         scope,
         meter,
     };
-    evaluation.value(program)
+    evaluation.value(&plan.expression)
+}
+
+/// Evaluates a part that does not name variables.
+pub(super) fn evaluate_part<'a>(
+    part: &'a Expression,
+    constants: &'a HashMap<u64, CelValue>,
+    functions: MoreFunctions,
+    meter: &mut Meter,
+) -> Evaluated {
+    let mut evaluation = Evaluation {
+        functions,
+        constants,
+        scope: Vec::new(),
+        meter,
+    };
+    evaluation.value(part)
 }
 
 /// One evaluation.
 pub(crate) struct Evaluation<'a, 'm> {
-    pub(crate) functions: &'a Context<'a>,
-    /// Variables, the innermost last. That of a macro may hold an error.
-    pub(crate) scope: Vec<(&'a str, Result<CelValue, String>)>,
+    pub(crate) functions: MoreFunctions,
+    /// Values of constant parts, which are free.
+    pub(super) constants: &'a HashMap<u64, CelValue>,
+    /// Variables, innermost last.
+    pub(super) scope: Vec<Slot<'a>>,
     pub(crate) meter: &'m mut Meter,
+}
+
+/// A variable.
+pub(super) struct Slot<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: SlotValue<'a>,
+    /// Cost of computing its value.
+    pub(super) cost: u64,
+}
+
+/// The value of a variable. The variable of a macro may hold an error.
+pub(super) enum SlotValue<'a> {
+    Known(Result<CelValue, String>),
+    /// The variable is evaluated on first use.
+    Later(&'a Expression),
+}
+
+impl<'a> Slot<'a> {
+    pub(super) fn new(name: &'a str, value: Result<CelValue, String>) -> Self {
+        Self {
+            name,
+            value: SlotValue::Known(value),
+            cost: 0,
+        }
+    }
 }
 
 impl<'a> Evaluation<'a, '_> {
     pub(crate) fn value(&mut self, expression: &'a Expression) -> Evaluated {
         match &expression.expr {
-            Expr::Literal(literal) => Ok(self::literal(literal)),
-            Expr::Ident(name) => {
-                self.meter.charge(1)?;
-                match self.scope.iter().rev().find(|(it, _)| it == name) {
-                    Some((_, Ok(value))) => Ok(value.clone()),
-                    Some((_, Err(error))) => Err(EvalFailure::Error(error.clone())),
-                    None => Ok(CelValue::resolve(expression, self.functions)?),
+            Expr::Literal(literal) => return Ok(self::literal(literal)),
+            Expr::List(_) | Expr::Map(_) | Expr::Call(_) => {
+                if let Some(value) = self.constants.get(&expression.id) {
+                    return Ok(value.clone());
                 }
             }
+            _ => {}
+        }
+        match &expression.expr {
+            Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => stacker::maybe_grow(costs::STACK_LEFT, costs::STACK_MORE, || self.call(call)),
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(it) => self.comprehension(it),
-            Expr::Struct(_) | Expr::Unspecified => Err(EvalFailure::Error("the expression cannot be evaluated".into())),
+            Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {
+                Err(EvalFailure::Error("the expression cannot be evaluated".into()))
+            }
         }
     }
 
-    /// The value of a branch of a condition, or of a key: where it is a variable or within one, it costs nothing.
-    fn attribute(&mut self, expression: &'a Expression) -> Evaluated {
-        let spent = self.meter.spent();
-        let value = self.value(expression)?;
-        if is_attribute(expression) {
-            self.meter.forget_since(spent);
-        }
-        Ok(value)
-    }
-
-    fn select(&mut self, select: &'a SelectExpr) -> Evaluated {
-        let operand = self.value(&select.operand)?;
-        if !select.test {
+    pub(super) fn ident(&mut self, name: &str) -> Evaluated {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let Some(at) = self.scope.iter().rposition(|it| it.name == name) else {
+            // The name of a type is free.
+            return match TYPE_NAMES.contains(&name) {
+                true => Ok(type_value(name)),
+                false => Err(EvalFailure::Error(format!("no such attribute(s): {name}"))),
+            };
+        };
+        if name != OPTIONAL_TARGET {
             self.meter.charge(1)?;
         }
-        if let Ok(optional) = <&OptionalValue>::try_from(&operand) {
-            let field = optional.value().and_then(|it| field(it, &select.field));
-            return Ok(match select.test {
-                true => CelValue::Bool(field.is_some()),
-                false => functions::optional(field),
-            });
+        if let SlotValue::Later(init) = self.scope[at].value {
+            let inner = self.scope.split_off(at);
+            let value = self.value(init);
+            self.scope.extend(inner);
+            let known = match value {
+                Ok(value) => Ok(value),
+                Err(EvalFailure::Error(error)) => Err(error),
+                Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
+            };
+            self.scope[at].value = SlotValue::Known(known);
         }
-        let field = field(&operand, &select.field);
-        match (select.test, field) {
-            (true, field) => Ok(CelValue::Bool(field.is_some())),
-            (false, Some(value)) => Ok(value),
-            (false, None) => Err(EvalFailure::Error(format!("no such key: {}", select.field))),
+        match &self.scope[at].value {
+            SlotValue::Known(Ok(value)) => whole(value),
+            SlotValue::Known(Err(error)) => Err(EvalFailure::Error(error.clone())),
+            SlotValue::Later(_) => Err(overload()),
         }
+    }
+
+    /// The value of a branch of a conditional, or of a key. If it is an attribute, its variable is free.
+    pub(super) fn attribute(&mut self, expression: &'a Expression) -> Evaluated {
+        let value = self.value(expression);
+        if is_attribute(expression) {
+            self.meter.refund(1);
+        }
+        value
     }
 
     fn list(&mut self, list: &'a ListExpr) -> Evaluated {
-        if !list.elements.iter().all(is_constant) {
-            self.meter.charge(costs::LIST)?;
-        }
         self.meter.work(list.elements.len())?;
+        self.meter.charge(costs::LIST)?;
         Ok(CelValue::List(Arc::new(self.elements(list)?)))
     }
 
-    fn elements(&mut self, list: &'a ListExpr) -> Result<Vec<CelValue>, EvalFailure> {
+    pub(super) fn elements(&mut self, list: &'a ListExpr) -> Result<Vec<CelValue>, EvalFailure> {
         let mut items = Vec::with_capacity(list.elements.len());
         for (index, element) in list.elements.iter().enumerate() {
             let value = self.value(element)?;
@@ -118,11 +179,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn map(&mut self, map: &'a MapExpr) -> Evaluated {
-        let is_constant =
-            |it: &EntryExpr| matches!(it, EntryExpr::MapEntry(it) if is_constant(&it.key) && is_constant(&it.value));
-        if !map.entries.iter().all(|it| is_constant(&it.expr)) {
-            self.meter.charge(costs::MAP)?;
-        }
+        self.meter.charge(costs::MAP)?;
         self.meter.work(map.entries.len())?;
         let mut fields = HashMap::with_capacity(map.entries.len());
         for entry in &map.entries {
@@ -146,8 +203,8 @@ impl<'a> Evaluation<'a, '_> {
             ("_&&_", [left, right]) => self.junction(left, right, false),
             ("_||_", [left, right]) => self.junction(left, right, true),
             ("_?_:_", [condition, yes, no]) => match self.value(condition)? {
-                CelValue::Bool(true) => self.attribute(yes),
-                CelValue::Bool(false) => self.attribute(no),
+                CelValue::Bool(true) => self.branch(yes),
+                CelValue::Bool(false) => self.branch(no),
                 _ => Err(overload()),
             },
             ("@not_strictly_false", [arg]) => {
@@ -159,27 +216,50 @@ impl<'a> Evaluation<'a, '_> {
                 }
             }
             ("@in" | "_in_", [item, list]) => {
-                let (item, container) = (self.value(item)?, self.value(list)?);
-                let is_free = matches!(&list.expr, Expr::List(list) if list.elements.iter().all(is_constant));
+                let (item, container) = match self.both(item, list)? {
+                    Ok(both) => both,
+                    Err(error) => {
+                        self.meter.charge(1)?;
+                        return Err(EvalFailure::Error(error));
+                    }
+                };
+                let is_free = matches!(self.constants.get(&list.id), Some(CelValue::List(items)) if is_set(items));
                 operators::contains(&item, &container, is_free, self.meter)
             }
-            (name, [arg]) if matches!(name, "!_" | "-_") => {
-                let value = self.value(arg)?;
-                operators::unary(name, value, self.meter)
-            }
-            ("_[_]", [container, key]) => {
-                let (container, key) = (self.value(container)?, self.attribute(key)?);
-                operators::binary("_[_]", container, key, self.meter)
-            }
-            (name, [left, right]) if operators::is_binary(name) => {
-                let (left, right) = (self.value(left)?, self.value(right)?);
-                operators::binary(name, left, right, self.meter)
-            }
+            (name, [arg]) if matches!(name, "!_" | "-_") => match self.value(arg) {
+                Err(EvalFailure::Error(error)) => {
+                    self.meter.charge(1)?;
+                    Err(EvalFailure::Error(error))
+                }
+                value => operators::unary(name, value?, self.meter),
+            },
+            ("_[_]", [container, key]) => self.index(container, key),
+            (name, [left, right]) if operators::is_binary(name) => match self.both(left, right)? {
+                Ok((left, right)) => operators::binary(name, left, right, self.meter),
+                Err(error) => {
+                    self.meter.charge(1)?;
+                    Err(EvalFailure::Error(error))
+                }
+            },
             _ => self.function(call),
         }
     }
 
-    /// `&&` and `||`: what one side decides, an error of the other does not undo.
+    /// Evaluates two parts, and returns the first error only after both were evaluated.
+    fn both(
+        &mut self,
+        left: &'a Expression,
+        right: &'a Expression,
+    ) -> Result<Result<(CelValue, CelValue), String>, EvalFailure> {
+        let (left, right) = (self.value(left), self.value(right));
+        Ok(match (left, right) {
+            (Err(EvalFailure::TooDear), _) | (_, Err(EvalFailure::TooDear)) => return Err(EvalFailure::TooDear),
+            (Err(EvalFailure::Error(error)), _) | (_, Err(EvalFailure::Error(error))) => Err(error),
+            (Ok(left), Ok(right)) => Ok((left, right)),
+        })
+    }
+
+    /// `&&` and `||`: if one side decides the result, an error on the other side is ignored.
     fn junction(&mut self, left: &'a Expression, right: &'a Expression, decides: bool) -> Evaluated {
         let left = match self.value(left) {
             Ok(CelValue::Bool(value)) if value == decides => return Ok(CelValue::Bool(decides)),
@@ -197,190 +277,26 @@ impl<'a> Evaluation<'a, '_> {
             (Ok(()), Err(error)) => Err(error),
         }
     }
-
-    fn comprehension(&mut self, it: &'a ComprehensionExpr) -> Evaluated {
-        let range = self.value(&it.iter_range)?;
-        let items = match &range {
-            CelValue::List(items) => Arc::clone(items),
-            CelValue::Map(map) => {
-                self.meter.work(map.map.len())?;
-                let mut keys: Vec<&Key> = map.map.keys().collect();
-                keys.sort();
-                Arc::new(keys.into_iter().map(CelValue::from).collect())
-            }
-            _ => return Err(overload()),
-        };
-        let start = self.value(&it.accu_init)?;
-        let depth = self.scope.len();
-        self.scope.push((&it.accu_var, Ok(start)));
-        self.scope.push((&it.iter_var, Ok(CelValue::Null)));
-        if let Some(second) = &it.iter_var2 {
-            self.scope.push((second, Ok(CelValue::Null)));
-        }
-        let result = self.iterate(it, &range, &items, depth);
-        self.scope.truncate(depth + 1);
-        let result = result.and_then(|()| self.value(&it.result));
-        self.scope.truncate(depth);
-        result
-    }
-
-    /// Makes all steps; the result so far is the variable at `at`, those of the item are the next ones.
-    fn iterate(
-        &mut self,
-        it: &'a ComprehensionExpr,
-        range: &CelValue,
-        items: &[CelValue],
-        at: usize,
-    ) -> Result<(), EvalFailure> {
-        let collects = matches!(it.accu_init.expr, Expr::List(_) | Expr::Map(_));
-        for (index, item) in items.iter().enumerate() {
-            self.meter.work(1)?;
-            let (first, second) = match (&it.iter_var2, range) {
-                (None, _) => (item.clone(), None),
-                (Some(_), CelValue::Map(_)) => (item.clone(), Some(operators::entry(range, item)?)),
-                (Some(_), _) => {
-                    let index = i64::try_from(index).unwrap_or(i64::MAX);
-                    (CelValue::Int(index), Some(item.clone()))
-                }
-            };
-            self.scope[at + 1].1 = Ok(first);
-            if let Some(second) = second {
-                self.scope[at + 2].1 = Ok(second);
-            }
-            if let CelValue::Bool(false) = self.value(&it.loop_cond)? {
-                break;
-            }
-            let collected = match collects {
-                true => self.collect(&it.loop_step, &it.accu_var, at),
-                false => None,
-            };
-            let next = match collected {
-                Some(Ok(())) => continue,
-                Some(Err(error)) => Err(error),
-                None => self.value(&it.loop_step),
-            };
-            self.scope[at].1 = match next {
-                Ok(value) => Ok(value),
-                Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
-                Err(error) if collects => return Err(error),
-                Err(EvalFailure::Error(error)) => Err(error),
-            };
-        }
-        Ok(())
-    }
-
-    /// The step of a macro that adds to the list or the map that is there; `None` if the step is another one.
-    fn collect(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), EvalFailure>> {
-        let Expr::Call(call) = &step.expr else { return None };
-        match (call.func_name.as_str(), call.args.as_slice()) {
-            ("_?_:_", [condition, yes, no]) if is_ident(no, accu) && collects(yes, accu) => {
-                match self.value(condition) {
-                    Ok(CelValue::Bool(true)) => self.collect(yes, accu, at),
-                    Ok(CelValue::Bool(false)) => Some(Ok(())),
-                    Ok(_) => Some(Err(overload())),
-                    Err(error) => Some(Err(error)),
-                }
-            }
-            ("_+_", [list, more]) if is_ident(list, accu) => match &more.expr {
-                Expr::List(more) => Some(self.append(more, at)),
-                _ => None,
-            },
-            (MAP_INSERT, [map, entry @ ..]) if is_ident(map, accu) => Some(self.insert(entry, at)),
-            _ => None,
-        }
-    }
-
-    /// Adds items to the list that is there.
-    fn append(&mut self, more: &'a ListExpr, at: usize) -> Result<(), EvalFailure> {
-        self.meter.charge(costs::LIST + 2)?;
-        let items = self.elements(more)?;
-        if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
-            Arc::make_mut(list).extend(items);
-        }
-        Ok(())
-    }
-
-    /// Adds a key with its value, or all entries of a map, to the map that is there.
-    fn insert(&mut self, entry: &'a [Expression], at: usize) -> Result<(), EvalFailure> {
-        self.meter.charge(2)?;
-        let entries: Vec<(Key, CelValue)> = match entry {
-            [key, value] => {
-                let key = self.value(key)?.try_into().map_err(|_| overload())?;
-                vec![(key, self.value(value)?)]
-            }
-            [map] => match self.value(map)? {
-                CelValue::Map(map) => {
-                    self.meter.work(map.map.len())?;
-                    map.map
-                        .iter()
-                        .map(|(key, value)| (key.clone(), value.clone()))
-                        .collect()
-                }
-                _ => return Err(overload()),
-            },
-            _ => return Err(overload()),
-        };
-        let Ok(CelValue::Map(map)) = &mut self.scope[at].1 else {
-            return Err(overload());
-        };
-        let map = Arc::make_mut(&mut map.map);
-        for (key, value) in entries {
-            if map.contains_key(&key) {
-                return Err(EvalFailure::Error(format!("insert failed: key {key} already exists")));
-            }
-            map.insert(key, value);
-        }
-        Ok(())
-    }
 }
 
-/// Returns `true` if an expression is a variable, or a place within one.
-fn is_attribute(expression: &Expression) -> bool {
-    match &expression.expr {
-        Expr::Ident(_) => true,
-        Expr::Select(select) => !select.test && is_attribute(&select.operand),
-        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
-            ("_[_]", [container, key]) => is_attribute(container) && (is_attribute(key) || is_constant(key)),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-fn is_ident(expression: &Expression, name: &str) -> bool {
-    matches!(&expression.expr, Expr::Ident(it) if it == name)
-}
-
-/// Returns `true` if a step adds to the accumulator.
-fn collects(step: &Expression, accu: &str) -> bool {
-    let Expr::Call(call) = &step.expr else { return false };
-    match (call.func_name.as_str(), call.args.as_slice()) {
-        ("_+_", [list, more]) => is_ident(list, accu) && matches!(more.expr, Expr::List(_)),
-        (MAP_INSERT, [map, ..]) => is_ident(map, accu),
-        _ => false,
-    }
-}
-
-/// A field of a value, if it has fields.
-fn field(value: &CelValue, name: &str) -> Option<CelValue> {
-    match value {
-        CelValue::Map(map) => map.map.get(&Key::String(Arc::new(name.to_owned()))).cloned(),
-        _ => None,
-    }
+/// Returns `true` if a constant list is used as a set, in which lookups are free.
+fn is_set(items: &[CelValue]) -> bool {
+    items.iter().all(|it| {
+        matches!(
+            it,
+            CelValue::Bool(_) | CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_) | CelValue::String(_)
+        )
+    })
 }
 
 fn literal(literal: &LiteralValue) -> CelValue {
     match literal {
-        LiteralValue::Boolean(value) => CelValue::Bool(*value.inner()),
-        LiteralValue::Bytes(bytes) => CelValue::Bytes(Arc::new(bytes.inner().to_vec())),
-        LiteralValue::Double(value) => CelValue::Float(*value.inner()),
-        LiteralValue::Int(value) => CelValue::Int(*value.inner()),
+        LiteralValue::Boolean(value) => CelValue::Bool(*value),
+        LiteralValue::Bytes(bytes) => CelValue::Bytes(Arc::new(bytes.clone())),
+        LiteralValue::Double(value) => CelValue::Float(*value),
+        LiteralValue::Int(value) => CelValue::Int(*value),
         LiteralValue::Null => CelValue::Null,
-        LiteralValue::String(text) => CelValue::String(Arc::new(text.inner().to_owned())),
-        LiteralValue::UInt(value) => CelValue::UInt(*value.inner()),
+        LiteralValue::String(text) => CelValue::String(Arc::new(text.clone())),
+        LiteralValue::UInt(value) => CelValue::UInt(*value),
     }
-}
-
-pub(crate) fn overload() -> EvalFailure {
-    EvalFailure::Error(NO_OVERLOAD.to_owned())
 }

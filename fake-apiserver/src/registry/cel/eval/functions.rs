@@ -1,361 +1,187 @@
-//! Functions: those that are called most, and what all of them cost. The others are the library's.
+//! Functions of the language and of Kubernetes' libraries.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use kube_cel::cel::Value as CelValue;
-use kube_cel::cel::common::ast::{CallExpr, Expr};
-use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::parser::Expression;
-
-use super::evaluation::{Evaluated, Evaluation, overload};
-use super::meter::{EvalFailure, Meter, size};
-use super::operators;
-use crate::api::field::quote;
-use crate::registry::cel::library::TIMESTAMP;
-use crate::registry::cel::{costs, parse};
-use crate::registry::types::net;
-use crate::registry::types::pattern::Pattern;
-
-/// Work of compiling a regular expression, beside its cost.
-const COMPILE_WORK: usize = 2_000;
-
-/// The longest text a function may make.
-const TEXT_MAX: usize = 64 * 1024 * 1024;
-
-/// The most parts of the arguments of a function of the library, whose errors show them. No request of 3 MiB has as
-/// many.
-const ARGS_MAX: usize = 4_000_000;
-
-/// Regular expressions kept for the next evaluation; then they are forgotten.
-const PATTERNS_MAX: usize = 64;
-
-thread_local! {
-    static PATTERNS: RefCell<HashMap<String, Rc<Pattern>>> = RefCell::default();
-}
-
-/// An optional value.
-pub(crate) fn optional(value: Option<CelValue>) -> CelValue {
-    CelValue::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
-}
+use super::attributes::base_cost;
+use super::evaluation::Evaluation;
+use super::meter::Meter;
+use super::patterns::pattern;
+use super::sizes::size;
+use super::values::{EvalFailure, Evaluated, optional, overload, whole};
+use super::{
+    conversions, format, formats, lists, network, operators, prices, quantities, strings, times, urls, versions,
+};
+use crate::registry::cel::ast::{CallExpr, Expr, Expression};
+use crate::registry::cel::library::type_of;
+use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
+use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT, OPTIONAL_TARGET};
 
 impl<'a> Evaluation<'a, '_> {
     pub(crate) fn function(&mut self, call: &'a CallExpr) -> Evaluated {
-        let name = call.func_name.as_str();
-        let prefix = parse::namespace(call, |name| self.scope.iter().any(|(it, _)| *it == name));
-        let mut args = Vec::with_capacity(call.args.len() + 1);
-        if let (Some(target), None) = (&call.target, prefix) {
-            args.push(self.value(target)?);
+        let name = call.func_name.trim_start_matches('.');
+        if let ("or" | "orValue", Some(target), [other]) = (name, &call.target, call.args.as_slice()) {
+            return self.alternative(name, target, other);
         }
-        for arg in &call.args {
-            args.push(self.value(arg)?);
+        if let (OPTIONAL_SELECT | OPTIONAL_INDEX, [container, key]) = (name, call.args.as_slice()) {
+            return self.optional_entry(container, key);
         }
-        let is_method = call.target.is_some() && prefix.is_none();
-        if prefix.is_none()
-            && let Some(result) = native(name, is_method, &args, self.meter)
+        let args = match self.arguments(call)? {
+            Ok(args) => args,
+            Err(error) => return Err(EvalFailure::Error(error)),
+        };
+        let is_method = call.target.is_some();
+        if let Some(Expr::Ident(target)) = call.target.as_ref().map(|it| &it.expr)
+            && target == OPTIONAL_TARGET
+            && name == "value"
         {
+            // cel-go evaluates its second copy of the target to read the value.
+            let target = self.scope.iter().rfind(|it| it.name == OPTIONAL_TARGET);
+            let cost = target.map_or(0, |it| it.cost);
+            self.meter.charge(cost)?;
+        }
+        // A call that would exceed the cost limit is not executed.
+        self.meter.charge_ahead(prices::price(name, is_method, &args, None))?;
+        let result = common(name, is_method, &args, self.meter).or_else(|| (self.functions)(name, &args));
+        let result = result.unwrap_or_else(|| Err(overload()));
+        if let Err(EvalFailure::TooDear) = result {
             return result;
         }
-        charge(prefix, name, &args, self.meter)?;
-        if let ("sum", true, [CelValue::List(items)]) = (name, is_method, args.as_slice()) {
-            return sum(items);
+        self.meter
+            .charge(prices::price(name, is_method, &args, result.as_ref().ok()))?;
+        result
+    }
+
+    /// `a.?b` and `a[?b]`; an absent value is free.
+    fn optional_entry(&mut self, container: &'a Expression, key: &'a Expression) -> Evaluated {
+        self.meter.charge(base_cost(container))?;
+        let container = self.value(container)?;
+        let key = self.attribute(key)?;
+        let entry = operators::optional_entry(&container, &key);
+        if <&OptionalValue>::try_from(&entry).is_ok_and(|it| it.value().is_some()) {
+            self.meter.charge(1)?;
         }
-        let is_text = prefix.is_none() && !is_method && matches!(args.as_slice(), [CelValue::String(_)]);
-        let result = self.library(prefix, name, is_method, args);
-        match (result, read_as(name)) {
-            (Err(EvalFailure::Error(_)), Some(kind)) if is_text => {
-                let text = format!("type conversion error from 'string' to '{kind}'");
-                Err(EvalFailure::Error(text))
+        Ok(entry)
+    }
+
+    /// Evaluates the arguments of a call, the target of a method first, or returns the error of one of them. With up to
+    /// two arguments, all are evaluated and the call is charged even if one fails. With more, evaluation stops at the
+    /// first error; the call is charged only if the failing argument was the last.
+    fn arguments(&mut self, call: &'a CallExpr) -> Result<Result<Vec<CelValue>, String>, EvalFailure> {
+        let count = call.args.len() + usize::from(call.target.is_some());
+        let mut args = Vec::with_capacity(count);
+        let mut wrong = None;
+        for part in call.target.as_deref().into_iter().chain(&call.args) {
+            match self.value(part) {
+                Ok(value) => args.push(value),
+                Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
+                Err(EvalFailure::Error(error)) if count > 2 && args.len() + 1 < count => return Ok(Err(error)),
+                Err(EvalFailure::Error(error)) => {
+                    args.push(CelValue::Null);
+                    wrong = wrong.or(Some(error));
+                }
             }
-            (result, _) => result,
+        }
+        match wrong {
+            None => Ok(Ok(args)),
+            Some(error) => {
+                let name = call.func_name.trim_start_matches('.');
+                let price = prices::price(name, call.target.is_some(), &args, None);
+                self.meter.charge(price)?;
+                Ok(Err(error))
+            }
         }
     }
 
-    /// Calls a function of the library with values.
-    fn library(&mut self, prefix: Option<&str>, name: &str, is_method: bool, args: Vec<CelValue>) -> Evaluated {
-        let mut weight: usize = 0;
-        for arg in &args {
-            weight += self.meter.weigh(arg)?;
-        }
-        if weight > ARGS_MAX {
-            return Err(self.meter.exhaust());
-        }
-        let ident = |name: String| Expression {
-            id: 0,
-            expr: Expr::Ident(name),
+    /// `or` and `orValue`: evaluates the alternative only if it is needed. The call itself is free.
+    fn alternative(&mut self, name: &str, target: &'a Expression, other: &'a Expression) -> Evaluated {
+        let value = self.value(target)?;
+        let Ok(optional) = <&OptionalValue>::try_from(&value) else {
+            return Ok(value);
         };
-        let mut context = self.functions.new_inner_scope();
-        let mut names = Vec::with_capacity(args.len());
-        for (index, arg) in args.into_iter().enumerate() {
-            let name = format!("@{index}");
-            context.add_variable_from_value(name.as_str(), arg);
-            names.push(ident(name));
+        match optional.value() {
+            Some(inner) if name == "orValue" => whole(inner),
+            Some(_) => Ok(value),
+            None => self.value(other),
         }
-        let target = match prefix {
-            Some(prefix) => Some(ident(prefix.to_owned())),
-            None if is_method => Some(names.remove(0)),
-            None => None,
-        };
-        let call = Expression {
-            id: 0,
-            expr: Expr::Call(CallExpr {
-                func_name: name.to_owned(),
-                target: target.map(Box::new),
-                args: names,
-            }),
-        };
-        let result = catch_unwind(AssertUnwindSafe(|| CelValue::resolve(&call, &context)));
-        let value = result.map_err(|_| EvalFailure::Error("the expression cannot be evaluated".into()))??;
-        self.meter.weigh(&value)?;
-        Ok(value)
     }
 }
 
-/// Functions that need no library; `None` if the function is another one.
-fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
-    let result = match (name, args) {
-        ("dyn", [value]) if !is_method => meter.charge(1).map(|()| value.clone()),
-        ("size", [value]) => meter.charge(1).and_then(|()| match value {
+/// Calls a function; `None` if it is unknown for these arguments.
+fn common(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
+    let found = match (name, args) {
+        ("dyn", [value]) if !is_method => Some(Ok(value.clone())),
+        ("type", [value]) if !is_method => Some(Ok(type_of(value))),
+        ("size", [value]) => Some(match value {
             CelValue::String(_) | CelValue::Bytes(_) | CelValue::List(_) | CelValue::Map(_) => {
                 Ok(CelValue::Int(i64::try_from(size(value)).unwrap_or(i64::MAX)))
             }
             _ => Err(overload()),
         }),
-        ("optionalSelect__", [container, key]) => meter.charge(1).map(|()| operators::optional_entry(container, key)),
-        ("hasValue" | "value", [value]) if is_method => meter.charge(1).and_then(|()| {
-            let optional = <&OptionalValue>::try_from(value).map_err(|_| overload())?;
-            match (name, optional.value()) {
-                ("hasValue", value) => Ok(CelValue::Bool(value.is_some())),
-                (_, Some(value)) => Ok(value.clone()),
-                (_, None) => Err(EvalFailure::Error("optional.none() dereference".into())),
-            }
-        }),
-        ("orValue" | "or", [value, other]) if is_method => meter.charge(1).and_then(|()| {
-            let optional = <&OptionalValue>::try_from(value).map_err(|_| overload())?;
-            Ok(match (name, optional.value()) {
-                ("orValue", Some(inner)) => inner.clone(),
-                (_, Some(_)) => value.clone(),
-                (_, None) => other.clone(),
-            })
-        }),
-        ("startsWith" | "endsWith" | "contains" | "matches", [text, part]) => of_texts(name, text, part, meter),
-        ("isCIDR" | "cidr", [CelValue::String(text)]) if !is_method => return range(name, text, meter),
-        ("int" | "string" | "bytes" | "bool" | "timestamp" | "duration", [value]) if !is_method => {
-            let converted = converted(name, value)?;
-            meter.charge(1).map(|()| converted)
+        ("hasValue" | "value", [value]) if is_method => Some(of_optional(name, value)),
+        ("optional.none", []) => Some(Ok(optional(None))),
+        ("optional.of", [value]) => Some(Ok(optional(Some(value.clone())))),
+        ("optional.ofNonZeroValue", [value]) => {
+            let value = (!is_zero(value)).then(|| value.clone());
+            Some(Ok(optional(value)))
         }
-        ("join", [items]) if is_method => join(items, "", meter),
-        ("join", [items, CelValue::String(separator)]) if is_method => join(items, separator, meter),
-        _ => return None,
-    };
-    Some(result)
-}
-
-/// Returns the type that a function reads from a text, as cel-go names it.
-fn read_as(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "int" => "int",
-        "uint" => "uint",
-        "double" => "double",
-        "bool" => "bool",
-        "duration" => "google.protobuf.Duration",
-        "timestamp" => "google.protobuf.Timestamp",
-        _ => return None,
-    })
-}
-
-/// `isCIDR`, and `cidr` of a text that is no range. The library takes leading zeros, which Go's `netip` does not.
-fn range(name: &str, text: &Arc<String>, meter: &mut Meter) -> Option<Evaluated> {
-    let is_mapped = |address: IpAddr| matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some());
-    let is_range = net::parse_cidr(text).is_some_and(|(address, _)| !is_mapped(address));
-    if name == "cidr" && is_range {
-        return None;
-    }
-    if let Err(failure) = meter.charge_traversal(text.chars().count(), 1) {
-        return Some(Err(failure));
-    }
-    Some(match name {
-        "cidr" => Err(EvalFailure::Error(format!(
-            "network address parse error during conversion from string: netip.ParsePrefix({})",
-            quote(text)
-        ))),
-        _ => Ok(CelValue::Bool(is_range)),
-    })
-}
-
-/// Conversions that the library lacks: to the type that a value already has, and those of times.
-fn converted(name: &str, value: &CelValue) -> Option<CelValue> {
-    let text = |text: String| CelValue::String(Arc::new(text));
-    Some(match (name, value) {
-        ("timestamp", CelValue::Timestamp(_)) | ("duration", CelValue::Duration(_)) | ("bytes", CelValue::Bytes(_)) => {
-            value.clone()
+        ("startsWith" | "endsWith" | "contains" | "matches", [CelValue::String(text), CelValue::String(part)]) => {
+            Some(of_texts(name, text, part, meter))
         }
-        ("timestamp", CelValue::Int(seconds)) => TIMESTAMP.of(&Timestamp::from_second(*seconds).ok()?.to_string())?,
-        ("int", CelValue::Timestamp(at)) => CelValue::Int(at.timestamp()),
-        ("string", CelValue::Timestamp(at)) => text(at.to_rfc3339().replace("+00:00", "Z")),
-        ("bool", CelValue::Bool(_)) => value.clone(),
-        ("bool", CelValue::String(text)) => match text.as_str() {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => CelValue::Bool(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => CelValue::Bool(false),
-            _ => return None,
-        },
-        ("string", CelValue::Bool(flag)) => text(flag.to_string()),
-        _ => return None,
-    })
+        ("format", [CelValue::String(text), CelValue::List(args)]) => Some(format::call(text, args, meter)),
+        ("strings.quote", [CelValue::String(text)]) => Some(Ok(strings::quote(text))),
+        ("jsonpatch.escapeKey", [CelValue::String(text)]) => Some(Ok(strings::escape_key(text))),
+        _ => None,
+    };
+    found
+        .or_else(|| formats::call(name, args))
+        .or_else(|| quantities::call(name, is_method, args))
+        .or_else(|| versions::call(name, is_method, args))
+        .or_else(|| urls::call(name, is_method, args))
+        .or_else(|| network::call(name, is_method, args))
+        .or_else(|| match (is_method, args) {
+            (false, [value]) => conversions::call(name, value),
+            (true, [CelValue::String(text), rest @ ..]) => strings::call(name, text, rest, meter),
+            _ => None,
+        })
+        .or_else(|| if is_method { times::call(name, args) } else { None })
+        .or_else(|| lists::call(name, args, meter))
 }
 
-fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> Evaluated {
-    let (CelValue::String(text), CelValue::String(part)) = (text, part) else {
-        return Err(overload());
-    };
-    let tenth = |size: usize| size.div_ceil(10) as u64;
-    let (length, part_length) = (text.chars().count(), part.chars().count());
+fn of_optional(name: &str, value: &CelValue) -> Evaluated {
+    let optional = <&OptionalValue>::try_from(value).map_err(|_| overload())?;
+    match (name, optional.value()) {
+        ("hasValue", value) => Ok(CelValue::Bool(value.is_some())),
+        (_, Some(value)) => whole(value),
+        (_, None) => Err(EvalFailure::Error("optional.none() dereference".into())),
+    }
+}
+
+/// Returns `true` for the default (zero) value of a type.
+fn is_zero(value: &CelValue) -> bool {
+    match value {
+        CelValue::Bool(value) => !value,
+        CelValue::Int(value) => *value == 0,
+        CelValue::UInt(value) => *value == 0,
+        CelValue::Float(value) => *value == 0.0,
+        CelValue::String(text) => text.is_empty(),
+        CelValue::Bytes(bytes) => bytes.is_empty(),
+        CelValue::List(items) => items.is_empty(),
+        CelValue::Map(map) => map.map.is_empty(),
+        CelValue::Duration(length) => length.nanoseconds() == 0,
+        CelValue::Null => true,
+        _ => false,
+    }
+}
+
+fn of_texts(name: &str, text: &str, part: &str, meter: &mut Meter) -> Evaluated {
     Ok(CelValue::Bool(match name {
-        "startsWith" => {
-            meter.charge(tenth(part_length))?;
-            text.starts_with(part.as_str())
-        }
-        "endsWith" => {
-            meter.charge(tenth(part_length))?;
-            text.ends_with(part.as_str())
-        }
-        "contains" => {
-            meter.charge(tenth(length).saturating_mul(tenth(part_length)))?;
-            text.contains(part.as_str())
-        }
+        "startsWith" => text.starts_with(part),
+        "endsWith" => text.ends_with(part),
+        "contains" => text.contains(part),
         _ => {
-            meter.charge(tenth(length + 1).saturating_mul(part_length.div_ceil(4) as u64))?;
+            meter.work(text.len() / 16)?;
             let pattern = pattern(part, meter)?;
             pattern
                 .is_match(text)
                 .map_err(|error| EvalFailure::Error(error.to_owned()))?
         }
     }))
-}
-
-/// The sum of the items of a list, 0 if it has none.
-fn sum(items: &[CelValue]) -> Evaluated {
-    let Some((first, rest)) = items.split_first() else {
-        return Ok(CelValue::Int(0));
-    };
-    let is_number = |it: &CelValue| {
-        matches!(
-            it,
-            CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_) | CelValue::Duration(_)
-        )
-    };
-    if !items.iter().all(is_number) {
-        return Err(overload());
-    }
-    rest.iter()
-        .try_fold(first.clone(), |sum, item| Ok((sum + item.clone())?))
-}
-
-/// The items of a list as one text, whose size is known before it is made.
-fn join(items: &CelValue, separator: &str, meter: &mut Meter) -> Evaluated {
-    let CelValue::List(items) = items else {
-        return Err(overload());
-    };
-    meter.work(items.len())?;
-    let mut texts = Vec::with_capacity(items.len());
-    for item in items.iter() {
-        let CelValue::String(text) = item else {
-            return Err(overload());
-        };
-        texts.push(text.as_str());
-    }
-    let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
-    let bytes = texts
-        .iter()
-        .fold(separators, |sum, text| sum.saturating_add(text.len()));
-    if bytes > TEXT_MAX {
-        return Err(meter.exhaust());
-    }
-    let made = texts.join(separator);
-    meter.charge_traversal(made.chars().count(), 2)?;
-    Ok(CelValue::String(Arc::new(made)))
-}
-
-/// A regular expression, which is compiled once for many evaluations.
-fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, EvalFailure> {
-    let known = PATTERNS.with_borrow(|known| known.get(text).cloned());
-    if let Some(pattern) = known {
-        return Ok(pattern);
-    }
-    meter.work(COMPILE_WORK + text.len())?;
-    let pattern = Rc::new(Pattern::new(text));
-    PATTERNS.with_borrow_mut(|known| {
-        if known.len() >= PATTERNS_MAX {
-            known.clear();
-        }
-        known.insert(text.to_owned(), Rc::clone(&pattern));
-    });
-    Ok(pattern)
-}
-
-/// Charges what a function of the library costs.
-fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter) -> Result<(), EvalFailure> {
-    let size = |index: usize| args.get(index).map_or(0, size);
-    match (prefix, name) {
-        (Some("sets"), "contains" | "intersects" | "equivalent") => {
-            let factor = if name == "equivalent" { 2 } else { 1 };
-            meter.charge(size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1) as u64)?;
-            pairs(args, size(0).max(size(1)), meter)
-        }
-        (Some("ip"), "isCanonical") => meter.charge_traversal(size(0), 2),
-        (Some("lists"), "range") => match args {
-            [CelValue::Int(count)] => meter.charge(
-                u64::try_from(*count)
-                    .unwrap_or_default()
-                    .saturating_add(costs::LIST + 1),
-            ),
-            _ => meter.charge(1),
-        },
-        (None, "check") => meter.charge(costs::CHECK),
-        (None, "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf") => match args.first() {
-            Some(CelValue::String(_) | CelValue::Bytes(_)) => meter.charge_traversal(size(0), 1),
-            Some(value) => meter.weigh(value).and_then(|weight| meter.charge(weight as u64)),
-            None => meter.charge(1),
-        },
-        (
-            None,
-            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "ip" | "quantity"
-            | "isQuantity" | "semver" | "isSemver" | "bytes" | "format",
-        )
-        | (Some("strings" | "jsonpatch"), _) => meter.charge_traversal(size(0), 1),
-        (None, "split") => meter.charge_traversal(size(0), 2),
-        (None, "replace") => {
-            meter.charge_traversal(size(0), 2)?;
-            let made = (size(0) / size(1).max(1)).saturating_add(1).saturating_mul(size(2));
-            match made > TEXT_MAX {
-                true => Err(meter.exhaust()),
-                false => Ok(()),
-            }
-        }
-        (None, "find" | "findAll") => {
-            meter.work(COMPILE_WORK + size(1))?;
-            let regex = size(1).div_ceil(4) as u64;
-            meter.charge(((size(0) + 1).div_ceil(10) as u64).saturating_mul(regex))
-        }
-        (None, "distinct" | "sort") => {
-            let compared = size(0).saturating_mul(size(0)).saturating_mul(2) as u64;
-            meter.charge(compared.saturating_add(costs::LIST + 1))?;
-            pairs(args, size(0), meter)
-        }
-        _ => meter.charge(1),
-    }
-}
-
-/// Counts the comparisons of each item with so many others.
-fn pairs(args: &[CelValue], others: usize, meter: &mut Meter) -> Result<(), EvalFailure> {
-    for arg in args {
-        let weight = meter.weigh(arg)?;
-        meter.work(weight.saturating_mul(others))?;
-    }
-    Ok(())
 }

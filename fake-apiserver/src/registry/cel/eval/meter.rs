@@ -1,45 +1,36 @@
-//! `Meter`: what an evaluation has cost, and when it costs too much.
+//! `Meter`: the accumulated cost of an evaluation, and its limits.
 
-use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::{ExecutionError, Value as CelValue};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// Most work of an evaluation beside its cost: copies of values and comparisons within them, which cost nothing on a
-/// real server. Reading ten parts costs one unit, so this is what all of [`Meter::CALL`] reads; no rule of a request
-/// of 3 MiB comes near.
+use super::values::EvalFailure;
+use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
+
+/// Maximum work of an evaluation that CEL does not charge for: copies of values and comparisons within them. Reading
+/// ten parts costs one unit, so the bound equals the parts that [`Meter::CALL`] units read. Rules in requests of up to
+/// 3 MiB stay far below it.
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
-/// Reason for which an expression has no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EvalFailure {
-    /// It is wrong, in the words of a real server where they are known.
-    Error(String),
-    /// It costs more than one expression may.
-    TooDear,
-}
+/// Unordered lists: sets and lists of maps with keys. Only their identity is kept, so that a list made
+/// from one of them has an order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unordered(Arc<BTreeSet<usize>>);
 
-impl From<ExecutionError> for EvalFailure {
-    fn from(error: ExecutionError) -> Self {
-        Self::Error(match error {
-            ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-            ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-            ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-            // The library's texts show the values, which may be larger than any text.
-            ExecutionError::NoSuchOverload
-            | ExecutionError::NotSupportedAsMethod { .. }
-            | ExecutionError::UnexpectedType { .. }
-            | ExecutionError::UnsupportedBinaryOperator(..)
-            | ExecutionError::UnsupportedIndex(..)
-            | ExecutionError::UnsupportedKeyType(_)
-            | ExecutionError::UnsupportedListIndex(_)
-            | ExecutionError::UnsupportedMapIndex(_)
-            | ExecutionError::UnsupportedTargetType { .. }
-            | ExecutionError::UnsupportedUnaryOperator(..)
-            | ExecutionError::ValuesNotComparable(..) => "no such overload".to_owned(),
-            ExecutionError::Overflow(_, CelValue::UInt(_), _) => "unsigned integer overflow".to_owned(),
-            ExecutionError::Overflow(_, CelValue::Int(_), _) => "integer overflow".to_owned(),
-            ExecutionError::FunctionError { message, .. } => message,
-            error => error.to_string(),
-        })
+impl Unordered {
+    /// Adds a list, which lives as long as this is used.
+    pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>) {
+        Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr());
+    }
+
+    /// Adds the lists of another value.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        if !other.0.is_empty() {
+            Arc::make_mut(&mut self.0).extend(other.0.iter().copied());
+        }
+    }
+
+    fn contains(&self, list: &Arc<Vec<CelValue>>) -> bool {
+        !self.0.is_empty() && self.0.contains(&Arc::as_ptr(list).addr())
     }
 }
 
@@ -49,10 +40,12 @@ pub(crate) struct Meter {
     spent: u64,
     limit: u64,
     work: u64,
+    /// Lists without an order of items. The variables keep them alive.
+    unordered: Unordered,
 }
 
 impl Meter {
-    /// Most that one expression may cost at run time.
+    /// Cost limit of one expression at run time.
     pub(crate) const CALL: u64 = 1_000_000;
 
     pub(crate) fn new(limit: u64) -> Self {
@@ -60,7 +53,18 @@ impl Meter {
             spent: 0,
             limit,
             work: 0,
+            unordered: Unordered::default(),
         }
+    }
+
+    /// Returns the meter of an evaluation with these unordered lists in its variables.
+    pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
+        Self { unordered, ..self }
+    }
+
+    /// Returns `true` if the items of a list have no order.
+    pub(super) fn is_unordered(&self, list: &Arc<Vec<CelValue>>) -> bool {
+        self.unordered.contains(list)
     }
 
     /// Returns the cost so far.
@@ -76,17 +80,25 @@ impl Meter {
         }
     }
 
-    /// Takes back what has been charged since so much was spent.
-    pub(crate) fn forget_since(&mut self, spent: u64) {
-        self.spent = spent;
+    /// Fails if this additional cost would exceed the limit, without charging it.
+    pub(crate) fn charge_ahead(&mut self, cost: u64) -> Result<(), EvalFailure> {
+        match self.spent.saturating_add(cost) > self.limit {
+            true => Err(self.exhaust()),
+            false => Ok(()),
+        }
     }
 
-    /// Charges what reading so much of a text or of a list costs.
+    /// Subtracts a cost that was charged before.
+    pub(crate) fn refund(&mut self, cost: u64) {
+        self.spent = self.spent.saturating_sub(cost);
+    }
+
+    /// Charges the cost of reading this much of a string or a list.
     pub(crate) fn charge_traversal(&mut self, size: usize, factor: usize) -> Result<(), EvalFailure> {
         self.charge((size.saturating_mul(factor)).div_ceil(10) as u64)
     }
 
-    /// Counts copies and comparisons, which cost nothing.
+    /// Counts copies and comparisons, which are free in CEL.
     pub(crate) fn work(&mut self, copies: usize) -> Result<(), EvalFailure> {
         self.work = self.work.saturating_add(copies as u64);
         match self.work > WORK_MAX {
@@ -95,34 +107,15 @@ impl Meter {
         }
     }
 
-    /// Counts the parts of a value to copy, and returns their number.
-    pub(crate) fn weigh(&mut self, value: &CelValue) -> Result<usize, EvalFailure> {
-        let left = WORK_MAX.saturating_sub(self.work);
-        let weight = weight(value, usize::try_from(left).unwrap_or(usize::MAX));
-        self.work(weight)?;
-        Ok(weight)
-    }
-
-    /// Ends the evaluation as if it had cost too much.
+    /// Ends the evaluation as if it had exceeded the cost limit.
     pub(crate) fn exhaust(&mut self) -> EvalFailure {
         self.spent = self.spent.max(self.limit.saturating_add(1));
         EvalFailure::TooDear
     }
 }
 
-/// The size of a value as expressions see it: characters, bytes, items or entries; 1 for all else.
-pub(crate) fn size(value: &CelValue) -> usize {
-    match value {
-        CelValue::String(text) => text.chars().count(),
-        CelValue::Bytes(bytes) => bytes.len(),
-        CelValue::List(items) => items.len(),
-        CelValue::Map(map) => map.map.len(),
-        _ => 1,
-    }
-}
-
-/// Returns the size of a value for a walk: at least this, where it is more than `most`. A value that shares its parts
-/// may hold more than can ever be walked.
+/// Returns the number of parts that a walk over a value visits. Counting stops above `most`, because a value with
+/// shared parts can have too many to visit.
 pub(crate) fn weight(value: &CelValue, most: usize) -> usize {
     let mut sum: usize = 1;
     let mut add = |more: usize, part: &CelValue| {

@@ -1,15 +1,38 @@
-//! Evaluation of expressions, with the cost that a real server counts: what costs too much ends (rule O8).
+//! Evaluates expressions, and counts their cost as kube-apiserver does; an evaluation that exceeds the limit fails
+//! (rule O8).
 //!
-//! Variables, macros and operators are evaluated here; other functions are those of the crate `kube-cel`. It knows
-//! neither schemas nor objects.
+//! This module implements variables, macros, operators and functions. It does not depend on schemas or objects.
 
+mod access;
+mod arithmetic;
+mod attributes;
+mod conversions;
 mod evaluation;
+mod format;
+mod formats;
 mod functions;
+mod lists;
+mod loops;
 mod meter;
+mod network;
 mod operators;
+mod patterns;
+mod plan;
+mod planner;
+mod prices;
+mod quantities;
+mod sizes;
+mod strings;
+mod times;
+mod urls;
+mod values;
+mod versions;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use evaluation::evaluate;
-pub(crate) use meter::{EvalFailure, Meter, weight};
+pub(crate) use evaluation::{MoreFunctions, evaluate, no_more_functions};
+pub(crate) use meter::{Meter, Unordered, weight};
+pub(crate) use plan::Plan;
+pub(crate) use planner::plan_of;
+pub(crate) use values::{EvalFailure, Evaluated, broken, overload};

@@ -1,32 +1,24 @@
-//! The operators, and what they cost.
+//! The operators and their costs.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use kube_cel::cel::Value as CelValue;
-use kube_cel::cel::common::ast::Expr;
-use kube_cel::cel::objects::{Key, OptionalValue};
-use kube_cel::cel::parser::Expression;
+use super::arithmetic;
+use super::meter::Meter;
+use super::sizes::size;
+use super::values::{EvalFailure, Evaluated, optional, overload};
+use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
+use crate::registry::types::names::CEL_RESERVED;
 
-use super::evaluation::{Evaluated, overload};
-use super::functions::optional;
-use super::meter::{EvalFailure, Meter, size};
-
-/// Error for an operator on types it does not support.
-pub(crate) const NO_OVERLOAD: &str = "no such overload";
-
-/// The longest list an expression may make; a real server shares what two lists have in common, and so knows no end.
+/// Maximum length of a concatenated list. kube-apiserver does not need such a limit, because its lists share their
+/// common parts.
 const ITEMS_MAX: usize = 2_000_000;
-
-/// Returns `true` if an expression is a literal value, so that it costs nothing.
-pub(crate) fn is_constant(expression: &Expression) -> bool {
-    matches!(expression.expr, Expr::Literal(_))
-}
 
 pub(crate) fn is_binary(name: &str) -> bool {
     matches!(
         name,
-        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_[_]"
+        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "_+_" | "_-_" | "_*_" | "_/_" | "_%_"
     )
 }
 
@@ -46,7 +38,11 @@ pub(crate) fn unary(name: &str, value: CelValue, meter: &mut Meter) -> Evaluated
 pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     match name {
         "_==_" | "_!=_" => {
-            meter.charge_traversal(size(&left).min(size(&right)), 1)?;
+            match (name, &left) {
+                // A value of a library has a constant cost of comparison.
+                ("_==_", CelValue::Opaque(_)) if <&OptionalValue>::try_from(&left).is_err() => meter.charge(1)?,
+                _ => meter.charge_traversal(size(&left).min(size(&right)), 1)?,
+            }
             Ok(CelValue::Bool(equal(&left, &right, meter)? == (name == "_==_")))
         }
         "_<_" | "_<=_" | "_>_" | "_>=_" => {
@@ -68,26 +64,20 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
             }))
         }
         "_+_" => add(left, right, meter),
-        "_[_]" => {
-            meter.charge(1)?;
-            index(&left, &right)
-        }
         _ => {
             meter.charge(1)?;
-            Ok(match name {
-                "_-_" => left - right,
-                "_*_" => left * right,
-                "_/_" => left / right,
-                _ => left % right,
-            }?)
+            arithmetic::compute(name, &left, &right)
         }
     }
 }
 
-/// Compares two values. Shared parts are walked again and again, and so every part of them is counted.
-fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
+/// Compares two values. A shared part is visited at each occurrence, and each visit counts as work.
+pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
+        (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() && meter.is_unordered(left) => {
+            holds_all(left, right, meter)
+        }
         (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() => {
             meter.work(1 + left.len())?;
             for (left, right) in left.iter().zip(right.iter()) {
@@ -121,6 +111,34 @@ fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, E
     }
 }
 
+/// Returns `true` if a set, or a list of maps with keys, has each item of another list, as Kubernetes compares them.
+fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
+    let keys: Option<HashSet<Key>> = set.iter().map(|it| Key::try_from(it.clone()).ok()).collect();
+    meter.work(1 + set.len() + items.len())?;
+    if let Some(keys) = keys {
+        return Ok(items
+            .iter()
+            .all(|item| Key::try_from(item.clone()).is_ok_and(|it| keys.contains(&it))));
+    }
+    for (at, item) in items.iter().enumerate() {
+        // Most lists are in the same order.
+        if equal(&set[at], item, meter)? {
+            continue;
+        }
+        let mut is_found = false;
+        for other in set {
+            if equal(other, item, meter)? {
+                is_found = true;
+                break;
+            }
+        }
+        if !is_found {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     match (left, right) {
         (CelValue::String(mut left), CelValue::String(right)) => {
@@ -140,16 +158,18 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
                 return Err(meter.exhaust());
             }
             meter.work(left.len() + right.len())?;
-            Ok((CelValue::List(left) + CelValue::List(right))?)
+            let mut items = left;
+            Arc::make_mut(&mut items).extend(right.iter().cloned());
+            Ok(CelValue::List(items))
         }
         (left, right) => {
             meter.charge(1)?;
-            Ok((left + right)?)
+            arithmetic::compute("_+_", &left, &right)
         }
     }
 }
 
-/// Returns `true` if a list has an item, or a map a key.
+/// Returns `true` if a list contains an item, or a map a key.
 pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, meter: &mut Meter) -> Evaluated {
     match container {
         CelValue::List(items) => {
@@ -173,15 +193,7 @@ pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
     }
 }
 
-/// `container[key]`; of an optional container an optional value.
-fn index(container: &CelValue, key: &CelValue) -> Evaluated {
-    if let Ok(inner) = <&OptionalValue>::try_from(container) {
-        return Ok(optional(inner.value().and_then(|it| entry(it, key).ok())));
-    }
-    entry(container, key)
-}
-
-/// The value of a key of a map, or of an index of a list.
+/// Returns the value at a key of a map, or at an index of a list.
 pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     let show = |key: &CelValue| match key {
         CelValue::Int(key) => key.to_string(),
@@ -196,8 +208,14 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
             let value = map.map.get(&found).cloned();
             value.ok_or_else(|| EvalFailure::Error(format!("no such key: {}", show(key))))
         }
-        (CelValue::List(items), CelValue::Int(_) | CelValue::UInt(_)) => {
+        (CelValue::List(items), CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_)) => {
             let at = match key {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is a whole number"
+                )]
+                CelValue::Float(at) if at.fract() == 0.0 && (0.0..1e15).contains(at) => Some(*at as usize),
                 CelValue::Int(at) => usize::try_from(*at).ok(),
                 CelValue::UInt(at) => usize::try_from(*at).ok(),
                 _ => None,
@@ -209,11 +227,21 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     }
 }
 
-/// The entry `key` of a map or a list, or of an optional one of these, as an optional.
+/// Returns the entry `key` of a map or list, or of an optional map or list, as an optional.
 pub(crate) fn optional_entry(container: &CelValue, key: &CelValue) -> CelValue {
     let inner = match <&OptionalValue>::try_from(container) {
         Ok(optional) => optional.value(),
         Err(_) => Some(container),
     };
-    optional(inner.and_then(|it| entry(it, key).ok()))
+    optional(inner.and_then(|it| match (it, key) {
+        (CelValue::Map(map), CelValue::String(name)) => field(map, name),
+        _ => entry(it, key).ok(),
+    }))
+}
+
+/// A field of an object. The name of a field that is a reserved word is also accepted unescaped.
+pub(super) fn field(map: &Map, name: &str) -> Option<CelValue> {
+    let get = |name: String| map.map.get(&Key::String(Arc::new(name))).cloned();
+    let is_reserved = CEL_RESERVED.contains(&name);
+    get(name.to_owned()).or_else(|| is_reserved.then(|| get(format!("__{name}__"))).flatten())
 }

@@ -1,4 +1,6 @@
-//! Validation of the paths a CRD names: printer columns, scale and selectable fields (rule O4).
+//! Validation of the field paths in a CRD: printer columns, scale and selectable fields (rule O4).
+
+use std::collections::BTreeSet;
 
 use super::field_path;
 use crate::api::field::FieldErrors;
@@ -17,10 +19,10 @@ const COLUMN_FORMATS: [&str; 8] = [
     "password",
 ];
 
-/// Most distinct `selectableFields` of a version.
+/// Maximum number of distinct `selectableFields` in a version.
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
-/// Checks one of `additionalPrinterColumns`.
+/// Checks one item of `additionalPrinterColumns`.
 pub(super) fn validate_column(column: &Cursor<'_>, errors: &mut FieldErrors) {
     column.at("name").check_required(errors);
     let types = format!("must be one of {}", COLUMN_TYPES.join(","));
@@ -41,7 +43,7 @@ pub(super) fn validate_column(column: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a path starts with a dot, which is all that makes it simple.
+/// Checks that a path starts with a dot, as every simple path must.
 fn check_simple(json_path: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let is_simple = json_path.as_text().starts_with('.');
     if !is_simple {
@@ -88,7 +90,7 @@ pub(super) fn validate_selectable(
         };
         return errors.invalid(fields, "", text);
     };
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for field in fields.items("") {
         let path = field.at("jsonPath");
         if !path.check_required(errors) {
@@ -113,7 +115,7 @@ pub(super) fn validate_selectable(
         if seen.contains(&json_path) {
             errors.duplicate(path, json_path);
         } else {
-            seen.push(json_path);
+            seen.insert(json_path);
         }
     }
     if seen.len() > MAX_SELECTABLE_FIELDS {

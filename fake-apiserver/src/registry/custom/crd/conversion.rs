@@ -5,7 +5,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::dns1035_label;
 use crate::registry::types::webhook_client::validate_client;
 
-/// Checks the conversion; errors name the fields of the internal form, in which `webhook` is flat.
+/// Checks the conversion. Errors name the fields of the internal form, in which the fields of `webhook` are inlined.
 pub(super) fn validate(conversion: &Cursor<'_>, errors: &mut FieldErrors) {
     if !conversion.is_set("") {
         return;

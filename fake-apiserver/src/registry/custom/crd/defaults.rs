@@ -1,7 +1,7 @@
 //! Defaults must be valid under their own schema (rule O4).
 
 use super::super::embedded;
-use super::super::engine::problem_of_rule;
+use super::super::engine::{Declared, problem_of_rule};
 use super::super::prune::prune_value;
 use super::super::rules::{of_type, validate_default};
 use super::super::schema::{Structural, is_meta_field};
@@ -20,8 +20,8 @@ pub(super) fn validate(schema: &Cursor<'_>) -> FieldErrors {
     errors
 }
 
-/// Decodes the metadata of objects embedded in the defaults of a schema, as their validation does in place: its unknown
-/// fields are not stored.
+/// Decodes the metadata of embedded objects in the defaults of a schema. kube-apiserver's validation does this in
+/// place, so unknown fields are not stored.
 pub(super) fn decode_embedded(schema: &mut Map) {
     let root = Structural::parse_root(&Cursor::root(schema));
     if root.below.defaults && root.below.embedded {
@@ -80,12 +80,13 @@ fn check(node: &Structural, raw: &Cursor<'_>, default: &Value, in_metadata: bool
         found = validate::validate(node, &at, None);
     }
     if found.is_empty() {
-        check_rules(node, &at, default, &mut found);
+        check_rules(node, raw, default, &mut found);
     }
     errors.extend(found);
 }
 
-/// No default is of a type that there is none of; Go compares formats first (`typeValidator` of `kube-openapi`).
+/// Refuses every default of a node with an unknown type. The error prefers the format over the type, as in Go
+/// (`typeValidator` of `kube-openapi`).
 fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
     let (kind, format) = (raw.text("type"), raw.text("format"));
     let (found, found_format) = match default {
@@ -111,14 +112,19 @@ fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldError
     });
 }
 
-/// A default is held to the rules of its schema, which cannot be if one of them has no meaning.
-fn check_rules(node: &Structural, at: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
+/// Checks a default against the rules of its schema, unless one of the rules does not compile.
+fn check_rules(node: &Structural, raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
     if !node.below.rules {
         return;
     }
+    let at = raw.at("default");
+    let declared = (!node.rules.is_empty()).then(|| Declared::of_node(raw, node.is_resource));
     let mut has_problem = false;
     for rule in node.rules.iter().filter(|rule| !rule.text.trim().is_empty()) {
-        if let Some(problem) = problem_of_rule(&rule.text, node) {
+        let problem = declared
+            .as_ref()
+            .and_then(|it| problem_of_rule(&rule.text, rule.has_optional_old, it));
+        if let Some(problem) = problem {
             has_problem = true;
             errors.push(of_type(at.path(), node, format!("rule compile error: {problem}")));
         }

@@ -1,4 +1,4 @@
-//! Paths such as `.spec.name` and `.spec['a.b']` that lead through a schema (`ValidFieldPath` of
+//! Field paths such as `.spec.name` and `.spec['a.b']`, resolved in a schema (`ValidFieldPath` of
 //! `apiextensions-apiserver/pkg/apiserver/schema/cel`).
 
 use crate::registry::types::cursor::Cursor;
@@ -6,13 +6,13 @@ use crate::registry::types::cursor::Cursor;
 const NO_FIELD: &str = "does not refer to a valid field";
 const END: &str = "unexpected end of JSON path";
 
-/// The field that a path leads to: the first step to it, and its type.
+/// Resolves a path: returns its first step, and the type of the field.
 pub(super) fn find(path: &str, schema: &Cursor<'_>, allows_brackets: bool) -> Result<(String, String), String> {
     let (first, kind) = follow(&mut Tokens(path), schema, allows_brackets)?;
     Ok((first.unwrap_or_default(), kind))
 }
 
-/// The next step and the type at the end.
+/// The next step, and the type of the field at the end.
 fn follow(
     tokens: &mut Tokens<'_>,
     node: &Cursor<'_>,
@@ -55,7 +55,7 @@ fn unquoted(token: &str) -> Option<&str> {
         .filter(|_| token.len() > 1)
 }
 
-/// Delimiters, and what stands between them; what is in quotes has no delimiters.
+/// Splits a path into delimiters and the parts between them. A quoted part is one token.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -93,7 +93,7 @@ mod tests {
     #[case("spec", true, Err("expected [ or . but got: spec"))]
     #[case(".spec.", true, Err("unexpected end of JSON path"))]
     #[case(".spec[0]", true, Err("expected single quoted string but got 0"))]
-    fn paths_lead_to_fields(#[case] path: &str, #[case] brackets: bool, #[case] expected: Result<&str, &str>) {
+    fn paths_are_resolved_to_fields(#[case] path: &str, #[case] brackets: bool, #[case] expected: Result<&str, &str>) {
         let schema = json!({"properties": {
             "spec": {"properties": {"name": {"type": "string"}}},
             "map": {"additionalProperties": {"type": "string"}},

@@ -1,4 +1,4 @@
-//! The kind CustomResourceDefinition: its defaults, its checks and its life. It knows nothing of the objects defined.
+//! The kind CustomResourceDefinition: its defaults, validation and lifecycle. It does not depend on custom objects.
 
 #[cfg_attr(not(feature = "cel"), path = "budget/absent.rs")]
 mod budget;

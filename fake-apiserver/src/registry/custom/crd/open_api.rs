@@ -1,4 +1,4 @@
-//! Contents of a CRD's schema that are allowed beyond being structural (rule O4).
+//! Rules for a CRD's schema in addition to being structural (rule O4).
 
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;
@@ -7,7 +7,7 @@ use crate::registry::types::cursor::Cursor;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// The keywords at the root while `/status` is on, by their Go names as the error lists them.
+/// Keywords permitted at the root if `/status` is enabled, by their Go names as errors list them.
 const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),
@@ -33,7 +33,7 @@ const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// Checks the schema of a version. `is_stored` says that the version has it already.
+/// Checks the schema of a version. `is_stored` is set if the stored version has the same schema.
 pub(super) fn validate(node: &Cursor<'_>, has_status: bool, is_stored: bool) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if has_status {
@@ -43,18 +43,22 @@ pub(super) fn validate(node: &Cursor<'_>, has_status: bool, is_stored: bool) -> 
         errors.forbidden(node.at("nullable"), "nullable cannot be true at the root");
     }
     let unsupported = unsupported_keyword(node);
-    if unsupported.is_none() {
-        let found = structural::validate(node);
+    let mut is_structural = unsupported.is_none();
+    if is_structural {
+        let mut found = structural::validate(node);
         if found.is_empty() {
-            errors.extend(defaults::validate(node));
-        } else {
-            errors.extend(found);
+            found = defaults::validate(node);
         }
+        is_structural = found.is_empty();
+        errors.extend(found);
     }
-    walk(node, Place::root(), &mut errors);
-    if errors.is_empty() {
-        rules::validate_meaning(node, is_stored, &mut errors);
+    let mut found = FieldErrors::new();
+    walk(node, Place::root(), &mut found);
+    if is_structural {
+        let wrong = found.iter().map(|it| it.path.to_string()).collect();
+        rules::validate_meaning(node, is_stored, &wrong, &mut found);
     }
+    errors.extend(found);
     if errors.is_empty()
         && let Some(text) = unsupported
     {
@@ -82,7 +86,7 @@ fn check_root_with_status(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A keyword that no structural schema can be made of, anywhere.
+/// A keyword that structural schemas cannot have at any level.
 fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
     const UNSUPPORTED: [(&str, &str); 7] = [
         ("id", "id"),
@@ -123,7 +127,7 @@ fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
 struct Place<'a> {
     is_root: bool,
     in_metadata: bool,
-    /// Reason for which there may be no default here.
+    /// Reason for which a default is forbidden here.
     forbids_default: Option<&'a str>,
 }
 
@@ -181,7 +185,7 @@ fn walk(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors) {
     rules::validate(node, errors);
 }
 
-/// The keywords of one schema by themselves.
+/// Checks the keywords of one schema, without those below it.
 fn check_keywords(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors) {
     let kind = node.text("type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
@@ -198,7 +202,7 @@ fn check_keywords(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors)
         "dependencies",
         "$ref",
     ] {
-        // of the others an empty one is there, too
+        // The other keywords are set even if they are empty.
         let may_be_empty = matches!(key, "id" | "patternProperties" | "definitions");
         if node.is_set(key) && (!may_be_empty || !node.is_empty(key)) {
             errors.forbidden(node.at(key), format!("{key} is not supported"));
@@ -289,7 +293,7 @@ fn check_set_items(node: &Cursor<'_>, errors: &mut FieldErrors) {
         "object" if items.text("x-kubernetes-map-type") != "atomic" => "x-kubernetes-map-type",
         _ => return,
     };
-    // The real server prints the list type in both cases.
+    // kube-apiserver prints the list type in both cases.
     let shown = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
     let text = "must be atomic as item of a list with x-kubernetes-list-type=set";
     errors.invalid(items.at(key), shown, text);

@@ -1,10 +1,12 @@
-//! `x-kubernetes-validations`: what can be checked of a rule without evaluating it (rule O8).
+//! `x-kubernetes-validations`: checks of a rule that do not need its evaluation (rule O8).
 
-use super::super::engine::{is_about_change, problem_of_message, problem_of_rule};
-use super::super::schema::Structural;
+use std::collections::BTreeSet;
+
+use super::super::engine::{Declared, is_about_change, problem_of_message, problem_of_rule};
+use super::super::json_type::JsonType;
 use super::budget::{Costs, Scope};
 use super::field_path;
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::api::json::Value;
 use crate::api::json::escape_html;
 use crate::registry::cel;
@@ -17,6 +19,10 @@ const REASONS: [&str; 4] = [
     "FieldValueInvalid",
     "FieldValueRequired",
 ];
+
+/// Error for rules in a schema of an unknown type, or below it.
+const UNTYPED: &str = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
+                       to convert structural schema to CEL declarations";
 
 /// Checks the rules of one schema.
 pub(super) fn validate(node: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -62,67 +68,115 @@ fn check(rule: &Cursor<'_>, errors: &mut FieldErrors) {
 /// Context of a schema while its rules are checked.
 #[derive(Clone)]
 struct Around<'a> {
-    /// The schema above within which values cannot be correlated over time.
+    /// The enclosing schema below which values cannot be correlated with stored ones.
     lost: Option<&'a Cursor<'a>>,
-    is_root: bool,
     scope: Scope,
+    /// Set if the schema or one above it has rules.
+    is_ruled: bool,
+    /// Set if a schema with rules, or one below it, has an unknown type.
+    is_untyped: bool,
 }
 
-/// Validates the rules of a schema that is otherwise valid: rules that cannot be parsed or evaluated are refused, as is
-/// `oldSelf` where a value cannot be correlated over time, and rules that cost too much. In a schema that is stored
-/// already the cost of single rules is unlimited.
-pub(super) fn validate_meaning(node: &Cursor<'_>, is_stored: bool, errors: &mut FieldErrors) {
-    let mut costs = Costs::new(is_stored);
+/// State that the checks of all rules of a schema share.
+struct Checks<'a> {
+    costs: Costs,
+    /// The paths of the errors of the schema itself.
+    wrong: &'a BTreeSet<String>,
+}
+
+impl Checks<'_> {
+    /// Returns `true` if a schema or one below it has an error, in which case its rules are not checked.
+    fn is_wrong(&self, node: &Cursor<'_>) -> bool {
+        let path = node.path().to_string();
+        let from = self.wrong.range(path.clone()..);
+        // All paths with this prefix are adjacent; some belong to other fields with a longer name.
+        let below = |it: &String| {
+            it.strip_prefix(&path)
+                .map(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        from.map_while(below).any(|it| it)
+    }
+}
+
+/// Validates the rules of a structural schema. Refuses rules that do not compile, rules that cost too much, and
+/// `oldSelf` on values that cannot be correlated with stored ones. The cost of single rules is unlimited in a stored
+/// schema. `wrong` contains the paths of the errors of the schema itself.
+pub(super) fn validate_meaning(node: &Cursor<'_>, is_stored: bool, wrong: &BTreeSet<String>, errors: &mut FieldErrors) {
+    let mut checks = Checks {
+        costs: Costs::new(is_stored),
+        wrong,
+    };
     let around = Around {
         lost: None,
-        is_root: true,
         scope: Scope::root(),
+        is_ruled: false,
+        is_untyped: false,
     };
-    walk(node, &around, &mut costs, errors);
-    costs.finish(node, errors);
+    walk(node, &around, &mut checks, errors);
+    checks.costs.finish(node, errors);
 }
 
-fn walk(node: &Cursor<'_>, around: &Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
+fn walk(node: &Cursor<'_>, around: &Around<'_>, checks: &mut Checks<'_>, errors: &mut FieldErrors) {
+    let has_rules = !node.is_empty("x-kubernetes-validations");
+    let is_ruled = around.is_ruled || has_rules;
+    let kind = node.text("type");
     let around = Around {
         scope: around.scope.clone().with_types(node),
+        is_ruled,
+        is_untyped: around.is_untyped || (is_ruled && !kind.is_empty() && JsonType::parse(kind).is_none()),
         ..*around
     };
     if let Some(additional) = node.schema("additionalProperties") {
         let around = around.element(node, &additional, around.lost);
-        walk(&additional, &around, costs, errors);
+        walk(&additional, &around, checks, errors);
     }
     for (name, property) in node.properties() {
         let around = around.property(node, name, &property);
-        walk(&property, &around, costs, errors);
+        walk(&property, &around, checks, errors);
     }
     if let Some(items) = node.schema("items") {
         let is_list = node.text("x-kubernetes-list-type") != "map";
         let lost = around.lost.or(Some(node).filter(|_| is_list));
         let around = around.element(node, &items, lost);
-        walk(&items, &around, costs, errors);
+        walk(&items, &around, checks, errors);
     }
-    let problems = Problems::of(node, around.is_root);
+    if !has_rules || checks.is_wrong(node) {
+        return;
+    }
+    if around.is_untyped {
+        errors.push(FieldError {
+            path: node.at("x-kubernetes-validations").into(),
+            kind: FieldErrorKind::Internal,
+            value: None,
+            detail: UNTYPED.to_owned(),
+        });
+        return;
+    }
+    let declared = around.scope.declared();
     for rule in node.items("x-kubernetes-validations") {
-        check_meaning(&rule, &problems, &around, costs, errors);
+        check_meaning(&rule, &declared, &around, &mut checks.costs, errors);
     }
 }
 
 fn check_meaning(
     rule: &Cursor<'_>,
-    problems: &Problems<'_>,
+    declared: &Declared,
     around: &Around<'_>,
     costs: &mut Costs,
     errors: &mut FieldErrors,
 ) {
     let text = rule.text("rule");
-    let problem = problems.of_rule(text);
+    let has_optional_old = rule.is_true("optionalOldSelf");
+    let problem = problem_of_rule(text, has_optional_old, declared);
     let is_about_change = problem.is_none() && is_about_change(text);
     if let Some(problem) = problem {
         invalid_printed(rule.at("rule"), &print(rule), &problem, errors);
     } else {
         costs.add_rule(rule, &around.scope, errors);
         let message = rule.at("messageExpression");
-        match problems.of_message(message.as_text()).filter(|_| !message.is_empty("")) {
+        let problem =
+            (!message.is_empty("")).then(|| problem_of_message(message.as_text(), has_optional_old, declared));
+        match problem.flatten() {
             Some(problem) => invalid_printed(message, &print(rule), &problem, errors),
             None => costs.add_message(rule, &around.scope, errors),
         }
@@ -140,54 +194,25 @@ fn check_meaning(
 }
 
 impl<'a> Around<'a> {
-    /// Fields have names, by which their values are found in an earlier object, even those of an atomic map.
+    /// A field is correlated with the stored one by its name, even inside an atomic map.
     fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>) -> Self {
         Self {
             lost: self.lost,
-            is_root: false,
             scope: self.scope.property(node, name, child),
+            ..*self
         }
     }
 
     fn element(&self, node: &Cursor<'_>, child: &Cursor<'_>, lost: Option<&'a Cursor<'a>>) -> Self {
         Self {
             lost,
-            is_root: false,
             scope: self.scope.element(node, child),
+            ..*self
         }
     }
 }
 
-/// Errors of the rules of one schema, which is read once for all of them.
-struct Problems<'a> {
-    node: &'a Cursor<'a>,
-    is_root: bool,
-    schema: std::cell::OnceCell<Structural>,
-}
-
-impl<'a> Problems<'a> {
-    fn of(node: &'a Cursor<'a>, is_root: bool) -> Self {
-        let schema = std::cell::OnceCell::new();
-        Self { node, is_root, schema }
-    }
-
-    fn schema(&self) -> &Structural {
-        self.schema.get_or_init(|| match self.is_root {
-            true => Structural::parse_root(self.node),
-            false => Structural::parse(self.node),
-        })
-    }
-
-    fn of_rule(&self, rule: &str) -> Option<String> {
-        problem_of_rule(rule, self.schema())
-    }
-
-    fn of_message(&self, expression: &str) -> Option<String> {
-        problem_of_message(expression, self.schema())
-    }
-}
-
-/// A rule as Go prints its internal form.
+/// Prints a rule as Go prints its internal form.
 fn print(rule: &Cursor<'_>) -> String {
     let json = |key: &str, absent: &str| {
         let text = rule
@@ -207,7 +232,7 @@ fn print(rule: &Cursor<'_>) -> String {
     )
 }
 
-/// Calls `visit` on the expressions of the rules of a schema and all below.
+/// Calls `visit` with the expressions of all rules of a schema and its children.
 pub(super) fn visit(schema: &Cursor<'_>, visit: &mut dyn FnMut(&str)) {
     schema.visit(&mut |node| {
         let rules = node.items("x-kubernetes-validations");

@@ -1,7 +1,7 @@
 //! Validation of a CRD's spec (rule O4).
 //!
-//! The real server checks an internal form in which what all versions share stands at the top; its errors name
-//! `spec.validation…` then, and `spec.versions[i]…` only where versions differ.
+//! kube-apiserver validates an internal form, in which fields shared by all versions are at the top level. Its errors
+//! therefore name `spec.validation…`, and `spec.versions[i]…` only if versions differ.
 
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, is_print};
@@ -42,7 +42,7 @@ pub(super) fn validate(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> FieldErro
     errors
 }
 
-/// Checks what may never change, or not once the names are accepted.
+/// Checks immutable fields, and fields that become immutable once the names are accepted.
 pub(super) fn validate_immutable(spec: &Cursor<'_>, old: &Cursor<'_>, is_established: bool, errors: &mut FieldErrors) {
     let fields: &[&str] = match is_established {
         true => &["scope", "names.kind", "group", "names.plural"],
@@ -66,7 +66,7 @@ fn check_group(group: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the forms of `names`, of the spec or accepted ones of the status.
+/// Checks the format of `names` in the spec, or of the accepted names in the status.
 pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
     let check = |name: &Cursor<'_>, errors: &mut FieldErrors| {
         let problems = dns1035_label(name.as_text(), false);
@@ -94,11 +94,11 @@ pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
     names.items("categories").for_each(|name| check(&name, errors));
 }
 
-/// `spec.versions`, and which of their fields all of them share.
+/// `spec.versions`, and the fields they share.
 struct Versions<'a> {
     spec: &'a Cursor<'a>,
     list: Vec<Cursor<'a>>,
-    /// Those that are stored.
+    /// The stored versions.
     old: Vec<Cursor<'a>>,
 }
 
@@ -111,13 +111,13 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Returns `true` if a version is stored with the schema it has.
+    /// Returns `true` if the stored version has the same schema.
     fn has_stored_schema(&self, version: &Cursor<'_>) -> bool {
         let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
         old.is_some_and(|old| old.same(version, SCHEMA))
     }
 
-    /// Returns `true` if all versions have the same value for `key`, which then stands at the top of the internal form.
+    /// Returns `true` if all versions have the same value for `key`; the internal form then has it at the top level.
     fn share(&self, key: &str) -> bool {
         let value = |it: &Cursor<'a>| it.get(key).filter(|it| !it.as_array().is_some_and(Vec::is_empty));
         self.list
@@ -156,7 +156,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Validates the parts that all versions share, once.
+    /// Validates the fields that all versions share, once.
     fn validate_shared(&self, errors: &mut FieldErrors) {
         let Some(first) = self.list.first() else { return };
         if self.share("schema") && first.is_set(SCHEMA) {
@@ -169,7 +169,7 @@ impl<'a> Versions<'a> {
         self.validate_rest(&self.spec.in_other(first.get("")), true, errors);
     }
 
-    /// Subresources, columns and selectable fields, of those that are shared or of those that are not.
+    /// Checks subresources, columns and selectable fields; `shared` selects the shared or the differing ones.
     fn validate_rest(&self, version: &Cursor<'_>, shared: bool, errors: &mut FieldErrors) {
         if self.share("subresources") == shared && version.is_set("subresources.scale") {
             columns::validate_scale(&version.at("subresources.scale"), errors);
@@ -179,7 +179,7 @@ impl<'a> Versions<'a> {
             columns.for_each(|column| columns::validate_column(&column, errors));
         }
         if self.share("selectableFields") == shared && !version.is_empty("selectableFields") {
-            // A schema is moved to the place of what all versions share, or is not, by itself.
+            // A schema moves to the top level independently of the fields that refer to it.
             let schema = version.map(SCHEMA).filter(|_| self.share("schema") == shared);
             columns::validate_selectable(&version.at("selectableFields"), schema, shared, errors);
         }
@@ -200,7 +200,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// The versions as the internal form is printed. What versions do not share is printed as sent.
+    /// Prints the versions in the internal form. Fields that differ are printed as sent.
     fn internal(&self) -> Value {
         if self.list.is_empty() {
             return Value::Null;

@@ -1,5 +1,5 @@
-//! Status of a CRD as the CRD controllers write it: names are accepted, the CRD is established, and a deleted CRD goes
-//! when its objects are gone (rules O2, O14).
+//! Status of a CRD as the CRD controllers write it: they accept names, establish the CRD, and remove a deleted CRD
+//! after its objects (rules O2, O14).
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The finalizer that keeps a deleted CRD until its objects are gone.
+/// The finalizer that keeps a deleted CRD until its objects are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The next state the controllers give a CRD, if they have anything to do. `used` are the accepted names of the CRDs
-/// of its group, this one included or not; `now` is the time as metadata writes it. Called until it returns `None`, and
-/// for the other CRDs of the group after a change or a removal (names may have become free), it makes the writes of
-/// the real server, one by one.
+/// Returns the next state that the controllers write for a CRD, or `None` if the CRD is settled. `used` are the
+/// accepted names of the CRDs in its group, with or without this one; `now` is the time in the format of metadata. To
+/// reproduce the single writes of kube-apiserver, call it until it returns `None`, and again for the other CRDs of the
+/// group after a change or a removal, because names may have become free.
 pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     accept_names(crd, used, now).or_else(|| establish(crd, now))
 }
 
-/// Returns `true` if [`reconcile`] would leave a CRD unchanged, under any names of others.
+/// Returns `true` if [`reconcile`] would leave a CRD unchanged, regardless of the names of other CRDs.
 pub(crate) fn is_settled(crd: &Object) -> bool {
     let wanted = CrdNames::wanted(crd);
     condition_is(crd, "Established", "True") && wanted == CrdNames::accepted(crd)
@@ -32,8 +32,8 @@ pub(crate) fn group(crd: &Object) -> &str {
     Cursor::root(crd).text("spec.group")
 }
 
-/// The next state of a CRD that is being deleted: first the condition that says so; then, when `instances_left` is
-/// false, the CRD without the finalizer that keeps it. `None`: nothing to do until objects are gone.
+/// Returns the next state of a CRD that is being deleted: first the condition is set; when `instances_left` is `false`,
+/// the finalizer is removed. `None` while objects remain.
 pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;
@@ -71,8 +71,7 @@ pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<
     Some(next)
 }
 
-/// Marks a CRD whose deletion was asked for: the finalizer and the condition that are written with the
-/// deletionTimestamp.
+/// Marks a CRD for deletion: adds the finalizer and the condition that are written together with the deletionTimestamp.
 pub(super) fn begin_deletion(crd: &mut Object) {
     let now = crd.meta_str("deletionTimestamp").to_owned();
     if !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
@@ -87,7 +86,7 @@ pub(super) fn begin_deletion(crd: &mut Object) {
     }
 }
 
-/// The names of a spec or a status.
+/// The names in a spec or a status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CrdNames {
     plural: String,
@@ -109,12 +108,12 @@ impl CrdNames {
         Self::of(&Cursor::root(crd).at("spec.names"))
     }
 
-    /// Those of resources.
+    /// The names of resources.
     fn resources(&self) -> impl Iterator<Item = &String> {
         [&self.plural, &self.singular].into_iter().chain(&self.short_names)
     }
 
-    /// Those of kinds.
+    /// The names of kinds.
     fn kinds(&self) -> impl Iterator<Item = &String> {
         [&self.kind, &self.list_kind].into_iter()
     }
@@ -184,7 +183,7 @@ fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     Some(next)
 }
 
-/// The names in use in a group, of resources and of kinds, and how often.
+/// The names of resources and kinds that are in use in a group, each with the number of its uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UsedNames {
     resources: BTreeMap<String, usize>,
@@ -192,14 +191,14 @@ pub(crate) struct UsedNames {
 }
 
 impl UsedNames {
-    /// Counts the names a CRD has.
+    /// Adds the names of a CRD.
     pub(crate) fn add(&mut self, names: &CrdNames) {
         let count = |counts: &mut BTreeMap<String, usize>, name: &String| *counts.entry(name.clone()).or_default() += 1;
         names.resources().for_each(|it| count(&mut self.resources, it));
         names.kinds().for_each(|it| count(&mut self.kinds, it));
     }
 
-    /// Takes back what [`add`](Self::add) counted.
+    /// Removes names that [`add`](Self::add) added.
     pub(crate) fn remove(&mut self, names: &CrdNames) {
         let discount = |counts: &mut BTreeMap<String, usize>, name: &String| {
             if let Some(count) = counts.get_mut(name) {
@@ -214,7 +213,7 @@ impl UsedNames {
     }
 }
 
-/// The names that can be had, and the last conflict found: reason and message.
+/// Returns the names that the CRD can have, and the reason and message of the last conflict.
 fn resolve(wanted: &CrdNames, had: &CrdNames, used: &UsedNames) -> (CrdNames, Option<(&'static str, String)>) {
     let mut names = had.clone();
     let mut conflict = None;

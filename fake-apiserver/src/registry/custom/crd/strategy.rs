@@ -1,4 +1,4 @@
-//! `CrdStrategy`: what a CRD's writes default, keep and check.
+//! `CrdStrategy`: defaulting, preserved fields and validation of writes to CRDs.
 
 use super::super::definition::condition_is;
 use super::super::formats::Format;
@@ -114,7 +114,7 @@ impl Strategy for CrdStrategy {
     }
 }
 
-/// A status as Go writes it while nothing is in it.
+/// An empty status as Go encodes it.
 fn empty_status() -> Value {
     json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null})
 }
@@ -125,7 +125,7 @@ fn storage_version(crd: &Object) -> Option<&str> {
     storage.get("name")?.as_str()
 }
 
-/// The defaults of a spec (rule O1).
+/// Fills in the defaults of a spec (rule O1).
 fn default_spec(spec: &mut Map) {
     if let Some(names) = object_mut(spec, "names") {
         let kind = Cursor::root(names).text("kind").to_owned();
@@ -150,7 +150,7 @@ fn validate_status(crd: &Cursor<'_>, errors: &mut FieldErrors) {
     if stored.is_empty("") {
         return errors.invalid(stored, Value::Null, "must have at least one stored version");
     }
-    // As in Go, a version that stands there twice is found once.
+    // As in Go, a duplicate version is removed only once.
     let mut left: Vec<&str> = stored.texts("").collect();
     for version in crd.items("spec.versions") {
         let name = version.text("name");
@@ -177,7 +177,7 @@ fn validate_accepted_names(crd: &Cursor<'_>, errors: &mut FieldErrors) {
     spec::validate_names(&crd.at("status.acceptedNames"), errors);
 }
 
-/// Groups of the Kubernetes community need an approval (rule O19).
+/// Checks the approval that groups of the Kubernetes community need (rule O19).
 fn validate_approval(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     let group = crd.text("spec.group");
     let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|it| {
@@ -263,7 +263,7 @@ fn decode_defaults(crd: &mut Object) {
     }
 }
 
-/// Omits the empty lists and maps at the root of schemas, which only versions with a status tell from absent ones.
+/// Omits empty lists and maps at the root of schemas. Go keeps them only in versions with a status subresource.
 fn omit_empty_keywords(crd: &mut Object) {
     for version in items_mut(crd, "spec.versions") {
         if Cursor::root(version).is_set("subresources.status") {

@@ -1,4 +1,4 @@
-//! Structural schemas (rule O4): every value has one declared type, outside of logical junctors.
+//! Structural schemas (rule O4): every value has exactly one type, declared outside of logical junctors.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +24,7 @@ pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
 #[derive(Default)]
 struct Found {
     errors: FieldErrors,
-    /// Error of each pattern; the same few stand in many places.
+    /// Error of each pattern; cached, because schemas repeat patterns.
     patterns: BTreeMap<String, Option<String>>,
 }
 
@@ -128,7 +128,7 @@ fn check_type(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     }
 }
 
-/// `kind`, `apiVersion` and `metadata` of a whole object are implied; little may be said about them.
+/// `kind`, `apiVersion` and `metadata` of a whole object are implied; schemas may restrict them only slightly.
 fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let is_object = level == Level::Root || node.is_true("x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
@@ -197,7 +197,7 @@ fn value_validation(node: &Cursor<'_>, skips_any_of: bool, skips_first_all_of: b
     }
 }
 
-/// Checks a schema inside a junctor: values are restricted there, not declared.
+/// Checks a schema inside a junctor, which may restrict values but not declare them.
 fn nested(node: &Cursor<'_>, skips_any_of: bool, errors: &mut Found) {
     value_validation(node, skips_any_of, false, errors);
     if let Some(items) = node.schema("items") {

@@ -1,4 +1,4 @@
-//! CRDs as the real server takes and refuses them.
+//! CRDs that kube-apiserver accepts and refuses.
 
 use super::super::tests::in_context;
 use super::status::CLEANUP_FINALIZER;
@@ -60,7 +60,7 @@ fn errors(crd: Object) -> Vec<String> {
 }
 
 #[test]
-fn o1_defaults() {
+fn o1_crd_defaults_are_filled_in() {
     let crd = created(crd(plain()));
     assert_eq!(crd["spec"]["names"]["singular"], "widget");
     assert_eq!(crd["spec"]["names"]["listKind"], "WidgetList");
@@ -70,7 +70,7 @@ fn o1_defaults() {
 }
 
 #[test]
-fn o4_a_good_crd_has_no_errors() {
+fn o4_valid_crd_has_no_errors() {
     assert_eq!(errors(crd(plain())), Vec::<String>::new());
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     assert_eq!(errors(crd(version("v1", true, schema))), Vec::<String>::new());
@@ -147,7 +147,7 @@ fn o4_scale_paths(#[case] scale: Value, #[case] expected: &[&str]) {
 #[case(json!({"name": "X", "type": "string", "jsonPath": ""}), "JSONPath: Required value")]
 #[case(json!({"name": "X", "type": "string", "jsonPath": ".spec[", "format": "frob"}),
     "format: Invalid value: \"frob\": must be one of byte,date,date-time,double,float,int32,int64,password")]
-fn o4_printer_columns(#[case] column: Value, #[case] expected: &str) {
+fn o4_printer_columns_are_validated(#[case] column: Value, #[case] expected: &str) {
     let found = errors(crd(with(plain(), "additionalPrinterColumns", json!([column]))));
     assert_eq!(found, [format!("spec.additionalPrinterColumns[0].{expected}")]);
 }
@@ -178,12 +178,12 @@ fn o4_conversion(#[case] conversion: Value, #[case] expected: &[&str]) {
 #[case(json!([with(plain(), "selectableFields", json!([{"jsonPath": ".spec.nope"}]))]),
     "spec.selectableFields[0].jsonPath: Invalid value: \".spec.nope\": is an invalid path: does not refer to a \
      valid field")]
-fn o4_versions(#[case] versions: Value, #[case] expected: &str) {
+fn o4_versions_are_validated(#[case] versions: Value, #[case] expected: &str) {
     assert_eq!(errors(crd_with(versions, json!({}))), [expected]);
 }
 
 #[test]
-fn o4_errors_of_versions_that_differ_name_the_version() {
+fn o4_errors_of_differing_versions_name_the_version() {
     let bad = version("v2", false, json!({"type": "object", "properties": {"spec": {}}}));
     assert_eq!(
         errors(crd_with(json!([plain(), bad]), json!({}))),
@@ -195,7 +195,7 @@ fn o4_errors_of_versions_that_differ_name_the_version() {
 }
 
 #[test]
-fn o4_names_group_and_storage() {
+fn o4_names_group_and_storage_are_validated() {
     let mut wrong = crd_with(
         json!([with(plain(), "storage", json!(false))]),
         json!({"group": "nodot"}),
@@ -281,7 +281,12 @@ fn o2_names_are_accepted_then_the_crd_is_established() {
     json!({"plural": "gadgets", "kind": "", "listKind": "GadgetList"}))]
 #[case(json!({"plural": "gadgets", "kind": "Gadget", "shortNames": ["wid", "wd"], "singular": "widget"}),
     "ShortNamesConflict", "wd", json!({"plural": "gadgets", "kind": "Gadget", "listKind": "GadgetList"}))]
-fn o2_conflicts_are_named(#[case] names: Value, #[case] reason: &str, #[case] name: &str, #[case] accepted: Value) {
+fn o2_name_conflicts_are_reported(
+    #[case] names: Value,
+    #[case] reason: &str,
+    #[case] name: &str,
+    #[case] accepted: Value,
+) {
     let taken = json!({"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]});
     let (first, _) = settled(created(crd_with(json!([plain()]), json!({"names": taken}))), &[]);
     let second = created(crd_with(json!([plain()]), json!({"names": names})));
@@ -316,7 +321,7 @@ fn o14_a_deleted_crd_waits_for_its_objects() {
 }
 
 #[test]
-fn o4_updates() {
+fn o4_updates_are_validated() {
     let (old, _) = settled(created(crd(plain())), &[]);
     let update = |change: &dyn Fn(&mut Object)| {
         let mut new = old.clone();
@@ -372,7 +377,7 @@ fn o4_updates() {
 }
 
 #[test]
-fn o21_warnings() {
+fn o21_unknown_formats_cause_warnings() {
     let formats = crd(v1(
         json!({"a": {"type": "string", "format": "frobnicate"}, "b": {"type": "string", "format": "date"}}),
     ));
@@ -400,7 +405,7 @@ fn o8_old_self_needs_correlatable_values() {
     assert_eq!(errors(crd(v1(list))), Vec::from_iter(known));
 }
 
-/// `MapIsCorrelatable`: the fields of an atomic map have names, too.
+/// `MapIsCorrelatable`: the fields of an atomic map are correlated by name, too.
 #[test]
 fn o8_old_self_may_be_used_within_atomic_maps() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
@@ -408,7 +413,7 @@ fn o8_old_self_may_be_used_within_atomic_maps() {
     assert_eq!(errors(crd(v1(map))), Vec::<String>::new());
 }
 
-/// Selectable fields that all versions share are checked with a schema that all of them share.
+/// Selectable fields that all versions share are checked against a shared schema.
 #[test]
 fn o4_shared_selectable_fields_need_a_shared_schema() {
     let schema = |kind: &str| json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": kind}}}});

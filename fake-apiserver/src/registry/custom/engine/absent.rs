@@ -1,21 +1,22 @@
-//! In the place of `engine` where the feature `cel` is off: nothing is wrong with a rule, and all rules hold.
+//! Replacement for `engine` without the feature `cel`: every rule compiles and holds.
 
 use super::rules::{Rule, RuleVerdict};
 use super::schema::Structural;
 use super::validate::ValueView;
+use crate::registry::types::cursor::Cursor;
 
-/// No program.
+/// Empty placeholder.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {}
 
 impl Compiled {
-    #[expect(clippy::unused_self, reason = "with the feature there is something to ask")]
+    #[expect(clippy::unused_self, reason = "with the feature it uses self")]
     pub(super) fn uses_old(&self, _: &str) -> bool {
         false
     }
 }
 
-/// Nothing is converted.
+/// Empty placeholder.
 pub(super) struct Operands;
 
 impl Operands {
@@ -32,10 +33,19 @@ pub(super) fn is_about_change(_: &str) -> bool {
     false
 }
 
-pub(super) fn problem_of_rule(_: &str, _: &Structural) -> Option<String> {
+/// Empty placeholder.
+pub(super) struct Declared;
+
+impl Declared {
+    pub(super) fn of_node(_: &Cursor<'_>, _: bool) -> Self {
+        Self
+    }
+}
+
+pub(super) fn problem_of_rule(_: &str, _: bool, _: &Declared) -> Option<String> {
     None
 }
 
-pub(super) fn problem_of_message(_: &str, _: &Structural) -> Option<String> {
+pub(super) fn problem_of_message(_: &str, _: bool, _: &Declared) -> Option<String> {
     None
 }

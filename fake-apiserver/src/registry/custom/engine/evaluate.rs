@@ -1,58 +1,62 @@
-//! Evaluation of rules with the functions of the crate `kube-cel`. What it lacks is refused by name when the CRD is
-//! written, as are the errors of type that `compile` finds.
+//! Evaluates rules. The type errors that `compile` finds are refused when the CRD is written.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
-use kube_cel::cel::Value as CelValue;
-use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
-use kube_cel::cel::parser::Expression;
 
 use super::super::json_type::JsonType;
 use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, RuleVerdict};
 use super::super::schema::{Additional, ListKind, Structural, implied};
 use super::super::validate::ValueView;
-use crate::api::json::{Map, Value};
-use crate::registry::cel::eval::{self, EvalFailure, Meter};
-use crate::registry::cel::library::{DURATION, FUNCTIONS, TIMESTAMP};
-use crate::registry::cel::parse::{escape, parse};
+use crate::api::json::Map;
+use crate::registry::cel::ast::Expression;
+use crate::registry::cel::eval::{self, EvalFailure, Meter, Plan, Unordered, no_more_functions, plan_of};
+use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
+use crate::registry::cel::parse::{escape, names_variable, parse};
+use crate::registry::cel::times::{Duration, Time};
 
-/// The longest message a `messageExpression` may make.
+/// Maximum length of the result of a `messageExpression`.
 const MESSAGE_MAX: usize = 5 * 1024;
 
-/// The programs of a rule, parsed when they are first needed.
+/// The programs of a rule, parsed on first use.
 #[derive(Default)]
 pub(in super::super) struct Compiled {
-    rule: OnceLock<Result<Expression, String>>,
+    rule: OnceLock<Result<Plan, String>>,
     uses_old: OnceLock<bool>,
-    message: OnceLock<Result<Expression, String>>,
+    message: OnceLock<Result<Plan, String>>,
 }
 
 impl Compiled {
     /// The rule as a program.
-    fn rule(&self, text: &str) -> &Result<Expression, String> {
-        self.rule.get_or_init(|| parse(text))
+    fn rule(&self, text: &str) -> &Result<Plan, String> {
+        self.rule.get_or_init(|| planned(text))
     }
 
     /// Returns `true` if the rule uses the old value.
     pub(in super::super) fn uses_old(&self, text: &str) -> bool {
         *self
             .uses_old
-            .get_or_init(|| self.rule(text).as_ref().is_ok_and(uses_old))
+            .get_or_init(|| self.rule(text).as_ref().is_ok_and(|it| uses_old(&it.expression)))
     }
 }
 
-/// Returns `true` if a rule compares a value with the one before a change.
+/// Parses and plans an expression.
+pub(super) fn planned(text: &str) -> Result<Plan, String> {
+    let program = parse(text)?;
+    plan_of(program, no_more_functions)
+}
+
+/// Returns `true` if a rule uses the value before the change.
 pub(in super::super) fn is_about_change(rule: &str) -> bool {
     parse(rule).as_ref().is_ok_and(uses_old)
 }
 
-/// Returns `true` if an expression names the value before a change.
+/// Returns `true` if an expression names the value before the change.
 fn uses_old(expression: &Expression) -> bool {
-    expression.references().has_variable("oldSelf")
+    names_variable(expression, "oldSelf")
 }
 
 impl std::fmt::Debug for Compiled {
@@ -61,17 +65,20 @@ impl std::fmt::Debug for Compiled {
     }
 }
 
-/// `self` and `oldSelf` of the rules of one value. They are converted once for all rules, and only where a rule needs
-/// them: converting a large value takes longer than evaluating a rule.
+/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and only if a rule needs it:
+/// converting a large value takes longer than evaluating a rule.
 pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
     old: Option<ValueView<'a>>,
-    /// `self` as it is, and with sets and map-lists in one order.
-    converted: [OnceCell<CelValue>; 2],
-    /// `oldSelf` in the same two forms.
-    converted_old: [OnceCell<CelValue>; 2],
+    /// `self`, and its lists without an order.
+    converted: OnceCell<Converted>,
+    /// The same of `oldSelf`.
+    converted_old: OnceCell<Converted>,
 }
+
+/// A value in the form available to rules, with its sets and keyed lists.
+type Converted = (CelValue, Unordered);
 
 impl<'a> Operands<'a> {
     pub(in super::super) fn new(node: &'a Structural, value: ValueView<'a>, old: Option<ValueView<'a>>) -> Self {
@@ -79,45 +86,53 @@ impl<'a> Operands<'a> {
             node,
             value,
             old,
-            converted: Default::default(),
-            converted_old: Default::default(),
+            converted: OnceCell::new(),
+            converted_old: OnceCell::new(),
         }
     }
 
-    /// Sets and map-lists are equal in any order, which only a transition rule, one that `sorts`, can compare.
-    fn value(&self, sorts: bool) -> CelValue {
-        let convert = || to_cel(self.value, Some(self.node), sorts);
-        self.converted[usize::from(sorts)].get_or_init(convert).clone()
+    fn value(&self) -> &Converted {
+        self.converted.get_or_init(|| converted(self.value, self.node))
     }
 
-    fn old(&self, sorts: bool) -> Option<CelValue> {
+    fn old(&self) -> Option<&Converted> {
         let old = self.old?;
-        let convert = || to_cel(old, Some(self.node), sorts);
-        Some(self.converted_old[usize::from(sorts)].get_or_init(convert).clone())
+        Some(self.converted_old.get_or_init(|| converted(old, self.node)))
     }
 }
 
-/// Evaluates a rule on a value; the cost is taken from `budget`, which is that of the whole request.
+fn converted(value: ValueView<'_>, node: &Structural) -> Converted {
+    let mut unordered = Unordered::default();
+    let value = to_cel(value, Some(node), &mut unordered);
+    (value, unordered)
+}
+
+/// Evaluates a rule on a value; the cost is subtracted from `budget`, the budget of the whole request.
 pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdict {
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
         Err(error) => return RuleVerdict::Error(error.clone()),
     };
-    let sorts = rule.uses_old();
-    let mut variables = vec![("self", operands.value(sorts))];
-    // The expression of the message may name `oldSelf`, too.
-    let needs_old = sorts || rule.has_optional_old || !rule.message_expression.is_empty();
+    let (value, unordered) = operands.value();
+    let mut unordered = unordered.clone();
+    let mut variables = vec![("self", value.clone())];
+    // The message expression may also use `oldSelf`.
+    let needs_old = rule.uses_old() || rule.has_optional_old || !rule.message_expression.is_empty();
     let optional = |value| CelValue::Opaque(Arc::new(value));
-    let old = if needs_old { operands.old(sorts) } else { None };
+    let old = if needs_old { operands.old() } else { None };
+    let old = old.map(|(old, lists)| {
+        unordered.extend(lists);
+        old.clone()
+    });
     match (old, rule.has_optional_old) {
         (Some(old), false) => variables.push(("oldSelf", old)),
         (Some(old), true) => variables.push(("oldSelf", optional(OptionalValue::of(old)))),
         (None, true) => variables.push(("oldSelf", optional(OptionalValue::none()))),
         (None, false) => {}
     }
-    match run(program, variables.clone(), budget) {
+    match run(program, variables.clone(), &unordered, budget) {
         Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
-        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, budget),
+        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, &unordered, budget),
         Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
         Ok(Err(EvalFailure::Error(error))) => RuleVerdict::Error(error),
         Ok(Err(EvalFailure::TooDear)) => RuleVerdict::TooDear,
@@ -125,31 +140,32 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
     }
 }
 
-/// Error for a request whose budget is spent.
+/// Error of a request that has used up its budget.
 struct OutOfBudget;
 
 /// Evaluates a program within the limits of one expression and of the request.
 fn run(
-    program: &Expression,
+    program: &Plan,
     variables: Vec<(&str, CelValue)>,
+    unordered: &Unordered,
     budget: &mut u64,
 ) -> Result<Result<CelValue, EvalFailure>, OutOfBudget> {
-    let mut meter = Meter::new(Meter::CALL);
-    let result = FUNCTIONS.with(|functions| eval::evaluate(program, functions, variables, &mut meter));
+    let mut meter = Meter::new(Meter::CALL).with_unordered(unordered.clone());
+    let result = eval::evaluate(program, no_more_functions, variables, &mut meter);
     *budget = budget.checked_sub(meter.spent()).ok_or(OutOfBudget)?;
     Ok(result)
 }
 
-/// A rule that does not hold, with what `messageExpression` makes, if that can be shown.
-fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> RuleVerdict {
+/// A violated rule, with the result of `messageExpression` if it is printable.
+fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered, budget: &mut u64) -> RuleVerdict {
     if rule.message_expression.is_empty() {
         return RuleVerdict::Fails(None);
     }
-    let program = rule.compiled.message.get_or_init(|| parse(&rule.message_expression));
+    let program = rule.compiled.message.get_or_init(|| planned(&rule.message_expression));
     let Ok(program) = program else {
         return RuleVerdict::Fails(None);
     };
-    match run(program, variables, budget) {
+    match run(program, variables, unordered, budget) {
         Ok(Ok(CelValue::String(text))) => {
             let text = text.trim();
             let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
@@ -161,8 +177,14 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> R
     }
 }
 
-/// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
-fn to_cel(value: ValueView<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
+/// A value in the form available to rules: fields by their escaped names, without undeclared fields and nulls, with
+/// converted formats.
+///
+/// A value of another type than the schema's, such as a list for a string with a format, is an error when it is read.
+fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
+    if let Some(error) = node.and_then(|node| misfit(value, node)) {
+        return eval::broken(error);
+    }
     match value {
         ValueView::Null => CelValue::Null,
         ValueView::Bool(value) => CelValue::Bool(value),
@@ -176,18 +198,62 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, sorts: bool) -> CelVa
         ValueView::String(text) => text_to_cel(text, node),
         ValueView::Array(list) => {
             let items = node.and_then(|node| node.items.as_deref());
-            let mut order: Vec<&Value> = list.iter().collect();
-            if sorts && node.is_some_and(|node| node.list != ListKind::Atomic) {
-                order.sort_by_cached_key(|item| item.to_string());
+            let items = list.iter().map(|item| to_cel(item.into(), items, unordered));
+            let list = Arc::new(items.collect());
+            if node.is_some_and(|node| node.list != ListKind::Atomic) {
+                unordered.insert(&list);
             }
-            let items = order.into_iter().map(|item| to_cel(item.into(), items, sorts));
-            CelValue::List(Arc::new(items.collect()))
+            CelValue::List(list)
         }
-        ValueView::Object(map) => map_to_cel(map, node, sorts),
+        ValueView::Object(map) => map_to_cel(map, node, unordered),
     }
 }
 
-fn map_to_cel(map: &Map, node: Option<&Structural>, sorts: bool) -> CelValue {
+/// The error of a value that does not have the type of its schema, with the text of `UnstructuredToVal` of
+/// `k8s.io/apiserver/pkg/cel/common`.
+fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
+    use ValueView as View;
+    if node.int_or_string {
+        let fits = match value {
+            View::Null | View::String(_) => true,
+            View::Number(number) => number.as_i64().is_some(),
+            View::Bool(_) | View::Array(_) | View::Object(_) => false,
+        };
+        let error = "invalid data, expected XIntOrString value to be either a string or integer";
+        return (!fits).then(|| error.to_owned());
+    }
+    let expected = match (node.kind?, value) {
+        (_, View::Null)
+        | (JsonType::String, View::String(_))
+        | (JsonType::Boolean, View::Bool(_))
+        | (JsonType::Number, View::Number(_))
+        | (JsonType::Array, View::Array(_))
+        | (JsonType::Object, View::Object(_)) => return None,
+        (JsonType::Integer, View::Number(number)) if number.as_i64().is_some() => return None,
+        (JsonType::Object, _) => {
+            return Some("invalid data, expected a map for the provided schema with type=object".to_owned());
+        }
+        (JsonType::Array, _) => {
+            return Some("invalid data, expected an array for the provided schema with type=array".to_owned());
+        }
+        (JsonType::String, _) => "string",
+        (JsonType::Boolean, _) => "bool",
+        (JsonType::Integer, _) => "int",
+        (JsonType::Number, _) => "float",
+    };
+    let found = match value {
+        View::Null => "<nil>",
+        View::Bool(_) => "bool",
+        View::Number(number) if number.as_i64().is_some() => "int64",
+        View::Number(_) => "float64",
+        View::String(_) => "string",
+        View::Array(_) => "[]interface {}",
+        View::Object(_) => "map[string]interface {}",
+    };
+    Some(format!("invalid data, expected {expected}, got {found}"))
+}
+
+fn map_to_cel(map: &Map, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
     let mut fields = HashMap::with_capacity(map.len());
     let mut insert = |name: String, value: CelValue| {
         fields.insert(Key::String(Arc::new(name)), value);
@@ -195,13 +261,13 @@ fn map_to_cel(map: &Map, node: Option<&Structural>, sorts: bool) -> CelValue {
     let mut declared = node.map(FieldsInOrder::of);
     for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let (Some(node), Some(declared)) = (node, &mut declared) else {
-            insert(name.to_string(), to_cel(value.into(), None, sorts));
+            insert(name.to_string(), to_cel(value.into(), None, unordered));
             continue;
         };
         let implied = implied(name).filter(|_| node.is_resource);
         match (implied.or_else(|| declared.declared(name)), &node.additional) {
-            (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), sorts)),
-            (None, Additional::Schema(child)) => insert(name.to_string(), to_cel(value.into(), Some(child), sorts)),
+            (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), unordered)),
+            (None, Additional::Schema(child)) => insert(name.to_string(), to_cel(value.into(), Some(child), unordered)),
             (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }
@@ -212,9 +278,9 @@ fn text_to_cel(text: &str, node: Option<&Structural>) -> CelValue {
     let plain = || CelValue::String(Arc::new(text.to_owned()));
     let format = node.and_then(|node| node.checks.format.as_ref());
     match format.map_or("", |format| format.name()) {
-        "date-time" | "datetime" => TIMESTAMP.of(text).unwrap_or_else(plain),
-        "date" => TIMESTAMP.of(&format!("{text}T00:00:00Z")).unwrap_or_else(plain),
-        "duration" => DURATION.of(text).unwrap_or_else(plain),
+        "date-time" | "datetime" => Time::parse(text).map_or_else(plain, CelValue::Timestamp),
+        "date" => Time::parse(&format!("{text}T00:00:00Z")).map_or_else(plain, CelValue::Timestamp),
+        "duration" => Duration::parse(text).map_or_else(plain, CelValue::Duration),
         "byte" => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(text);
             bytes.map_or_else(|_| plain(), |bytes| CelValue::Bytes(Arc::new(bytes)))

@@ -1,4 +1,4 @@
-//! The two versions of HorizontalPodAutoscaler: what `v1` has no fields for lies in annotations.
+//! The two versions of HorizontalPodAutoscaler. In `v1`, annotations contain the data of fields that it lacks.
 
 use super::{V1, V2, cpu_metric};
 use crate::api::json::{Map, Value, json};
@@ -95,7 +95,7 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// Names of a behavior's fields in the annotation, which holds the server's own type.
+/// Names of a behavior's fields in the annotation, which contains the server's internal type.
 const RULE_FIELDS: [(&str, &str); 4] = [
     ("StabilizationWindowSeconds", "stabilizationWindowSeconds"),
     ("SelectPolicy", "selectPolicy"),
@@ -142,7 +142,12 @@ pub(super) fn to_v1(object: &mut Object) {
     if !conditions.is_empty() {
         let fields = ["type", "status", "lastTransitionTime", "reason", "message"];
         let printed = Cursor::root(object).maps("status.conditions").map(|condition| {
-            print_fields(fields.map(|field| (field, Cursor::root(condition).get(field).map(Value::to_string))))
+            print_fields(fields.map(|field| {
+                let value = Cursor::root(condition).get(field).map(Value::to_string);
+                // Go always writes the time.
+                let null = || (field == "lastTransitionTime").then(|| "null".to_owned());
+                (field, value.or_else(null))
+            }))
         });
         annotations.push((CONDITIONS, print_list(printed)));
     }
@@ -155,7 +160,7 @@ pub(super) fn to_v1(object: &mut Object) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("currentMetrics");
         status.remove("conditions");
-        // This version always writes it, the other one leaves a zero out.
+        // This version always encodes the field, the other one omits zero.
         status.entry("currentReplicas").or_insert(json!(0));
         if let Some(percentage) = current_cpu {
             status.insert("currentCPUUtilizationPercentage".into(), percentage);
@@ -227,7 +232,7 @@ fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     let mut fields = vec![("type", Cursor::root(metric).get("type").map(Value::to_string))];
     for source in &SOURCES {
         if let Some(value) = Cursor::root(metric).map(source.field) {
-            // Of these sources the amount is always written.
+            // The amount of these sources is always written.
             let shows_none = |name| name == "currentAverageValue" && source.field.to_lowercase().ends_with("resource");
             let value = names(source).iter().map(|(name, path)| {
                 let printed = Cursor::root(value).get(path).map(|value| print_value(name, value));
@@ -347,7 +352,7 @@ fn renamed(map: &Map, names: &[(&str, &str)]) -> Map {
     fields.collect()
 }
 
-/// An object with its fields in this order; those without a value are left out.
+/// An object with its fields in this order, without absent ones.
 fn print_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let fields = fields.into_iter();
     let fields: Vec<String> = fields

@@ -18,8 +18,8 @@ const V2: &str = "autoscaling/v2";
 /// The strategy of HorizontalPodAutoscalers.
 #[derive(Debug)]
 pub(crate) struct HorizontalPodAutoscaler {
-    /// The version of Kubernetes: from 1.37 on the generation is kept (`HPAGeneration`), and no replicas may be the
-    /// fewest (`HPAScaleToZero`).
+    /// The version of Kubernetes: from 1.37 on the generation is kept (`HPAGeneration`), and the minimum may be zero
+    /// replicas (`HPAScaleToZero`).
     pub(crate) version: KubernetesVersion,
 }
 
@@ -66,7 +66,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        // An empty status of the version asked for is not one of the stored version.
+        // An empty status of the requested version differs from an empty status of the stored version.
         object.insert("status".into(), json!({"desiredReplicas": 0, "currentMetrics": null}));
     }
 

@@ -11,7 +11,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn through_v1() {
+fn v1_round_trips_through_v2() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {"name": "b"}, "spec": {"maxReplicas": 3,
         "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
@@ -36,7 +36,7 @@ fn through_v1() {
 }
 
 #[test]
-fn cpu_percentage() {
+fn cpu_percentage_becomes_a_metric() {
     let mut it = object(json!({"apiVersion": V1, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}}));
     let written = it.clone();
     AUTOSCALER.convert(&mut it, V2);
@@ -46,10 +46,10 @@ fn cpu_percentage() {
 }
 
 #[test]
-fn status_through_v1() {
+fn status_round_trips_through_v1() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {}, "spec": {"metrics": [cpu_metric(json!(50))]}, "status": {
-        "conditions": [{"type": "AbleToScale", "status": "True"}],
+        "conditions": [{"type": "AbleToScale", "status": "True", "lastTransitionTime": null}],
         "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current":
             {"averageUtilization": 7, "averageValue": "3m"}}}]}}),
     );

@@ -17,23 +17,23 @@ const METRIC_TYPES: [(&str, &str); 5] = [
     ("Pods", "pods"),
     ("Resource", "resource"),
 ];
-/// The sources in the order in which they are looked at; only the first one is checked.
+/// The sources in the order in which they are checked; only the first one is.
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const WINDOW_MAX: i64 = 3_600;
 const PERIOD_MAX: i64 = 1_800;
 
-/// Versions of a reference that pass (`CrossVersionObjectReferenceValidationOptions`).
+/// Accepted versions of a reference (`CrossVersionObjectReferenceValidationOptions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// Any text at all, since the stored object has it.
+    /// Any text, because the stored object contains it.
     Any,
-    /// Those of the core group, too.
+    /// Also versions of the core group.
     MayBeCore,
     /// Those with a group.
     Named,
 }
 
-/// `validateHorizontalPodAutoscalerSpec`; what the stored object has already is tolerated.
+/// `validateHorizontalPodAutoscalerSpec`; values of the stored object are tolerated.
 pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let scaler = Cursor::root(object);
     let old = old.map(|it| Cursor::root(it));
@@ -154,7 +154,7 @@ fn validate_metric(metric: &Cursor<'_>, described: Group, errors: &mut FieldErro
                 errors.required(metric.at(field), text);
             }
         }
-        // The server says it twice.
+        // kube-apiserver reports this error twice.
         None => errors.not_supported(metric.at("type"), metric_type, &supported),
     }
     if present.len() != 1 {

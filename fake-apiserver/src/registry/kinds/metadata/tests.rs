@@ -43,7 +43,7 @@ fn update(old: Value, new: Value) -> (Object, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b1_begin_lifetime() {
+async fn b1_create_sets_uid_and_times() {
     let epoch = Timestamp::from_second(1_700_000_000).unwrap();
     let entropy = Entropy::new(1, epoch);
     let mut it = object(
@@ -62,7 +62,7 @@ async fn b1_begin_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b2_generated_names() {
+async fn b2_name_is_generated_from_the_prefix() {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let mut it = object(json!({"metadata": {"generateName": "abcdefghij".repeat(7)}}));
     generate_name(&mut it, &entropy);
@@ -79,7 +79,7 @@ async fn b2_generated_names() {
 #[case("shop", json!({"namespace": "shop"}), Ok("shop"))]
 #[case("shop", json!({"namespace": "other"}),
     Err("the namespace of the provided object does not match the namespace sent on the request"))]
-fn b4_namespaces(#[case] url: &str, #[case] meta: Value, #[case] expected: Result<&str, &str>) {
+fn b4_namespace_is_taken_from_the_url(#[case] url: &str, #[case] meta: Value, #[case] expected: Result<&str, &str>) {
     let mut it = object(json!({"metadata": meta}));
     let result = fill_namespace(&mut it, url).map_err(|status| status.message);
     assert_eq!(result.map(|()| it.namespace()), expected.map_err(str::to_owned));
@@ -88,7 +88,7 @@ fn b4_namespaces(#[case] url: &str, #[case] meta: Value, #[case] expected: Resul
 #[rstest]
 #[case(json!({"name": "b"}), "the name of the object (b) does not match the name on the URL (a)")]
 #[case(json!({}), "the name of the object (a based on URL) was undeterminable: name must be provided")]
-fn b5_names(#[case] meta: Value, #[case] expected: &str) {
+fn b5_name_must_match_the_url(#[case] meta: Value, #[case] expected: &str) {
     let it = object(json!({"metadata": meta}));
     assert_eq!(check_name(&it, "a").unwrap_err().message, expected);
 }
@@ -119,13 +119,13 @@ fn b23_to_b25_create(#[case] mut meta: Value, #[case] expected: String) {
 }
 
 #[test]
-fn b3_no_name() {
+fn b3_missing_name_is_refused() {
     let expected = ["metadata.name: Required value: name or generateName is required"];
     assert_eq!(create(json!({"namespace": "shop"})), expected);
 }
 
 #[test]
-fn odd_json_is_no_panic() {
+fn unusual_json_does_not_panic() {
     create(
         json!({"name": 5, "namespace": {}, "labels": ["x"], "annotations": {"a": {}}, "finalizers": {"a": 1},
         "ownerReferences": [5, {"uid": {}}], "managedFields": [null, 7], "generation": "x"}),
@@ -134,7 +134,7 @@ fn odd_json_is_no_panic() {
 }
 
 #[test]
-fn b11_b12_restored_on_update() {
+fn b11_b12_server_fields_are_restored_on_update() {
     let old = json!({"name": "a", "uid": "u", "creationTimestamp": "c", "generation": 3, "deletionTimestamp": "d",
         "deletionGracePeriodSeconds": 0});
     let new = json!({"name": "a", "generation": 9, "creationTimestamp": "x", "deletionTimestamp": "y",
@@ -150,14 +150,14 @@ fn b11_b12_restored_on_update() {
 #[case(json!({"deletionGracePeriodSeconds": 5}),
     "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable")]
 #[case(json!({"uid": "v"}), "metadata.uid: Invalid value: \"v\": field is immutable")]
-fn b12_immutable(#[case] mut new: Value, #[case] expected: &str) {
+fn b12_deletion_fields_are_immutable(#[case] mut new: Value, #[case] expected: &str) {
     new["name"] = json!("a");
     let (_, errors) = update(json!({"name": "a", "uid": "u"}), new);
     assert_eq!(errors, [expected, expected]);
 }
 
 #[test]
-fn b15_no_new_finalizers() {
+fn b15_terminating_object_gets_no_new_finalizers() {
     let old = json!({"deletionTimestamp": "d", "finalizers": ["example.com/f"]});
     let (_, errors) = update(old, json!({"finalizers": ["example.com/h", "example.com/g"]}));
     let expected = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
@@ -166,7 +166,7 @@ fn b15_no_new_finalizers() {
 }
 
 #[test]
-fn b24_duplicate_owners() {
+fn b24_duplicate_owners_are_dropped_with_a_warning() {
     let owner = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u1"});
     let mut other = owner.clone();
     other["name"] = json!("other");
@@ -178,16 +178,21 @@ fn b24_duplicate_owners() {
 }
 
 #[test]
-fn b25_finalizer_warnings() {
+fn b25_unqualified_finalizers_cause_warnings() {
     let old = object(json!({"metadata": {"finalizers": ["plain"]}}));
-    let new = object(json!({"metadata": {"finalizers": ["plain", "other", "a.b/c", "orphan"]}}));
-    let expected = "metadata.finalizers: \"other\": prefer a domain-qualified finalizer name to avoid accidental \
-                    conflicts with other finalizer writers";
-    assert_eq!(finalizer_warnings(&new, Some(&old)), [expected]);
+    let new = object(json!({"metadata": {"finalizers": ["plain", "other", "a.b/c", "orphan", "a.example.com"]}}));
+    let warning = |name: &str, path: &str| {
+        format!(
+            "metadata.finalizers: \"{name}\": prefer a domain-qualified finalizer name{path} to avoid accidental \
+             conflicts with other finalizer writers"
+        )
+    };
+    let expected = [warning("a.example.com", " including a path (/)"), warning("other", "")];
+    assert_eq!(finalizer_warnings(&new, Some(&old)), expected);
 }
 
 #[test]
-fn b8_generation() {
+fn b8_generation_increases_with_the_spec() {
     let ingress = strategy("networking.k8s.io", "ingresses");
     let old = object(json!({"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {}}));
     let mut same = object(json!({"metadata": {"labels": {"x": "y"}}, "spec": {"a": 1}, "status": {"b": 1}}));

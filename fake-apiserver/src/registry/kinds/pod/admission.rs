@@ -5,32 +5,37 @@ use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, object_mut};
+use crate::registry::types::plugins::Plugin;
 
-/// Seconds a pod stays on a node that is not ready or not reachable.
+/// Number of seconds for which a pod stays on a node that is not ready or not reachable.
 const TOLERATION_SECONDS: i64 = 300;
 
-/// The policy of a pod whose PriorityClass does not say.
+/// The default policy of a PriorityClass.
 const PREEMPT_LOWER: &str = "PreemptLowerPriority";
 
-/// The priority a pod gets, and how it may preempt others.
+/// The priority of a pod, and its preemption policy.
 struct Priority {
     class: Option<String>,
     value: i64,
     preemption: String,
 }
 
-/// Completes a new pod; the error is why it is refused.
+/// Completes a new pod. The error is the reason for its refusal.
 pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(), String> {
     let Some(spec) = object_mut(pod, "spec") else {
         return Ok(());
     };
+    if !context.plugins.has(Plugin::Priority) {
+        tolerate(spec, context);
+        return Ok(());
+    }
     let read = Cursor::root(spec);
     let class = read.text("priorityClassName");
     let Some(priority) = priority_of(class, context) else {
         return Err(format!("no PriorityClass with name {class} was found"));
     };
     check_priority(&read, &priority)?;
-    add_tolerations(spec);
+    tolerate(spec, context);
     if let Some(class) = priority.class {
         spec.insert("priorityClassName".into(), Value::String(class.into()));
     }
@@ -39,20 +44,24 @@ pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-/// Restores on update what the client may leave out since it did not write it.
-pub(super) fn admit_updated(pod: &mut Object, old: &Object) {
+/// Restores on update the fields that the server has set and that the client may omit.
+pub(super) fn admit_updated(pod: &mut Object, old: &Object, context: &Context<'_>) {
     let Some(spec) = object_mut(pod, "spec") else {
         return;
     };
-    for field in ["priority", "preemptionPolicy"] {
+    let fields: &[&str] = match context.plugins.has(Plugin::Priority) {
+        true => &["priority", "preemptionPolicy"],
+        false => &[],
+    };
+    for field in fields {
         if let (false, Some(old)) = (Cursor::root(spec).is_set(field), Cursor::root(old).map("spec")) {
             copy_field(old, spec, field);
         }
     }
-    add_tolerations(spec);
+    tolerate(spec, context);
 }
 
-/// A pod may say what its class says, and nothing else.
+/// A pod may repeat the values of its class, but may not set others.
 fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> {
     if let Some(given) = spec.integer("priority").filter(|given| *given != priority.value) {
         return Err(format!(
@@ -72,7 +81,7 @@ fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> 
     Ok(())
 }
 
-/// The priority by the pod's class, or by the default class; `None` where the class is missing.
+/// The priority of the pod's class, or of the default class; `None` if the class does not exist.
 fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     let system = match name {
         "system-cluster-critical" => Some(2_000_000_000),
@@ -113,7 +122,11 @@ fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     }
 }
 
-fn add_tolerations(spec: &mut Map) {
+/// Adds the tolerations of `DefaultTolerationSeconds`.
+fn tolerate(spec: &mut Map, context: &Context<'_>) {
+    if !context.plugins.has(Plugin::DefaultTolerationSeconds) {
+        return;
+    }
     let read = Cursor::root(spec);
     let missing: Vec<Value> = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Quantities as validation wants them: what is none reads as absent.
+//! Quantities for validation: an invalid one is treated as absent.
 
 use crate::registry::types::quantity::Quantity;
 

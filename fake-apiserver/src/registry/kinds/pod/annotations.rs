@@ -1,4 +1,4 @@
-//! Annotations that mean something to a pod.
+//! Annotations of a pod with a defined meaning.
 
 use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
@@ -13,17 +13,17 @@ pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Holds tolerations as JSON, as older versions read them.
+/// Contains tolerations as JSON, for older versions.
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 
-/// Names the seccomp profile of a pod, as older versions read it.
+/// Names the seccomp profile of a pod, for older versions.
 pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-/// Prefix of the same for one container.
+/// Prefix of the same annotation for one container.
 pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-/// Prefix of the annotation that names the AppArmor profile of a container, as older versions read it.
+/// Prefix of the annotation that names the AppArmor profile of a container, for older versions.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Returns `true` if an annotation begins so: few Pods have one for a container.
+/// Fast path: returns `true` if an annotation has this prefix; few Pods have one for a container.
 pub(super) fn has_prefix(annotations: &Cursor<'_>, prefix: &str) -> bool {
     annotations.entries("").any(|(key, _)| key.starts_with(prefix))
 }
@@ -83,7 +83,7 @@ fn validate_old_tolerations(annotations: &Cursor<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// Tolerations from JSON, whose fields may be written in upper or lower case, as Go reads a type without JSON names.
+/// Parses tolerations from JSON. Names of fields are case-insensitive, as Go reads a type without JSON names.
 fn read_tolerations(written: &str) -> Result<Value, String> {
     const FIELDS: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
     let wrong = |value: &Value, place: &str| {
@@ -136,7 +136,7 @@ fn is_cost(cost: &str) -> bool {
     first != b'+' && (first != b'0' || cost == "0") && cost.parse::<i32>().is_ok()
 }
 
-/// Checks that an update leaves alone the annotations that may not change, and that all are right
+/// Checks that an update does not change immutable annotations, and that all are valid
 /// (`ValidatePodSpecificAnnotationUpdates`).
 pub(super) fn validate_changes(pod: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (annotations, old) = (pod.at("metadata.annotations"), old.at("metadata.annotations"));

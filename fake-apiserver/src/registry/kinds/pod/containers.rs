@@ -1,4 +1,4 @@
-//! Containers of a pod: what all of them obey, and what init and ephemeral ones do beside.
+//! Containers of a pod: the common rules, and the additional rules of init and ephemeral containers.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::registry::types::names;
 pub(super) struct Surroundings<'a> {
     /// The pod's spec.
     pub(super) spec: &'a Cursor<'a>,
-    /// Its right volumes.
+    /// The valid volumes of the pod.
     pub(super) volumes: Volumes<'a>,
     /// The names of its resource claims.
     pub(super) claims: Vec<&'a str>,
@@ -227,7 +227,8 @@ fn validate_ports(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Two containers may not take the same port of the host; errors show the ports as those of the container `shown_in`.
+/// Two containers must not use the same port of the host; errors print the ports like the ports of the container
+/// `shown_in`.
 fn take_host_ports(
     container: &Cursor<'_>,
     taken: &mut BTreeSet<String>,
@@ -280,7 +281,7 @@ fn validate_restart_rules(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks an image as only Pods do: templates may hold one with spaces around it.
+/// Checks an image with the rule of Pods: templates may have spaces around it.
 pub(super) fn validate_image_spaces(container: &Cursor<'_>, errors: &mut FieldErrors) {
     let image = container.text("image");
     if image.trim() != image {

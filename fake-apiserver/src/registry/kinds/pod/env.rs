@@ -1,4 +1,4 @@
-//! Environment variables: names, and the one source each value may come from.
+//! Environment variables: their names, and the single source of each value.
 
 use super::amount::read;
 use super::mounts::no_backsteps;
@@ -154,7 +154,7 @@ pub(super) fn validate_field_ref(field: &Cursor<'_>, allowed: &[&str], errors: &
     }
 }
 
-/// `path['key']` taken apart.
+/// Splits `path['key']` into path and key.
 fn subscripted(label: &str) -> (&str, Option<&str>) {
     let parts = label.strip_suffix("']").and_then(|rest| rest.split_once("['"));
     match parts {

@@ -1,5 +1,5 @@
-//! Fields of Pods and of their templates behind feature gates that are off by default: they are dropped before
-//! anything is checked, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
+//! Fields of Pods and their templates that depend on feature gates which are disabled by default. They are dropped
+//! before validation, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
 
 use super::defaults::CONTAINER_LISTS;
 use super::windows::containers;
@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
 
-/// The way to the Pod's spec in an object of this resource.
+/// The path of the pod spec in an object of this resource.
 fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
     Some(match (group, resource) {
         ("", "pods") => "spec",
@@ -22,7 +22,7 @@ fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
     })
 }
 
-/// Drops what is behind gates from an object that is written.
+/// Drops fields that depend on disabled gates from an object that is written.
 pub(crate) fn drop_disabled(
     version: KubernetesVersion,
     (group, resource): (&str, &str),
@@ -63,7 +63,7 @@ pub(crate) fn drop_disabled(
     }
 }
 
-/// A lifecycle that has nothing else goes, too.
+/// A lifecycle without other fields is dropped, too.
 fn drop_stop_signal(container: &mut Map) {
     let Some(lifecycle) = object_mut(container, "lifecycle") else {
         return;

@@ -1,6 +1,6 @@
-//! Image references, as far as the default pull policy needs them: does one name the tag `latest`?
+//! Image references, to the extent that the default pull policy needs them: checks if a reference has the tag `latest`.
 
-/// Longest path of a repository, in bytes.
+/// Maximum length of a repository's path, in bytes.
 const REPOSITORY_MAX: usize = 255;
 
 /// Default pull policy of an image: `Always` for `latest` and for no tag.
@@ -44,7 +44,7 @@ fn is_too_long(repository: &str) -> bool {
     path > REPOSITORY_MAX
 }
 
-/// 64 hexadecimal digits: an image's id, which no name may look like.
+/// Returns `true` for 64 hexadecimal digits, the form of an image's id, which a name must not have.
 fn is_identifier(text: &str) -> bool {
     text.len() == 64
         && text
@@ -52,7 +52,7 @@ fn is_identifier(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Digests of other algorithms than these are refused.
+/// Digests of other algorithms are refused.
 fn is_digest(text: &str) -> bool {
     let Some((algorithm, hex)) = text.split_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! Pods: their strategy, and what everything with a pod template shares with them. Knows nothing of workloads.
+//! Pods: their strategy, and the rules shared by all kinds with a pod template. Independent of workloads.
 
 mod amount;
 pub(crate) mod defaults;

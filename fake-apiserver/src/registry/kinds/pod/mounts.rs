@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// The right volumes of a pod by name; whether each is a claim, which a device needs.
+/// The valid volumes of a pod by name, with a flag for claims, which devices require.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
 /// Checks `volumeMounts` of a container.
@@ -132,7 +132,7 @@ pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
     no_backsteps(path, errors);
 }
 
-/// A relative path that leads to no file of the server's own.
+/// A relative path that does not refer to reserved files.
 pub(super) fn not_reserved(path: &Cursor<'_>, errors: &mut FieldErrors) {
     descending(path, errors);
     if path.as_text().starts_with("..") && !path.as_text().starts_with("../") {

@@ -1,11 +1,11 @@
-//! Warnings about files of one volume that lie in each other's way (`warningsForOverlappingVirtualPaths`).
+//! Warnings about overlapping paths of files in one volume (`warningsForOverlappingVirtualPaths`).
 
 use super::projected::CERTIFICATE_FILES;
 use crate::api::field::quote;
 use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 
-/// A file of a volume, and the source that it comes from where the volume has several.
+/// A file of a volume, and its source if the volume has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File {
     path: String,

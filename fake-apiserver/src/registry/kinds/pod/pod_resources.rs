@@ -13,7 +13,7 @@ pub(super) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// Fills in the requests of the whole pod from what its containers ask for, and else from its limits.
+/// Fills in the requests of the whole pod from the requests of its containers, or else from its limits.
 pub(super) fn default_pod_resources(spec: &mut Map) {
     let whole = Cursor::root(spec);
     let Some(limits) = whole.map("resources.limits").filter(|limits| !limits.is_empty()) else {
@@ -42,8 +42,8 @@ pub(super) fn default_pod_resources(spec: &mut Map) {
     }
 }
 
-/// Returns the sum that the containers request, or are limited to: that of the running ones, or more where one init
-/// container needs more. The amount, and how it is written.
+/// Returns the sum of the containers' requests or limits: of the running ones, or more if one init container needs
+/// more. The result is the amount with its text.
 pub(crate) fn requested(spec: &Cursor<'_>, which: &str, resource: &str) -> Option<(Quantity, String)> {
     let asked = |container: &Cursor<'_>| -> Option<(Quantity, String)> {
         let asked = container.at("resources");
@@ -114,7 +114,7 @@ pub(crate) fn quality_of_service(spec: &Cursor<'_>) -> &'static str {
     }
 }
 
-/// CPU and memory that a pod asks for.
+/// CPU and memory that a pod requests.
 #[derive(Default)]
 struct Compute {
     requests: BTreeMap<&'static str, Quantity>,
@@ -130,7 +130,7 @@ impl Compute {
     }
 }
 
-/// Adds what is asked of CPU and memory; how many of the two were named. Zero does not count.
+/// Adds the requested CPU and memory; returns how many of the two were set. Zero does not count.
 fn add_compute(from: &Cursor<'_>, to: &mut BTreeMap<&'static str, Quantity>) -> usize {
     let mut named = 0;
     for name in ["cpu", "memory"] {

@@ -1,4 +1,4 @@
-//! Preparation of a Pod before validation: fields that the server sets, and those that each subresource may change.
+//! Preparation of a Pod before validation: fields that the server sets, and fields that each subresource may change.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 
-/// The metadata a subresource leaves alone.
+/// Metadata that a subresource does not change.
 const KEPT_METADATA: [&str; 6] = [
     "deletionTimestamp",
     "generation",
@@ -39,7 +39,7 @@ pub(super) fn default_status(status: &mut Map) {
         .first()
         .map(|first| first["ip"].as_str().unwrap_or_default())
     {
-        // the single address wins over a list that begins with another
+        // the single address takes precedence over a list that starts with another
         Some(first) if address.is_empty() => {
             let first = first.to_owned();
             default_text(status, "podIP", &first);
@@ -85,7 +85,12 @@ fn default_container_status(container: &mut Map) {
 pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     let read = Cursor::root(pod);
     let spec = read.at("spec");
-    let mut status = json!({ "phase": "Pending", "qosClass": quality_of_service(&spec) });
+    // `GetPodQOS` returns the class in the status of the body, if there is one.
+    let quality = match read.text("status.qosClass") {
+        "" => quality_of_service(&spec),
+        given => given,
+    };
+    let mut status = json!({ "phase": "Pending", "qosClass": quality });
     if !spec.is_empty("schedulingGates") {
         status["conditions"] = json!([{
             "type": "PodScheduled",
@@ -131,9 +136,9 @@ pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
         .collect()
 }
 
-/// The annotations that name AppArmor profiles of containers without such a field, by the container's name: their keys
-/// and the profiles, none for an annotation that is wrong. One that says what the pod's own field says is left out
-/// (`applyAppArmorVersionSkew`).
+/// Returns the AppArmor profiles that annotations set for containers without this field, by the container's name: the
+/// annotation's key and the profile, which is `None` if the annotation is invalid. An annotation equal to the pod's own
+/// field is omitted (`applyAppArmorVersionSkew`).
 fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
     let pod = Cursor::root(pod);
     let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
@@ -163,7 +168,7 @@ fn is_right_profile(profile: &Value) -> bool {
     errors.is_empty()
 }
 
-/// Writes the values that `matchLabelKeys` stand for into the label selectors beside them.
+/// Writes the labels that `matchLabelKeys` names into the label selectors of the same term.
 fn complete_selectors(spec: &mut Map, labels: &Map) {
     for constraint in items_mut(spec, "topologySpreadConstraints") {
         add_label_keys(constraint, "matchLabelKeys", "In", labels);
@@ -205,10 +210,10 @@ fn add_label_keys(term: &mut Map, keys: &str, operator: &str, labels: &Map) {
     }
 }
 
-/// The field of the status behind the gate DRANodeAllocatableResources.
+/// The field of the status that depends on the gate DRANodeAllocatableResources.
 const ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
 
-/// The field of a mount's status behind the gate ImageVolumeWithDigest.
+/// The field of a mount's status that depends on the gate ImageVolumeWithDigest.
 const VOLUME_STATUS: &str = "volumeStatus";
 
 fn has_volume_status(status: &Cursor<'_>) -> bool {
@@ -216,7 +221,7 @@ fn has_volume_status(status: &Cursor<'_>) -> bool {
     containers.any(|it| it.items("volumeMounts").any(|mount| mount.is_set(VOLUME_STATUS)))
 }
 
-/// Keeps what a writer of `/status` may leave out.
+/// Keeps the fields that a writer of `/status` may omit.
 pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     if let Some(old_meta) = old.metadata() {
         copy_field(old_meta, pod.metadata_mut(), "ownerReferences");
@@ -263,7 +268,7 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     }
 }
 
-/// Puts everything back but `spec.ephemeralContainers`.
+/// Restores all fields except `spec.ephemeralContainers`.
 pub(super) fn keep_ephemeral_containers_only(pod: &mut Object, old: &Object) {
     let wanted = Cursor::root(pod).get("spec.ephemeralContainers").cloned();
     restore(pod, old);
@@ -274,8 +279,8 @@ pub(super) fn keep_ephemeral_containers_only(pod: &mut Object, old: &Object) {
     };
 }
 
-/// Puts everything back but the resources and resize policies of containers, and the resources of the whole pod.
-/// Where containers are added, removed, renamed or moved, nothing is put back: the check of the update refuses that.
+/// Restores all fields except the resources and resize policies of containers, and the resources of the whole pod. If
+/// containers are added, removed, renamed or moved, nothing is restored, because validation refuses the update.
 pub(super) fn keep_resources_only(pod: &mut Object, old: &Object) {
     let lists = ["containers", "initContainers"];
     let (new, was) = (Cursor::root(pod), Cursor::root(old));

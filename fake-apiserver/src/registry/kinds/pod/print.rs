@@ -1,9 +1,9 @@
-//! Values as field errors print them where the server prints its internal types: under their Go names.
+//! Values in field errors for which the server prints its internal types, with Go's field names.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
 
-/// Field names whose Go form is not the JSON name with a capital.
+/// Fields with a Go name that differs from the capitalised JSON name.
 const IRREGULAR: [(&str, &str); 15] = [
     ("apiVersion", "APIVersion"),
     ("apiGroup", "APIGroup"),
@@ -22,7 +22,7 @@ const IRREGULAR: [(&str, &str); 15] = [
     ("ttlSecondsAfterFinished", "TTLSecondsAfterFinished"),
 ];
 
-/// Maps of users' own keys, which are printed as they are.
+/// Maps with keys of users, which are printed unchanged.
 const USER_KEYS: [&str; 7] = [
     "labels",
     "annotations",
@@ -33,8 +33,8 @@ const USER_KEYS: [&str; 7] = [
     "overhead",
 ];
 
-/// The value with its field names as Go has them. Selectors and metadata keep theirs, since those types are the same
-/// inside and outside. Fields that are absent stay so; Go would print them as null or zero.
+/// The value with Go's field names. Selectors and metadata keep their names, because their internal types are the same.
+/// Absent fields remain absent; Go would print them as null or zero.
 pub(crate) fn go_names(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| go_field(key, value)).collect()),
@@ -62,7 +62,7 @@ fn capital(key: &str) -> String {
     }
 }
 
-/// An object of such fields in the order given, absent ones as null: `{"Type":"Blue","RollingUpdate":null}`.
+/// Formats an object with these fields in the given order, absent ones as null: `{"Type":"Blue","RollingUpdate":null}`.
 pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     let printed: Vec<String> = fields
         .iter()
@@ -74,7 +74,7 @@ pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// Returns the differences between two specs, a line for each field: Go's diff, in fewer words.
+/// Returns the differences between two specs, one line per field: a short form of Go's diff.
 pub(crate) fn difference(kind: &str, old: &Map, new: &Map) -> String {
     let mut lines = vec![format!("  {kind}{{")];
     let mut keys: Vec<&SmolStr> = old.keys().chain(new.keys()).collect();

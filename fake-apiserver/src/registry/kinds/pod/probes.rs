@@ -4,7 +4,7 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The handlers of a probe, in the order in which they are looked at.
+/// The handlers of a probe, in the order in which they are checked.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
 /// The handlers of a lifecycle hook.

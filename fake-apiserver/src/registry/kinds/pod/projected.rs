@@ -8,10 +8,10 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::labels;
 
-/// The least and the most seconds a projected token lives.
+/// Minimum and maximum lifetime of a projected token, in seconds.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
-/// The same fields in the order in which their files are compared, and the names that warnings give them.
+/// The same fields in the order in which their files are compared, with their names in warnings.
 pub(super) const CERTIFICATE_FILES: [(&str, &str); 3] = [
     ("certificateChainPath", "PodCertificate chain"),
     ("keyPath", "PodCertificate key"),
@@ -69,7 +69,7 @@ pub(super) fn validate_projected(volume: &Cursor<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// The files that sources fill; two may not fill the same.
+/// The files that sources fill. Two sources must not fill the same file.
 struct Files<'a> {
     volume: &'a Cursor<'a>,
     seen: BTreeSet<String>,

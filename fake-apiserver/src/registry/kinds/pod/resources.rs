@@ -1,4 +1,4 @@
-//! Requests and limits: known names, whole numbers where needed, requests within limits.
+//! Requests and limits: valid names, whole numbers if required, requests within limits.
 
 use super::amount::{is_multiple, is_whole, read};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
@@ -9,7 +9,7 @@ use crate::registry::types::names;
 /// Owner of the resources: names are restricted further for the whole pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Of one container, or the overhead.
+    /// The resources of one container, or the overhead.
     Container,
     /// Of the pod.
     Pod,
@@ -84,14 +84,14 @@ pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &
 }
 
 fn validate_entry(name: &str, amount: &Cursor<'_>, owner: Owner, errors: &mut FieldErrors) {
-    // these two are all that most pods name
+    // most pods only have these two
     if name != "cpu" && name != "memory" {
         validate_name(name, owner, amount, errors);
     }
     validate_quantity_value(name, amount, errors);
 }
 
-/// `ValidateResourceQuantityValue`: not negative, and whole where the resource is counted.
+/// `ValidateResourceQuantityValue`: not negative, and whole if the resource is counted.
 pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &mut FieldErrors) {
     let written = amount.as_text();
     let Some(parsed) = read(written) else {
@@ -105,15 +105,15 @@ pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &
     }
 }
 
-/// `ValidateContainerResourceName` of a name that stands at `place`.
+/// `ValidateContainerResourceName` of a name at `place`.
 pub(crate) fn validate_container_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
-    // `cpu` and `memory` are standard, as they are for the limits of a container.
+    // `cpu` and `memory` are standard names, as in the limits of a container.
     if name != "cpu" && name != "memory" {
         validate_name(name, Owner::Container, place, errors);
     }
 }
 
-/// `validateResourceName` of a name that stands at `place`.
+/// `validateResourceName` of a name at `place`.
 pub(crate) fn validate_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
     let texts = names::qualified_name(name);
     if texts.is_empty() && !name.contains('/') && !is_standard(name) {
@@ -122,12 +122,12 @@ pub(crate) fn validate_resource_name(name: &str, place: &Cursor<'_>, errors: &mu
     place.refuse(name, texts, errors);
 }
 
-/// `ValidateContainerResourceRequirements` of limits alone, such as the overhead of a RuntimeClass.
+/// `ValidateContainerResourceRequirements` of limits only, such as the overhead of a RuntimeClass.
 pub(crate) fn validate_limits(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_resources(resources, Owner::Container, &[], errors);
 }
 
-/// Returns `true` if the resource may be asked for beyond what there is (`IsOvercommitAllowed`).
+/// Returns `true` if requests may be lower than limits (`IsOvercommitAllowed`).
 pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
@@ -189,7 +189,7 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Returns `true` if the name is that of a device or the like, which is counted in whole numbers.
+/// Returns `true` for the name of an extended resource, which is counted in whole numbers.
 fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }

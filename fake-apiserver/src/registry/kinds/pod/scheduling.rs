@@ -121,7 +121,7 @@ fn validate_pod_term(term: &Cursor<'_>, errors: &mut FieldErrors) {
         labels::validate_selector(&term.at(selector), errors);
     }
     for namespace in term.texts("namespaces") {
-        // the path is that of a field that does not exist, as the server's is
+        // as in kube-apiserver, the path names a field that does not exist
         term.at("namespace")
             .refuse(namespace, names::dns1123_label(namespace, false), errors);
     }
@@ -136,7 +136,7 @@ fn validate_topology_key(key: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks `matchLabelKeys` and `mismatchLabelKeys` beside a label selector.
+/// Checks `matchLabelKeys` and `mismatchLabelKeys` of a term with a label selector.
 fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         let keys = term.at(field);
@@ -177,7 +177,7 @@ pub(crate) fn validate_tolerations(spec: &Cursor<'_>, errors: &mut FieldErrors) 
     validate_toleration_list(&spec.at("tolerations"), errors);
 }
 
-/// The same of the list itself.
+/// Checks a list of tolerations.
 pub(super) fn validate_toleration_list(tolerations: &Cursor<'_>, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     for toleration in tolerations.items("") {

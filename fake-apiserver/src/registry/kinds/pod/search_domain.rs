@@ -1,8 +1,8 @@
-//! Domains that a pod searches names in.
+//! Search domains of a pod.
 
 use crate::registry::types::names;
 
-/// Returns the errors of a search domain, whose labels may hold underscores.
+/// Returns the errors of a search domain. Its labels may contain underscores.
 pub(super) fn search_domain(domain: &str) -> Vec<String> {
     const LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

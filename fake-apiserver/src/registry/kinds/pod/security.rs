@@ -1,5 +1,7 @@
 //! Security contexts of pods and containers.
 
+use std::collections::BTreeSet;
+
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, has_prefix};
 use super::mounts::descending;
 use super::windows::{containers, validate_windows_options};
@@ -48,12 +50,12 @@ pub(super) fn validate_pod_security(spec: &Cursor<'_>, errors: &mut FieldErrors)
     context
         .at("supplementalGroupsPolicy")
         .check_one_of(&["Merge", "Strict"], errors);
-    // `MountOption` is behind the gate SELinuxMount.
+    // `MountOption` depends on the gate SELinuxMount.
     context.at("seLinuxChangePolicy").check_one_of(&["Recursive"], errors);
 }
 
 fn validate_sysctls(spec: &Cursor<'_>, context: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for sysctl in context.items("sysctls") {
         let (at, name) = (sysctl.at("name"), sysctl.text("name"));
         if name.is_empty() {
@@ -72,7 +74,7 @@ fn validate_sysctls(spec: &Cursor<'_>, context: &Cursor<'_>, errors: &mut FieldE
         } else if spec.flag("hostIPC") == Some(true) && is_ipc {
             errors.invalid(at, name, "may not be specified when 'hostIPC' is true");
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -110,7 +112,7 @@ fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A seccomp profile as Go prints it, whose type is no pointer.
+/// Prints a seccomp profile as Go does, with its type as a value instead of a pointer.
 fn profile_as_printed(profile: &Cursor<'_>) -> String {
     let mut shown = profile.map_or_empty("").clone();
     default_value(&mut shown, "type", "");
@@ -177,7 +179,7 @@ pub(super) fn validate_container_security(container: &Cursor<'_>, host_users: bo
     validate_app_armor(&context, errors);
 }
 
-/// Checks what a pod in a user namespace of its own may not have.
+/// Checks the fields that a pod in its own user namespace may not set.
 pub(super) fn validate_host_users(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if spec.flag("hostUsers") != Some(false) {
         return;
@@ -199,7 +201,7 @@ pub(super) fn validate_host_users(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the annotations that seccomp and AppArmor once were say what the fields say.
+/// Checks that the former annotations of seccomp and AppArmor agree with the fields.
 pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if annotations.is_empty("") {
         return;

@@ -1,4 +1,6 @@
-//! The check of a Pod's status, which kubelets and controllers write.
+//! Validation of a Pod's status, which kubelets and controllers write.
+
+use std::collections::BTreeSet;
 
 use super::annotations;
 use super::status_containers::validate_container_statuses;
@@ -9,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::parse_sloppy;
 
-/// Conditions of the system, whose names are no qualified names' business.
+/// System conditions, which may have unqualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 
 /// Checks a write of `/status`.
@@ -85,7 +87,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
     if mappings.is_empty("") {
         errors.required(mappings, "at least one request mapping is required");
     }
-    let mut seen: Vec<[&str; 3]> = Vec::new();
+    let mut seen: BTreeSet<[&str; 3]> = BTreeSet::new();
     for mapping in mappings.items("") {
         let fields = ["containerName", "resourceName", "requestName"];
         let [name, resource, request] = fields.map(|field| mapping.text(field));
@@ -111,7 +113,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
                 errors.duplicate(mapping.at(field), mapping.text(field));
             }
         }
-        seen.push([name, resource, request]);
+        seen.insert([name, resource, request]);
     }
     let name = claim.at("resourceClaimName");
     if name.check_required(errors) {
@@ -119,7 +121,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
     }
 }
 
-/// A container that has ended may run again only where its restart policy says so.
+/// A terminated container may run again only if its restart policy permits it.
 fn validate_transitions(
     statuses: &Cursor<'_>,
     old_statuses: &Cursor<'_>,
@@ -189,7 +191,7 @@ fn restarts(container: &Cursor<'_>, spec: &Cursor<'_>, code: i64) -> bool {
 }
 
 fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for claim in status.items("resourceClaimStatuses") {
         let (at, name) = (claim.at("name"), claim.text("name"));
         if !spec.items("resourceClaims").any(|claim| claim.text("name") == name) {
@@ -199,7 +201,7 @@ fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut 
         if seen.contains(&name) {
             errors.duplicate(at, name);
         }
-        seen.push(name);
+        seen.insert(name);
         if let Some(name) = claim.present("resourceClaimName") {
             name.check_name(|it| names::dns1123_subdomain(it, false), errors);
         }

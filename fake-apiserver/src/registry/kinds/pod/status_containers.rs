@@ -1,4 +1,4 @@
-//! The check of container statuses: their users, and the health of the devices that they were given.
+//! Validation of container statuses: their users, and the health of their devices.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use super::security::IDS;
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// The lists of statuses, and the containers of the spec that each is about.
+/// The lists of statuses, with the corresponding containers of the spec.
 const LISTS: [(&str, &str); 3] = [
     ("containerStatuses", "containers"),
     ("initContainerStatuses", "initContainers"),
     ("ephemeralContainerStatuses", ""),
 ];
 
-/// The longest message about the health of a device, in bytes.
+/// Maximum length of a message about the health of a device, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-/// Checks what kubelets report of users and devices.
+/// Checks the users and devices in a status written by a kubelet.
 pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for (list, _) in LISTS {
         for container in status.items(list) {
@@ -35,7 +35,7 @@ pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>
             let name = container.text("name");
             let known = spec.items(containers).find(|it| it.text("name") == name);
             for device in devices.items("") {
-                // a status of a container that is not there is none of this check's business
+                // the status may contain containers that the spec does not have
                 if let Some(known) = &known {
                     validate_device_name(&device.at("name"), &known.at("resources"), errors);
                 }

@@ -14,7 +14,7 @@ use super::{admission, defaults, prepare, status, update, validation, warnings};
 #[derive(Debug)]
 pub(crate) struct PodStrategy;
 
-/// The seconds of grace of a pod that does not say.
+/// Grace period of a pod without `terminationGracePeriodSeconds`, in seconds.
 const NO_GRACE: i64 = 0;
 
 impl Strategy for PodStrategy {
@@ -38,6 +38,8 @@ impl Strategy for PodStrategy {
                 aliases: &[("spec.host", "spec.nodeName")],
                 refusal: "field label not supported: {}",
             },
+            // Its class of quality of service counts.
+            keeps_status_on_create: true,
             ..Facts::DEFAULT
         }
     }
@@ -71,7 +73,7 @@ impl Strategy for PodStrategy {
             "status" => status::validate_status(object, old, errors),
             "ephemeralcontainers" => update::validate_ephemeral_containers(object, old, errors),
             "resize" => update::validate_resize(object, old, errors),
-            // what is bound was checked when it was created, and only its node is new
+            // the pod was validated when it was created, and a binding changes only its node
             "binding" => {}
             _ => update::validate_update(object, old, errors),
         }
@@ -79,7 +81,7 @@ impl Strategy for PodStrategy {
 
     fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
         match old {
-            Some(old) => admission::admit_updated(object, old),
+            Some(old) => admission::admit_updated(object, old, context),
             None => admission::admit_created(object, context)?,
         }
         Ok(())
@@ -105,7 +107,7 @@ impl Strategy for PodStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        // a pod gets its node by being bound, which leaves the generation alone
+        // a binding sets the node without a new generation
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         !object.at("spec").same_but(&old.at("spec"), &["nodeName"])
     }

@@ -1,4 +1,4 @@
-//! Updates of a Pod: little of its spec may change, and through subresources their own part of it.
+//! Updates of a Pod: few fields of its spec may change; each subresource changes its own part.
 
 use super::annotations::{self, MIRROR};
 use super::containers::validate_image_spaces;
@@ -70,7 +70,7 @@ pub(super) fn validate_update(pod: &Object, old: &Object, errors: &mut FieldErro
     }
 }
 
-/// The new spec with what may change as it was, so that any difference left is one too many.
+/// The new spec with the old values of mutable fields, so that every remaining difference is an error.
 fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: &Map, errors: &mut FieldErrors) -> Map {
     let mut rest = new.clone();
     for name in ["containers", "initContainers"] {
@@ -92,7 +92,7 @@ fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: 
     rest
 }
 
-/// While a pod is held back by gates, where it may run can be narrowed.
+/// While a pod has scheduling gates, its node selection may be narrowed.
 fn restore_gated(rest: &mut Map, old: &Map, spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("nodeSelector");
     if !spec.same(old_spec, "nodeSelector") {
@@ -176,7 +176,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     let containers = new.at("spec.ephemeralContainers");
     for old in was.items("spec.ephemeralContainers") {
         let name = old.text("name");
-        // of several containers of one name the last counts
+        // of several containers with one name the last one is used
         match containers
             .items("")
             .filter(|container| container.text("name") == name)
@@ -199,7 +199,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     }
 }
 
-/// Checks a write of `/resize`: CPU and memory of containers that stay the same.
+/// Checks a write of `/resize`: only CPU and memory may change, and containers must stay the same.
 pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     let (new, was) = (Cursor::root(pod), Cursor::root(old));
     let (spec, old_spec) = (new.at("spec"), was.at("spec"));
@@ -232,7 +232,7 @@ pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErro
     }
 }
 
-/// Containers stay where they are; whether they do.
+/// Checks that containers keep their order; returns `true` if they do.
 fn validate_order(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let before = errors.iter().len();
     for name in ["containers", "initContainers"] {
@@ -317,7 +317,7 @@ fn validate_kept(now: &Cursor<'_>, was: &Cursor<'_>, whose: &str, errors: &mut F
 /// Returns `true` if the containers are the same but for CPU and memory.
 fn only_compute_changed(container: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (now, was) = (container.at("resources"), old.at("resources"));
-    // the server forgets the claims of the new container when it compares
+    // the server ignores the claims of the new container in the comparison
     container.same_but(old, &["resources"]) && same_but_compute(&now, &was) && was.is_empty("claims")
 }
 

@@ -1,4 +1,4 @@
-//! The check of a pod spec, of a template, and of a new Pod.
+//! Validation of a pod spec, a template, and a new Pod.
 
 use std::collections::BTreeSet;
 
@@ -24,18 +24,18 @@ use crate::registry::types::{labels, names};
 /// Seconds in 32 bits, at least one.
 const SECONDS: (i64, i64) = (1, 2_147_483_647);
 
-/// The template of a workload and how its check differs.
+/// The template of a workload, with the differences in its validation.
 pub(crate) struct Template<'a> {
     /// `spec.template`
     pub(crate) template: Cursor<'a>,
-    /// Claims that a StatefulSet mounts under these names.
+    /// Names under which a StatefulSet mounts claims.
     pub(crate) claims: BTreeSet<&'a str>,
     /// Set if the controller sets host name and subdomain itself.
     pub(crate) names_pods: bool,
 }
 
 impl<'a> Template<'a> {
-    /// The template in `spec`, as most workloads have it.
+    /// The template in `spec`, as in most workloads.
     pub(crate) fn of(spec: &'a Cursor<'a>) -> Self {
         Self {
             template: spec.at("template"),

@@ -1,4 +1,4 @@
-//! Claims that a pod or a StatefulSet makes from a template.
+//! Claims that a pod or a StatefulSet creates from a template.
 
 use super::amount::read;
 use crate::api::field::FieldErrors;
@@ -32,7 +32,7 @@ pub(super) fn validate_claim_template(template: &Cursor<'_>, errors: &mut FieldE
     validate_claim_spec(&template.at("spec"), errors);
 }
 
-/// Checks the metadata of a template of a claim, which are labels and annotations alone (`ValidateTemplateObjectMeta`).
+/// Checks the metadata of a claim template, which may only have labels and annotations (`ValidateTemplateObjectMeta`).
 pub(crate) fn validate_template_meta(meta: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);

@@ -69,7 +69,7 @@ pub(crate) fn default_storage_systems(volume: &mut Map) {
     }
 }
 
-/// Sets the pull policy, where there is none, by the image.
+/// Sets the pull policy from the image, if it is unset.
 pub(super) fn default_pull_policy(owner: &mut Map, policy: &str, image: &str) {
     let read = Cursor::root(owner);
     if read.is_empty(policy) {

@@ -32,7 +32,7 @@ pub(super) fn validate_mode(mode: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks one file of the downward API; its errors are shown at the owner of the list, as the server has it.
+/// Checks one file of the downward API. As in kube-apiserver, its errors have the path of the list's owner.
 pub(super) fn validate_downward_file(file: &Cursor<'_>, owner: &Cursor<'_>, errors: &mut FieldErrors) {
     let file = owner.in_other(file.get(""));
     file.at("path").check_required(errors);

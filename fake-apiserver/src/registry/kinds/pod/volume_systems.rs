@@ -1,4 +1,4 @@
-//! Volumes of storage systems: little but required fields, since most of these drivers are gone.
+//! Volumes of storage systems: mostly checks of required fields, because most of these drivers were removed.
 
 use super::mounts::descending;
 use crate::api::field::FieldErrors;
@@ -99,7 +99,7 @@ fn validate_csi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Error for an initiator of no known form.
+/// Error for an initiator of an unknown format.
 const FORM: &str = "must be valid format starting with iqn, eui, or naa";
 
 fn validate_iscsi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -119,7 +119,7 @@ fn validate_iscsi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the name of an iSCSI initiator or target; `form` is the text for one of no known form.
+/// Checks the name of an iSCSI initiator or target; `form` is the error for an unknown format.
 pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mut FieldErrors) {
     let name = initiator.as_text();
     let fits = if name.starts_with("iqn") {
@@ -137,7 +137,7 @@ pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mu
     }
 }
 
-/// One character and then so many letters or digits.
+/// One character, followed by this number of letters or digits.
 fn is_number(rest: &str, length: usize) -> bool {
     let mut characters = rest.chars();
     characters.next().is_some()
@@ -145,7 +145,7 @@ fn is_number(rest: &str, length: usize) -> bool {
         && characters.all(|character| character.is_ascii_alphanumeric())
 }
 
-/// `iqn.YYYY-MM.`, the authority, a colon and what the authority says.
+/// `iqn.YYYY-MM.`, the naming authority, a colon and a string of the authority.
 fn is_qualified_initiator(name: &str) -> bool {
     let parts = name.strip_prefix("iqn.").and_then(|rest| rest.split_once('.'));
     let Some((date, rest)) = parts else {
@@ -203,7 +203,7 @@ fn validate_quobyte(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     settings.at("volume").check_required(errors);
 }
 
-/// Returns `true` if Go's `net.SplitHostPort` takes the text: one colon, or more within brackets.
+/// Returns `true` if Go's `net.SplitHostPort` accepts the text: one colon, or more within brackets.
 fn is_host_port(pair: &str) -> bool {
     let Some((host, port)) = pair.rsplit_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! Volumes of a pod: their names, the one source each has, and the sources that come from the API.
+//! Volumes of a pod: their names, the single source of each, and the sources that read from the API.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::api::field::{FieldErrors, quote};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The sources in the order in which they are looked at, with the name that errors give them.
+/// The sources in the order in which they are checked, with their names in errors.
 const SOURCES: [(&str, &str); 30] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -67,11 +67,11 @@ pub(super) struct Owner<'a> {
     pub(super) is_pod: bool,
     /// Set for a Pod that mirrors one of a kubelet's own.
     pub(super) is_mirror: bool,
-    /// Claims that a StatefulSet mounts under these names, instead of volumes of the same name.
+    /// Names under which a StatefulSet mounts claims instead of volumes of the same name.
     pub(super) claims: &'a BTreeSet<&'a str>,
 }
 
-/// Checks the volumes; the right ones by name are what mounts may name.
+/// Checks the volumes, and returns the valid ones by name, which mounts may refer to.
 pub(super) fn validate_volumes<'a>(spec: &'a Cursor<'a>, owner: Owner<'a>, errors: &mut FieldErrors) -> Volumes<'a> {
     let mut known = Volumes::new();
     let place = |index: usize| spec.at("volumes").path().index(index);
@@ -89,7 +89,7 @@ pub(super) fn validate_volumes<'a>(spec: &'a Cursor<'a>, owner: Owner<'a>, error
             errors.invalid(place(index).child("name"), *claim, text);
         }
     }
-    // Volumes are counted from the last of these claims, and those of the same names are left out.
+    // Indices of volumes continue after the claims, and volumes with the name of a claim are skipped.
     let own = spec
         .items("volumes")
         .filter(|it| !owner.claims.contains(it.text("name")));
@@ -131,7 +131,7 @@ fn validate_volume<'a>(
     }
 }
 
-/// A volume may not name the claim that another volume of the pod makes.
+/// A volume may not name the claim that another volume of the pod creates.
 fn validate_claim_name(claim: &Cursor<'_>, spec: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
     let rest = claim
         .as_text()
@@ -170,7 +170,7 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
             "projected" => validate_projected(&settings, errors),
             "ephemeral" => validate_ephemeral(volume, &settings, owner, errors),
             "gcePersistentDisk" => {
-                // the path is that of a field that does not exist, as the server's is
+                // as in kube-apiserver, the path names a field that does not exist
                 let shown = volume.at("persistentDisk").in_other(settings.get(""));
                 validate_system(source, &shown, errors);
             }
@@ -192,7 +192,7 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
     }
 }
 
-/// The names that an iSCSI volume is known by are limited together, whatever other source the volume has.
+/// The total length of the names that identify an iSCSI volume is limited, even if the volume has another source, too.
 fn validate_portal_length(volume: &Cursor<'_>, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     let (name, portal) = (volume.text("name"), iscsi.text("targetPortal"));
     if iscsi.is_set("initiatorName") && name.len() + 1 + portal.len() > 64 {
@@ -209,7 +209,7 @@ fn validate_empty_dir(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks a path on the node and the type of what is there.
+/// Checks a path on the node and the type of the file there.
 pub(crate) fn validate_host_path(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     let path = settings.at("path");
     if path.check_required(errors) {

@@ -1,6 +1,6 @@
-//! Warnings about pods and templates: settings that are allowed, and seldom meant.
+//! Warnings about pods and templates: settings that are permitted but rarely intended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::amount::{is_whole, read};
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_CONTAINER, app_armor_profile, has_prefix};
@@ -12,7 +12,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::warn_of_ip;
 
-/// Use of the names of a kind's objects, if they should be labels.
+/// Use of the names of a kind's objects, if the names should be valid labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
 
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
@@ -62,7 +62,7 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Sources that are deprecated, in the order of the warnings; those about an ephemeral claim come between them.
+/// Deprecated sources in the order of their warnings, interleaved with the warnings about an ephemeral claim.
 const DEPRECATED_VOLUMES: [(&str, &str, &str); 10] = [
     (
         "photonPersistentDisk",
@@ -98,7 +98,7 @@ pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
     found.map(|(_, text)| *text)
 }
 
-/// Warnings about a new Pod; none about a changed one, which people seldom write.
+/// Returns the warnings about a new Pod. Updates do not get warnings, because users rarely send them.
 pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     warn_name(pod.name(), "the Pod's hostname", &mut warnings);
@@ -106,8 +106,8 @@ pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     warnings
 }
 
-/// Warnings about a workload whose template lies at `way`, when it is new or `changed`. `naming` says where the names
-/// of its objects are used.
+/// Warnings about a workload with its template at `way`, if it is new or `changed`. `naming` is the use of the names of
+/// its objects.
 pub(crate) fn of_workload(
     object: &Object,
     old: Option<&Object>,
@@ -295,13 +295,13 @@ fn warn_affinity(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
 }
 
 fn warn_repeated(spec: &Cursor<'_>, list: &str, field: &str, warnings: &mut Vec<String>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for item in spec.items(list) {
         let value = item.text(field);
         if seen.contains(&value) {
             warn(item.at(field), &format!("duplicate {field} {}", quote(value)), warnings);
         }
-        seen.push(value);
+        seen.insert(value);
     }
 }
 
@@ -318,7 +318,7 @@ fn warn_fraction(resources: &Cursor<'_>, resource: &str, warnings: &mut Vec<Stri
 }
 
 fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for variable in container.items("env") {
         let (name, value) = (variable.text("name"), variable.text("value"));
         let extends = || {
@@ -330,7 +330,7 @@ fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
             let text = format!("hides previous definition of {name}, which may be dropped when using apply");
             warn(variable, &text, warnings);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

@@ -17,8 +17,8 @@ use crate::registry::types::net;
 
 const SINGLE_STACK: &str = "SingleStack";
 
-/// Fills in what the server allocates, and drops what a changed type no longer needs. The error is one that is no
-/// field's.
+/// Fills in the fields that the server allocates, and drops fields that a changed type no longer needs. The error is
+/// not about a field.
 pub(super) fn allocate(
     object: &mut Object,
     old: Option<&Object>,
@@ -48,7 +48,7 @@ pub(super) fn allocate(
     {
         drop_unneeded(spec, old);
     }
-    // `defaultOnReadInternalTrafficPolicy`: it is never shown, though stored.
+    // `defaultOnReadInternalTrafficPolicy`: the field is never returned, although it is stored.
     if Cursor::root(spec).text("type") == "ExternalName"
         && matches!(Cursor::root(spec).text("internalTrafficPolicy"), "Cluster" | "Local")
     {
@@ -57,7 +57,7 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// `normalizeClusterIPs`: clients that know only `clusterIP` get `clusterIPs` filled in or cleared on their behalf.
+/// `normalizeClusterIPs`: fills in or clears `clusterIPs` for clients that only set `clusterIP`.
 fn normalize_cluster_ips(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let ip = Cursor::root(spec).text("clusterIP").to_owned();
     let Some(old) = old else {
@@ -80,7 +80,7 @@ fn normalize_cluster_ips(spec: &mut Map, old: Option<&Cursor<'_>>) {
     }
 }
 
-/// `patchAllocatedValues`: puts allocated values back that the client left out.
+/// `patchAllocatedValues`: restores allocated values that the client omitted.
 fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     if needs_cluster_ip(old) && needs_cluster_ip(&Cursor::root(spec)) {
         if Cursor::root(spec).is_empty("clusterIP") && !old.is_empty("clusterIP") {
@@ -115,7 +115,8 @@ fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     }
 }
 
-/// `dropTypeDependentFields`: drops what the new type does not need, where the client did not change it too.
+/// `dropTypeDependentFields`: drops the fields that the new type does not need, unless the client has changed them,
+/// too.
 fn drop_unneeded(spec: &mut Map, old: &Cursor<'_>) {
     let drop_same = |spec: &mut Map, fields: &[&str]| {
         if same(&Cursor::root(spec), old, fields) {
@@ -169,7 +170,7 @@ fn is_unchanged_dual_stack(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> bool 
     })
 }
 
-/// `initIPFamilyFields`, for a cluster that has IPv4 alone.
+/// `initIPFamilyFields`, for a cluster with only IPv4.
 fn init_families(spec: &mut Map, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     if Cursor::root(spec).text("type") == "ExternalName" {
         return;
@@ -236,7 +237,8 @@ fn init_families(spec: &mut Map, old: Option<&Cursor<'_>>, errors: &mut FieldErr
     spec.insert("ipFamilies".into(), families.into());
 }
 
-/// Checks that the policy suits the addresses and the families, and drops the second ones where it became single-stack.
+/// Checks that the policy agrees with the addresses and the families. Drops the secondary address and family if the
+/// policy has become single-stack.
 fn check_policy(spec: &mut Map, old: Option<&Cursor<'_>>, policy: &str, errors: &mut FieldErrors) {
     const FIELDS: [(&str, &str, &str); 2] = [
         ("clusterIPs", "cluster IP", "cluster IPs"),
@@ -283,7 +285,7 @@ fn allocate_cluster_ip(
     {
         return Ok(());
     }
-    // A Service that has an address keeps it; that it may not change is for validation to say.
+    // A Service keeps its address; validation refuses a change.
     if old.is_some_and(|old| old.text("type") != "ExternalName") {
         return Ok(());
     }
@@ -297,11 +299,17 @@ fn allocate_cluster_ip(
         let free = free_ip(old, context);
         let full = || format!("failed to allocate a serviceIP for Service {name:?}: range is full");
         let free = free.ok_or_else(|| Status::internal(full()))?;
+        if name.is_empty() && !context.dry_run {
+            let detail = format!("failed to allocate IP: {}", nameless(&free));
+            errors.invalid(FieldPath::new("spec.clusterIPs"), json!([""]), detail);
+            return Ok(());
+        }
         spec.insert("clusterIP".into(), free.clone().into());
         spec.insert("clusterIPs".into(), json!([free]));
         return Ok(());
     }
-    if let Some(why) = wrong_ip(&ip, old, context) {
+    let nameless = (name.is_empty() && !context.dry_run).then(|| nameless(&ip));
+    if let Some(why) = wrong_ip(&ip, old, context).or(nameless) {
         let text = format!("failed to allocate IP {ip}: {why}");
         errors.invalid(
             FieldPath::new("spec.clusterIPs"),
@@ -312,7 +320,12 @@ fn allocate_cluster_ip(
     Ok(())
 }
 
-/// `AllocateNext`; a dry run shows the address of the network.
+/// Reason for which a Service without a name gets no address: the IPAddress would refer to it.
+fn nameless(ip: &str) -> String {
+    format!("IPAddress.networking.k8s.io \"{ip}\" is invalid: spec.parentRef.name: Required value")
+}
+
+/// `AllocateNext`; a dry run returns the address of the network.
 fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let ranges = ranges(context);
     if context.dry_run {
@@ -326,7 +339,7 @@ fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     })
 }
 
-/// `Allocate` of an address that the client asks for; a dry run asks one range and takes no note of other Services.
+/// `Allocate` of an address that the client requests. A dry run checks only one range and ignores other Services.
 fn wrong_ip(ip: &str, old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let address = net::parse_sloppy(ip)?;
     let ranges = ranges(context);

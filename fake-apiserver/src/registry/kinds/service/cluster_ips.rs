@@ -62,7 +62,7 @@ pub(super) fn validate_cluster_ips(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, 
     }
 }
 
-/// Returns `true` if all are addresses, or there is `None` alone.
+/// Returns `true` if all are addresses, or if `None` is the only value.
 fn are_addresses(ips: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) -> bool {
     let mut are_valid = true;
     let len = ips.list("").len();
@@ -98,13 +98,13 @@ pub(super) fn validate_change(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut 
     }
 }
 
-/// Checks that the first value stays, and each if there are as many as before.
+/// Checks that the first value is unchanged, and all values if their number is unchanged.
 fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, errors: &mut FieldErrors) {
     let items = now.list("");
     let is_families = now.path() != ips.path();
     if items.len() == former.len() {
         for (index, _) in items.iter().zip(former).enumerate().filter(|(_, (a, b))| a != b) {
-            // An error of families names the first one, whichever it is.
+            // An error of families always names the first one.
             let index = if is_families { 0 } else { index };
             errors.invalid(now.path().index(index), now.to_value(), CHANGED);
         }
@@ -120,7 +120,7 @@ fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, err
     }
 }
 
-/// Checks that what goes from two to one is single-stack.
+/// Checks that the policy is single-stack if the number of addresses decreases from two to one.
 fn released(spec: &Cursor<'_>, now: &[Value], former: &[Value], one: &str, errors: &mut FieldErrors) {
     let policy = spec.at("ipFamilyPolicy");
     if now.len() == 1 && former.len() > 1 && policy.as_text() != "SingleStack" {

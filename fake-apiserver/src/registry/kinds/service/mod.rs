@@ -21,7 +21,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::{names, net};
 
-/// Seconds a client stays with its backend.
+/// Default time for which a client stays with its backend, in seconds.
 const AFFINITY_SECONDS: i64 = 10_800;
 
 /// The strategy of Services.

@@ -1,5 +1,7 @@
 //! Node ports of a Service, as `alloc.go` in `pkg/registry/core/service/storage` allocates them.
 
+use std::collections::BTreeSet;
+
 use super::ranges::{NODE_PORTS, Taken, choose_node_port, node_ports};
 use super::{allocates_node_ports, has_node_ports, needs_health_check};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -19,7 +21,7 @@ struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Takes the port the client asks for. A dry run does not look at the range.
+    /// Allocates the port that the client requests. A dry run ignores the range.
     fn allocate(&mut self, port: i64) -> Result<(), String> {
         if !self.context.dry_run && !NODE_PORTS.contains(&port) {
             let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
@@ -34,7 +36,7 @@ impl Operation<'_> {
         Ok(())
     }
 
-    /// Takes a free port; a dry run shows one past the range.
+    /// Allocates a free port; a dry run returns one past the range.
     fn allocate_next(&mut self) -> Result<i64, String> {
         let port = if self.context.dry_run {
             self.own.iter().max().unwrap_or(&32_768) + 1
@@ -47,7 +49,7 @@ impl Operation<'_> {
     }
 }
 
-/// Allocates the node ports and the port of health checks; the error is one that is no field's.
+/// Allocates the node ports and the port of health checks. The error is not about a field.
 pub(super) fn allocate(
     spec: &mut Map,
     old: Option<&Cursor<'_>>,
@@ -61,7 +63,7 @@ pub(super) fn allocate(
         return Ok(());
     }
     let mut taken = Taken::read(old, context);
-    // Ports of the Service stay its own until the write is done.
+    // The Service keeps its ports until the write is done.
     let former: Vec<i64> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
     taken.ports.extend(&former);
     let mut operation = Operation {
@@ -93,7 +95,7 @@ fn full(why: String) -> Status {
     Status::internal(format!("failed to allocate a nodePort: {why}"))
 }
 
-/// `initNodePorts`: ports of one number share a node port, whatever their protocols.
+/// `initNodePorts`: ports with the same number share a node port, even with different protocols.
 fn create(spec: &mut Map, operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
     let wanted: Vec<(i64, i64)> = Cursor::root(spec)
@@ -134,7 +136,7 @@ fn create(spec: &mut Map, operation: &mut Operation<'_>) -> Result<Refused, Stat
 /// `updateNodePorts`
 fn update(spec: &mut Map, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
-    let mut seen: Vec<(String, i64)> = Vec::new();
+    let mut seen: BTreeSet<(String, i64)> = BTreeSet::new();
     for (index, port) in items_mut(spec, "ports").enumerate() {
         let mut node = Cursor::root(port).integer("nodePort").unwrap_or(0);
         if node == 0 && !allocates {
@@ -158,7 +160,7 @@ fn update(spec: &mut Map, former: &[i64], operation: &mut Operation<'_>) -> Resu
                 format!("duplicate nodePort: {{{protocol} {node}}}"),
             ));
         }
-        seen.push(pair);
+        seen.insert(pair);
     }
     Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Ranges that Services get their addresses and node ports from, and what of them is taken.
+//! Ranges for addresses and node ports of Services, and their allocated values.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use crate::registry::kinds::strategy::Context;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net::masked;
 
-/// A range cluster IPs come from.
+/// A range of cluster IPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClusterRange {
     first: Ipv4Addr,
@@ -34,12 +34,12 @@ impl std::fmt::Display for ClusterRange {
 impl std::str::FromStr for ClusterRange {
     type Err = String;
 
-    /// A range as kube-apiserver takes it in `--service-cluster-ip-range`, of IPv4 alone.
+    /// Parses a range as kube-apiserver does in `--service-cluster-ip-range`; only IPv4.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
         let address: Ipv4Addr = address.parse().map_err(|_| format!("{address:?} is no IPv4 address"))?;
         let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
-        // As large as kube-apiserver takes it, and with room for two Services.
+        // Within the sizes that kube-apiserver accepts, and with room for two Services.
         if !(12..=30).contains(&prefix) {
             return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
         }
@@ -49,46 +49,47 @@ impl std::str::FromStr for ClusterRange {
 }
 
 impl ClusterRange {
-    /// The first address of the range that is given away: the Service `default/kubernetes` has it.
+    /// The first usable address of the range: it belongs to the Service `default/kubernetes`.
     pub(crate) fn first_ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first.to_bits() | 1)
     }
 
-    /// The address of the network itself, which a dry run shows.
+    /// The address of the network itself, which a dry run returns.
     pub(super) fn network(self) -> Ipv4Addr {
         self.first
     }
 
-    /// Addresses of the range but its first and its last.
+    /// Number of addresses in the range, without the first and the last.
     pub(super) fn len(self) -> u64 {
         (1 << (32 - self.prefix)) - 2
     }
 
-    /// Addresses at the beginning that are given away last, so that clients find them free (`calculateRangeOffset`).
+    /// Number of addresses at the beginning that are allocated last, so that clients can request them
+    /// (`calculateRangeOffset`).
     pub(super) fn reserved(self) -> u64 {
         reserved(1 << (32 - self.prefix), (16, 256, 16))
     }
 
-    /// An address of the range, from the first that is given away on.
+    /// Returns an allocatable address of the range by its index.
     pub(super) fn at(self, index: u64) -> Ipv4Addr {
         let offset = u32::try_from(index + 1).unwrap_or(1);
         Ipv4Addr::from_bits(self.first.to_bits() | offset)
     }
 
-    /// Returns `true` if the address is one of the network, be it given away or not.
+    /// Returns `true` if the address is in the network, allocatable or not.
     pub(super) fn contains(self, address: IpAddr) -> bool {
         masked(address, self.prefix) == IpAddr::V4(self.first)
     }
 
-    /// Returns `true` if the address is one that is given away.
+    /// Returns `true` if the address can be allocated.
     pub(super) fn gives_away(self, address: IpAddr) -> bool {
         let last = Ipv4Addr::from_bits(self.first.to_bits() + (1 << (32 - self.prefix)) - 1);
         self.contains(address) && address != IpAddr::V4(self.first) && address != IpAddr::V4(last)
     }
 }
 
-/// The ranges of the stored ServiceCIDRs that are not about to go, in the order of their names; the default if there is
-/// none.
+/// The ranges of the stored ServiceCIDRs that are not being deleted, in the order of their names; the default if the
+/// list is empty.
 pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     let stored = (context.stored)("networking.k8s.io", "servicecidrs");
     let going = |cidr: &&Arc<Object>| cidr.meta_str("deletionTimestamp").is_empty();
@@ -104,11 +105,12 @@ pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     }
 }
 
-/// The range node ports come from.
+/// The range of node ports.
 pub(super) const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 const NODE_PORT_COUNT: u64 = 2_768;
 
-/// The beginning of a range that is given away last: one part in `step`, between `min` and `max`.
+/// Returns the size of the part at the beginning of a range that is allocated last: one part in `step`, between `min`
+/// and `max`.
 fn reserved(size: u64, (min, max, step): (u64, u64, u64)) -> u64 {
     if size <= min {
         return 0;
@@ -116,7 +118,7 @@ fn reserved(size: u64, (min, max, step): (u64, u64, u64)) -> u64 {
     (size / step).clamp(min, max)
 }
 
-/// Returns a free number below `size`: a random one above the reserved ones, or else among those.
+/// Returns a free number below `size`: a random one above the reserved part, or otherwise one within it.
 pub(super) fn choose(size: u64, reserved: u64, context: &Context<'_>, is_free: impl Fn(u64) -> bool) -> Option<u64> {
     [(reserved, size), (0, reserved)].into_iter().find_map(|(from, to)| {
         let len = to.checked_sub(from).filter(|&it| it > 0)?;
@@ -139,7 +141,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Reads those of all Services but the one that has the spec `old`, whose allocations are its own to keep.
+    /// Reads the allocations of all Services except the one with the spec `old`, which keeps its own, and the addresses
+    /// of IPAddresses.
     pub(super) fn read(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Self {
         let mut taken = Self {
             ips: BTreeSet::new(),
@@ -157,6 +160,9 @@ impl Taken {
             let check = spec.integer("healthCheckNodePort");
             taken.ports.extend(check.filter(|&it| it != 0));
         }
+        let addresses = (context.stored)("networking.k8s.io", "ipaddresses");
+        let names = addresses.iter().filter_map(|it| it.name().parse::<IpAddr>().ok());
+        taken.ips.extend(names);
         taken
     }
 }

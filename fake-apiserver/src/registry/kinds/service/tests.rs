@@ -1,4 +1,4 @@
-//! Services as a real server creates and changes them.
+//! Creates and updates of Services, compared with recorded answers of a real server.
 
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
         user: None,
         dry_run: false,
         hidden: &crate::registry::types::hidden::NONE,
+        plugins: crate::registry::types::plugins::PluginSet::default(),
     };
     let mut it = object(json!({"metadata": {"name": "a"}, "spec": spec, "status": {}}));
     let mut errors = FieldErrors::new();
@@ -50,7 +51,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
     }
 }
 
-/// The spec without what is allocated.
+/// The spec without allocated fields.
 fn masked(mut it: Object) -> Value {
     let spec = ensure_object(&mut it, "spec");
     for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
@@ -92,12 +93,12 @@ fn masked(mut it: Object) -> Value {
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}, "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster"}))]
 #[tokio::test(start_paused = true)]
-async fn t4_created(#[case] spec: Value, #[case] expected: Value) {
+async fn t4_created_services_have_defaults(#[case] spec: Value, #[case] expected: Value) {
     assert_eq!(write(spec, None, &[]).map(masked), Ok(expected));
 }
 
 #[tokio::test(start_paused = true)]
-async fn t4_type_changes() {
+async fn t4_type_changes_release_fields() {
     let with = |it: &Object, changes: Value| {
         let mut spec = it["spec"].clone();
         for (key, value) in changes.as_object().unwrap() {
@@ -126,7 +127,7 @@ async fn t4_type_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c8_cluster_ip() {
+async fn c8_cluster_ip_is_immutable() {
     let created = write(json!({"ports": [{"port": 80}]}), None, &[]).unwrap();
     let changed = write(json!({"ports": [{"port": 81}]}), Some(&created), &[]).unwrap();
     assert_eq!(changed["spec"]["clusterIPs"], created["spec"]["clusterIPs"]);
@@ -138,7 +139,7 @@ async fn c8_cluster_ip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taken_and_out_of_range() {
+async fn taken_or_unavailable_addresses_are_refused() {
     let created = write(json!({"type": "NodePort", "ports": [{"port": 80}]}), None, &[]).unwrap();
     let (ip, port) = (&created["spec"]["clusterIP"], &created["spec"]["ports"][0]["nodePort"]);
     let stored = std::slice::from_ref(&created);
@@ -180,7 +181,7 @@ async fn taken_and_out_of_range() {
      spec.ports[1].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive; spec.externalIPs[0]: Invalid \
      value: \"\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
 #[tokio::test(start_paused = true)]
-async fn invalid(#[case] spec: Value, #[case] expected: &str) {
+async fn invalid_services_are_refused(#[case] spec: Value, #[case] expected: &str) {
     assert_eq!(write(spec, None, &[]), Err(expected.to_owned()));
 }
 

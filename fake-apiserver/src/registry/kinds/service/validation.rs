@@ -1,6 +1,8 @@
 //! Validation of a Service (`validateService`, `ValidateServiceUpdate` and `ValidateServiceStatusUpdate` in
 //! `pkg/apis/core/validation`).
 
+use std::collections::BTreeSet;
+
 use super::cluster_ips::{validate_change, validate_cluster_ips};
 use super::{is_externally_accessible, is_headless, needs_health_check};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
@@ -26,7 +28,7 @@ pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<
         errors.required(spec.at("ports"), "");
     }
     validate_by_type(&spec, is_headless(&spec), errors);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     let needs_name = spec.list("ports").len() > 1;
     for port in spec.items("ports") {
         validate_port(&port, needs_name, &mut seen, errors);
@@ -92,7 +94,7 @@ fn validate_by_type(spec: &Cursor<'_>, headless: bool, errors: &mut FieldErrors)
 }
 
 /// `validateServicePort`
-fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut Vec<&'a str>, errors: &mut FieldErrors) {
+fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut BTreeSet<&'a str>, errors: &mut FieldErrors) {
     let name = port.at("name");
     match port.get("name").and_then(Value::as_str).unwrap_or_default() {
         "" if needs_name => errors.required(name, ""),
@@ -102,7 +104,7 @@ fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut Vec<&'a str
             if seen.contains(&text) {
                 errors.duplicate(name, text);
             }
-            seen.push(text);
+            seen.insert(text);
         }
     }
     port.at("port").check_port_number(errors);
@@ -156,15 +158,15 @@ fn validate_port_uniqueness(spec: &Cursor<'_>, errors: &mut FieldErrors) {
             }
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for port in spec.items("ports") {
         let key = key(&port, "nodePort");
         if key.1 != 0 && seen.contains(&key) {
             errors.duplicate(port.at("nodePort"), key.1);
         }
-        seen.push(key);
+        seen.insert(key);
     }
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for port in spec.items("ports") {
         let key = key(&port, "port");
         if seen.contains(&key) {
@@ -181,7 +183,7 @@ fn validate_port_uniqueness(spec: &Cursor<'_>, errors: &mut FieldErrors) {
                 detail: printed,
             });
         }
-        seen.push(key);
+        seen.insert(key);
     }
 }
 

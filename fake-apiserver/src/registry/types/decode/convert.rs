@@ -1,5 +1,6 @@
-//! A JSON value made to look as if it had gone through the Go type: unknown fields dropped, types checked, numbers,
-//! quantities, times and bytes in their canonical spelling, empty fields omitted or shown as the type says.
+//! Converts a JSON value as if it had been decoded into the Go type and encoded again: unknown fields are dropped,
+//! types are checked, numbers, quantities, times and bytes get their canonical form, and empty fields are omitted or
+//! shown as the type requires.
 
 use std::fmt::Write;
 
@@ -9,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::scan::{Order, number_at};
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, tells_empty, zero, zero_of_field};
+use crate::api::field::FieldPath;
 use crate::api::json::type_name;
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
@@ -16,29 +18,29 @@ use crate::registry::types::hidden::Hidden;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Deeper documents are refused; the recursion below is this deep.
+/// Maximum depth of documents and of the recursion below; deeper documents are refused.
 const MOST_LEVELS: usize = 200;
-/// The server collects no more strict errors than these.
+/// Maximum number of strict errors that the server collects.
 const MOST_UNKNOWN: usize = 100;
 
-/// No more errors than these are compared for their place in the document.
+/// Maximum number of errors that are compared by their position in the document.
 const MOST_ERRORS: usize = 100;
 
-/// One step to the value at hand.
+/// One step of the path to the current value.
 #[derive(Clone)]
 pub(super) enum Step {
-    /// To a field of a struct.
+    /// A field of a struct.
     Field(&'static StructType, &'static Field),
-    /// To the value of a map's key.
+    /// A key of a map.
     Key(String),
-    /// To an item of a list.
+    /// An item of a list.
     Index(usize),
 }
 
-/// Values that do not fit their types; there is at least one.
+/// Values that do not fit their types; never empty.
 pub(super) struct Misfits(Vec<Misfit>);
 
-/// Parts that a conversion took out of an object.
+/// Parts that a conversion removed from an object.
 #[derive(Default)]
 pub(super) struct Removed {
     /// The paths of unknown fields.
@@ -49,21 +51,21 @@ pub(super) struct Removed {
 
 /// A value that does not fit its type.
 struct Misfit {
-    /// The way to it.
+    /// The path of the value.
     path: Vec<Step>,
     /// Go's error.
     error: String,
-    /// Set for errors of types with a decoder of their own, which end decoding; after others Go continues.
+    /// Set for errors of types with their own decoder, which end decoding; Go continues after other errors.
     ends: bool,
 }
 
 impl Misfits {
-    /// The error of a value whose keys are sorted.
+    /// The first error of a value with sorted keys.
     pub(super) fn first(self) -> String {
         self.first_by(|_| ()).map(|it| it.error).unwrap_or_default()
     }
 
-    /// The error of a document with this text, where the order of keys counts.
+    /// The first error in the order of the keys of the document.
     pub(super) fn first_in(self, raw: &[u8]) -> String {
         let order = if self.0.len() > 1 { Order::of(raw) } else { None };
         let first = match order {
@@ -79,7 +81,7 @@ impl Misfits {
 }
 
 impl Misfit {
-    /// The error, in which a number stands as it does in the document.
+    /// The error, with numbers as they are written in the document.
     fn told_of(self, raw: &[u8]) -> String {
         const NUMBER: &str = "json: cannot unmarshal number ";
         let rest = self.error.strip_prefix(NUMBER).and_then(|it| it.split_once(" into "));
@@ -91,14 +93,23 @@ impl Misfit {
     }
 }
 
+/// Formats a path for errors.
+fn field_path(path: &[Step]) -> FieldPath {
+    path.iter().fold(FieldPath::root(), |path, step| match step {
+        Step::Field(_, field) => path.child(field.name()),
+        Step::Key(key) => path.key(key),
+        Step::Index(index) => path.index(*index),
+    })
+}
+
 #[derive(Default)]
 pub(super) struct Converter<'a> {
     /// The object before a patch, which has been converted: fields that are the same need not be converted again.
     before: Option<&'a Map>,
     path: Vec<Step>,
-    /// Levels below a type that decodes itself, where unknown fields are not reported.
+    /// Depth below a type with its own decoding, within which unknown fields are not reported.
     opaque: usize,
-    /// Length of the path where those began: Go names the struct there as the owner of any error below.
+    /// Length of the path at the start of that type. Go names its struct as the owner of errors below.
     opaque_from: usize,
     level: usize,
     removed: Removed,
@@ -106,8 +117,8 @@ pub(super) struct Converter<'a> {
     misfits: Vec<Misfit>,
 }
 
-/// Converts an object, which was `before` before a patch. Answers what was removed, or the values that do
-/// not fit their types.
+/// Converts an object; `before` is the object before a patch. Returns the removed fields, or the values that do not fit
+/// their types.
 pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Removed, Misfits> {
     let mut it = Converter {
         before,
@@ -120,7 +131,7 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&M
     it.finish()
 }
 
-/// Go's error of a value by itself, of a type that decodes itself.
+/// Go's error for a single value of a type with its own decoder.
 pub(super) fn error_of(shape: &'static Shape, value: &Value) -> Option<String> {
     let mut it = Converter::default();
     it.value(shape, &mut value.clone());
@@ -153,12 +164,12 @@ impl Converter<'_> {
         add_shown_fields(structure, map);
     }
 
-    /// Returns `true` if a field of the whole object is what it was before.
+    /// Returns `true` if a top-level field of the object is unchanged.
     fn is_unchanged(&self, name: &str, value: &Value) -> bool {
         self.path.is_empty() && self.before.is_some_and(|before| before.get(name) == Some(value))
     }
 
-    /// Converts a field's value; answers whether the field is shown.
+    /// Converts a field's value; returns `true` if the field is kept.
     fn field(&mut self, field: &'static Field, value: &mut Value) -> bool {
         if value.is_null() {
             *value = zero_of_field(field);
@@ -172,7 +183,12 @@ impl Converter<'_> {
         if field.omits_zero() && value.is_null() {
             return false;
         }
-        if !is_empty(shape.kind(), value) || !field.omits_empty() || self.is_told_empty(field) {
+        let is_empty = is_empty(shape.kind(), value);
+        if is_empty && matches!(shape.kind(), Kind::List(_) | Kind::Map(_) | Kind::Bytes) {
+            let path = &self.path;
+            self.removed.hidden.note_empty(|| field_path(path), value);
+        }
+        if !is_empty || !field.omits_empty() || self.is_told_empty(field) {
             return true;
         }
         if let (Value::Array(_) | Value::Object(_), Some(Step::Field(_, whole))) = (&*value, self.path.first()) {
@@ -181,7 +197,7 @@ impl Converter<'_> {
         false
     }
 
-    /// Returns `true` if rules tell the empty value of the field at hand from an absent one.
+    /// Returns `true` if rules distinguish the empty value of the current field from an absent one.
     fn is_told_empty(&self, field: &Field) -> bool {
         let [.., before, Step::Field(structure, _)] = self.path.as_slice() else {
             return false;
@@ -220,7 +236,7 @@ impl Converter<'_> {
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
-                // The type runs its own decoder, whose first error is all it tells.
+                // The type has its own decoder, which reports only its first error.
                 let before = self.misfits.len();
                 if self.opaque == 0 {
                     self.opaque_from = self.path.len();
@@ -276,7 +292,7 @@ impl Converter<'_> {
             return;
         };
         let of_resources = shape.go_type() == "v1.ResourceList";
-        // Only what holds fields can have unknown ones, whose paths name the key.
+        // Only values with fields can have unknown ones; their paths contain the key.
         let named = matches!(value_shape.kind(), Kind::Struct(_) | Kind::List(_) | Kind::Map(_));
         for (key, value) in entries.iter_mut() {
             if value.is_null() {
@@ -308,7 +324,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Bytes come as base64, or as a list of numbers.
+    /// Bytes are a base64 string, or a list of numbers.
     fn bytes(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => match canonical_base64(text) {
@@ -373,7 +389,7 @@ impl Converter<'_> {
         }
     }
 
-    /// A part of a CRD's schema that is a schema or something else.
+    /// A part of a CRD's schema that may be a schema or another value.
     fn schema(&mut self, shape: &'static Shape, value: &mut Value) {
         let Some(schema) = shape.alternative() else {
             return;
@@ -400,7 +416,7 @@ impl Converter<'_> {
                     }
                 }
             }
-            // Go leaves it unset, and writes that as null.
+            // Go does not set it, and encodes it as null.
             _ => *value = Value::Null,
         }
     }
@@ -431,20 +447,20 @@ impl Converter<'_> {
         }
     }
 
-    /// Notes an error that ends decoding.
+    /// Records an error that ends decoding.
     fn end(&mut self, error: String) {
         self.misfit(error, true);
     }
 
-    /// Notes a value of the wrong type, which does not end decoding.
+    /// Records a value of the wrong type, and continues.
     fn wrong_type(&mut self, what: &str, wanted: &str) {
-        // A body may hold millions of them.
+        // A body may contain millions of errors.
         if self.misfits.len() < MOST_ERRORS {
             self.misfit(self.type_error(what, wanted), false);
         }
     }
 
-    /// Notes a value of the wrong type for a type that decodes itself.
+    /// Records a value of the wrong type for a type with its own decoder, and ends decoding.
     fn wrong_type_ends(&mut self, what: &str, wanted: &str) {
         if self.misfits.len() < MOST_ERRORS {
             self.end(self.type_error(what, wanted));
@@ -481,8 +497,8 @@ fn push_name(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// Makes what is always written and is empty `null`, as the encoding of the real server's storage does, which knows no
-/// empty list. Field owners are found before that: to them an empty list is something.
+/// Sets empty fields that are always written to `null`, as the encoding of the real server's storage does, which cannot
+/// represent an empty list. Field owners are determined before, because an empty list is a value for them.
 pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
     match value {
         Value::Object(map) => settle_map(shape, map),

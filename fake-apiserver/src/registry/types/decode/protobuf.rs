@@ -15,10 +15,10 @@ pub(crate) use write::encode_value;
 
 /// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages nested deeper are refused; the recursion below is this deep.
+/// Maximum nesting of messages and of the recursion below; deeper messages are refused.
 const MOST_LEVELS: usize = 100;
 
-/// A body: the kind it says it is, and its message.
+/// A body: its declared kind, and its message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Envelope<'a> {
     /// `apiVersion`; may be empty.
@@ -64,8 +64,8 @@ pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
     Ok(envelope)
 }
 
-/// Reads a message of a built-in type as JSON, without `kind` and `apiVersion`. What it leaves is to be converted like
-/// any body: protobuf carries zero values, too.
+/// Reads a message of a built-in type as JSON, without `kind` and `apiVersion`. The result must be converted like any
+/// body, because protobuf contains zero values.
 pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map, String> {
     let structure = shape
         .structure()
@@ -171,7 +171,7 @@ fn read_struct(
                 let value = read_value(field.shape(), wire, before, level + 1)?;
                 map.insert(field.name().into(), value);
             }
-            // An inlined struct: its fields stand in the same JSON object.
+            // An inlined struct: JSON has its fields in the enclosing object.
             Some((_, own, false)) => {
                 read_struct(structure, wire.bytes()?, prefix << 8 | u32::from(own), map, level + 1)?;
             }
@@ -181,7 +181,7 @@ fn read_struct(
     Ok(())
 }
 
-/// One value; `before` is what earlier occurrences of a repeated field gave.
+/// Reads one value; `before` is the result of earlier occurrences of a repeated field.
 fn read_value(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level: usize) -> Result<Value, String> {
     Ok(match shape.kind() {
         Kind::String => Value::from(wire.text()?),
@@ -250,7 +250,7 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                     items.push(read_value(item, wire, None, level)?);
                 }
             }
-            // The message cannot say whether the list is empty or absent; Go reads it as absent.
+            // Protobuf does not distinguish empty from absent lists; Go decodes them as absent.
             if items.is_empty() {
                 return Ok(Value::Null);
             }
@@ -338,7 +338,7 @@ fn read_raw(bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// A part of a CRD's schema that is a schema or something else.
+/// A part of a CRD's schema that may be a schema or another value.
 fn read_alternative(shape: &'static Shape, bytes: &[u8], level: usize) -> Result<Value, String> {
     let Some(schema) = shape.alternative() else {
         return Ok(Value::Null);

@@ -1,5 +1,5 @@
-//! The raw bytes of a JSON body: what a parsed value no longer shows (duplicate keys, the order of fields), and what
-//! Go says of bytes that are no JSON.
+//! Scans the raw bytes of a JSON body for facts that a parsed value does not contain (duplicate keys, the order of
+//! fields), and for Go's errors about invalid JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,11 +11,10 @@ use super::Text;
 use super::convert::Step;
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
-/// The server collects no more strict errors than these.
+/// Maximum number of strict errors that the server collects.
 const MOST_ERRORS: usize = 100;
 
-/// The paths of the keys that stand more than once in their object, in the order of the document. Bytes that are no
-/// JSON have none.
+/// The paths of duplicate keys, in the order of the document. Empty if the bytes are not JSON.
 pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
     if !text.repeats_key {
         return Vec::new();
@@ -108,12 +107,12 @@ impl<'de> Deserialize<'de> for Node {
 pub(super) struct Order(Node);
 
 impl Order {
-    /// Reads it from a JSON text; `None` of bytes that are no JSON.
+    /// Parses JSON text; `None` if the bytes are not JSON.
     pub(super) fn of(raw: &[u8]) -> Option<Self> {
         serde_json::from_slice(raw).ok().map(Self)
     }
 
-    /// Sorts ways to values as the values stand in the document.
+    /// Returns the position of a path in the document, for sorting.
     pub(super) fn place(&self, path: &[Step]) -> Vec<usize> {
         let mut at = Some(&self.0);
         let step = |step: &Step| {
@@ -134,7 +133,7 @@ impl Order {
     }
 }
 
-/// The text of the number that a way leads to, if it does.
+/// The text of the number at a path, if there is one.
 pub(super) fn number_at(raw: &[u8], path: &[Step]) -> Option<String> {
     let mut at: &RawValue = serde_json::from_slice(raw).ok()?;
     for step in path {
@@ -211,7 +210,7 @@ impl Walk {
         }
     }
 
-    /// Skips values that the types do not know, and those that decode themselves.
+    /// Skips values of unknown fields, and values of types with their own decoding.
     fn typed(&mut self, node: &Node, shape: &'static Shape) {
         match (node, shape.kind()) {
             (Node::List(items), Kind::List(_)) => {

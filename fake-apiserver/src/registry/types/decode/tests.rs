@@ -142,7 +142,7 @@ fn a15_wrong_types(#[case] group: &str, #[case] kind: &str, #[case] value: Value
 const SEVERAL: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","bogus":1},"spec":{"replicas":1,"replicas":2,"paused":false,"Paused":true,"foo":{"a":1,"a":2},"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","imagee":"j"}]}}}}"#;
 
 #[test]
-fn l2_strict_errors_come_in_the_order_of_the_document() {
+fn l2_strict_errors_are_in_document_order() {
     assert_eq!(
         refusal(DEPLOYMENT, SEVERAL),
         "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: \
@@ -156,12 +156,12 @@ fn l2_strict_errors_come_in_the_order_of_the_document() {
 #[case(r#"{"k:{\"name\":\"a\"}":1,"k:{\"name\":\"a\"}":1}"#, &["k:{\"name\":\"a\"}"])]
 #[case(r#"{"k\"":1,"k\u0022":1}"#, &["k\""])]
 #[case(r#"{"a\/b":1,"a/b":1}"#, &["a/b"])]
-fn a_key_is_repeated_however_it_is_spelled(#[case] raw: &str, #[case] repeated: &[&str]) {
+fn escaped_key_counts_as_duplicate(#[case] raw: &str, #[case] repeated: &[&str]) {
     assert_eq!(duplicates(raw), repeated);
 }
 
 #[test]
-fn l1_warn_drops_and_tells_ignore_drops() {
+fn l1_warn_reports_dropped_fields_and_ignore_does_not() {
     let (object, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Warn).expect("a deployment");
     assert_eq!(warnings.len(), 5);
     assert_eq!(object["spec"]["replicas"], 2);
@@ -171,7 +171,7 @@ fn l1_warn_drops_and_tells_ignore_drops() {
 }
 
 #[test]
-fn l1_one_unknown_field_needs_no_second_look() {
+fn l1_single_unknown_field_is_reported_without_scanning_the_document() {
     let (object, warnings) = body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", FieldValidation::Warn).expect("a config map");
     assert_eq!(warnings, ["unknown field \"Data\""]);
     assert_eq!(object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
@@ -189,14 +189,14 @@ fn l1_duplicates_are_found_in_raw_bytes(#[case] raw: &str, #[case] expected: &[&
 }
 
 #[test]
-fn l1_duplicates_among_many_keys() {
+fn l1_duplicates_are_found_among_many_keys() {
     let keys = |n: usize| (0..n).map(|i| format!("\"k{i}\":1,")).collect::<String>();
     assert!(duplicates(&format!("{{{}\"z\":1}}", keys(100))).is_empty());
     assert_eq!(duplicates(&format!("{{{}\"k7\":1}}", keys(100))), ["k7"]);
 }
 
 #[test]
-fn a32_empty_fields_are_shown_as_the_type_says() {
+fn a32_empty_fields_are_encoded_according_to_the_type() {
     let (object, _) = body(DEPLOYMENT, "{}", FieldValidation::Strict).expect("a deployment");
     let expected = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
@@ -206,7 +206,7 @@ fn a32_empty_fields_are_shown_as_the_type_says() {
 }
 
 #[test]
-fn a32_zero_values_stay_where_go_has_a_pointer() {
+fn a32_zero_values_of_pointers_are_kept() {
     let spec = pod(json!({
         "containers": [{"name": "c", "image": "", "args": [], "stdin": false, "resources": {"limits": {"cpu": "1000m"}},
             "ports": [{"containerPort": 0, "hostPort": 0}],
@@ -275,14 +275,14 @@ fn any_json_is_decoded_or_refused() {
 }
 
 #[test]
-fn a_document_too_deep_is_refused() {
+fn too_deep_document_is_refused() {
     let mut schema = json!({});
     for _ in 0..1000 {
         schema = json!({ "not": schema });
     }
     let value = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
     let Value::Object(mut object) = value else {
-        unreachable!("made an object on the line above")
+        unreachable!("it was set to an object above")
     };
     let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
     assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));

@@ -1,4 +1,4 @@
-//! Times and bytes as Go reads and writes them.
+//! Times and bytes, parsed and formatted like Go.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) enum Precision {
 }
 
 impl Precision {
-    /// The length of a time as the server writes it.
+    /// The length of a time in the server's format.
     fn len(self) -> usize {
         match self {
             Precision::Seconds => 20,
@@ -39,18 +39,18 @@ impl Precision {
 /// Result of reading a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// The text is already as the server writes it.
+    /// The text already has the server's format.
     Same,
-    /// The server writes it so.
+    /// The time in the server's format.
     Other(String),
     /// The zero time, which is written as `null`.
     Zero,
 }
 
-/// Reads a time; the error is the text of Go's `time.ParseError`.
+/// Parses a time; the error has the text of Go's `time.ParseError`.
 pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonical, String> {
     let (time, offset) = read_time(text, precision)?;
-    // As nearly every time comes: in UTC, and as long as it is written.
+    // Fast path: nearly all times are in UTC and have the canonical length.
     if offset == 0 && text.len() == precision.len() && time.year() != 1 && text.as_bytes().get(19) != Some(&b',') {
         return Ok(Canonical::Same);
     }
@@ -90,7 +90,7 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
-/// Rest of a time's text while its elements are taken off one by one.
+/// The rest of a time's text during parsing.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
@@ -136,7 +136,7 @@ impl Reader<'_> {
         i8::try_from(number).map_err(|_| self.out_of_range(what))
     }
 
-    /// Nanoseconds of a fraction: for seconds any digits there are, for micros exactly six.
+    /// Parses a fraction as nanoseconds: with any number of digits for seconds, with exactly six for micros.
     fn fraction(&mut self) -> Result<i32, String> {
         let digits = match self.rest.strip_prefix(['.', ',']) {
             Some(after) => after.bytes().take_while(u8::is_ascii_digit).count(),
@@ -185,6 +185,12 @@ impl Reader<'_> {
     }
 }
 
+/// The local time of a text as Go's `time.Parse(time.RFC3339, text)` reads it, and its offset from UTC in minutes.
+#[cfg(feature = "cel")]
+pub(crate) fn read_rfc3339(text: &str) -> Option<(DateTime, i32)> {
+    read_time(text, Precision::Seconds).ok()
+}
+
 /// The local time and its offset from UTC in minutes.
 fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String> {
     let mut it = Reader {
@@ -218,8 +224,8 @@ fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String
     Ok((time, offset))
 }
 
-/// Checks base64 as Go does: line breaks are skipped, padding is demanded. The error is the offset Go names; a text
-/// that Go would write differently is answered.
+/// Checks base64 like Go: skips line breaks, and requires padding. The error is the offset that Go reports. Returns a
+/// text if Go would encode it differently.
 pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
     let mut digits = 0;
@@ -246,7 +252,7 @@ pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     }
 }
 
-/// Checks what follows the first `=`, which stands at `at` after `digits` digits of its group.
+/// Checks the rest after the first `=`, which is at `at` after `digits` digits of its group.
 fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<(), usize> {
     let skip = |mut at: usize| {
         while matches!(bytes.get(at), Some(b'\n' | b'\r')) {

@@ -1,12 +1,12 @@
-//! A tree of values brought to a Go type by its fields (`runtime.FromUnstructured`), as strategic patches and applies
-//! are. It takes more numbers than the decoder of JSON does, and has its own errors.
+//! Converts a tree of values to a Go type by its fields (`runtime.FromUnstructured`), as strategic patches and applies
+//! need it. It accepts more numbers than the JSON decoder, and has its own errors.
 
 use super::convert::error_of;
 use super::time::canonical_base64;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
-/// Makes the numbers in a struct's fields fit. The first error in the order of the fields ends it
+/// Converts the numbers in a struct's fields. Stops at the first error, in the order of the fields
 /// (`structFromUnstructured`).
 pub(super) fn restore_struct(shape: &'static Shape, map: &mut Map) -> Result<(), String> {
     let Some(structure) = shape.structure() else {
@@ -71,7 +71,7 @@ fn restore(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     }
 }
 
-/// Go converts between numbers, but not between them and anything else.
+/// Go converts between numbers, but not between numbers and other values.
 fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     let to = shape.kind();
     let from = kind_of(value);
@@ -84,21 +84,21 @@ fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String
             (None, Some(whole)) if whole.fract() == 0.0 => wrapped(whole),
             _ => return Err(format!("cannot convert {from} to {}", shape.go_type())),
         },
-        // Go takes an integer for a character.
+        // Go converts an integer to a character.
         (Value::Number(number), Kind::String) if number.is_i64() => {
             return Err(format!("cannot convert {from} to {}", shape.go_type()));
         }
         _ => return Err(format!("unrecognized type: {}", name_of(to))),
     };
     *value = match to {
-        // The lower half of it is left, as in Go.
+        // Only the lower half is kept, as in Go.
         Kind::Int32 => Value::from(whole as i32),
         _ => Value::from(whole),
     };
     Ok(())
 }
 
-/// A whole number as the processor converts it that Kubernetes runs on most: those beyond the range are the least one.
+/// Converts a float to an integer like an x86-64 processor: numbers outside of the range become the minimum.
 fn wrapped(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) {
@@ -121,7 +121,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Go's kind of a type that holds one value.
+/// Go's kind of a type with a single value.
 fn name_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "bool",

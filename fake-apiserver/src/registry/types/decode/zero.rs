@@ -1,9 +1,9 @@
-//! Zero values: those that Go's types show, and their form.
+//! Zero values that Go's types encode, and their form.
 
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Returns `true` if Go's `omitempty` takes the value for empty. Structs never are.
+/// Returns `true` if Go's `omitempty` considers the value empty. Structs are never empty.
 pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
     has_empty_value(kind)
         && match value {
@@ -40,8 +40,9 @@ fn has_empty_value(kind: Kind) -> bool {
     }
 }
 
-/// Lists and maps that Go's rules compare with nil, though the type omits empty ones: those of a struct, wherever it
-/// stands or (second) as this field. They stay until the rules have seen them, which refuse an empty one.
+/// Lists and maps that the types omit if empty, although Go's rules compare them with nil. An entry lists the fields of
+/// a struct; if the second name is set, only of structs reached through that field. They are kept until the rules,
+/// which refuse empty values, have been evaluated.
 const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("HPAScalingRules", "", &["policies"]),
     (
@@ -54,7 +55,7 @@ const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("JSONSchemaProps", "openAPIV3Schema", &ROOT_KEYWORDS),
 ];
 
-/// Keywords of a schema that are told from absent ones at its root.
+/// Keywords with an empty value that differs from an absent one at the root of a schema.
 pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
     "allOf",
     "anyOf",
@@ -65,8 +66,8 @@ pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
     "x-kubernetes-list-map-keys",
 ];
 
-/// Returns `true` if rules tell the empty value of a field from an absent one; `reached` is the field that holds the
-/// struct.
+/// Returns `true` if rules distinguish the empty value of a field from an absent one; `reached` is the field that
+/// contains the struct.
 pub(super) fn tells_empty(structure: &str, reached: &str, field: &str) -> bool {
     TOLD_EMPTY
         .iter()

@@ -1,11 +1,11 @@
-//! The types of the built-in resources: what the generated tables mean.
+//! The types of the built-in resources, as the generated tables define them.
 
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 use crate::api::json::Value;
 use crate::api::kubernetes_version::KubernetesVersion;
 
-/// The type of one value, as one place in the API uses it: a row of the generated table.
+/// The type of a value at one place of the API: a row of the generated table.
 #[derive(Debug)]
 pub(crate) struct Shape {
     kind: Kind,
@@ -38,9 +38,9 @@ pub(crate) enum Kind {
     Time,
     /// A time in microseconds.
     MicroTime,
-    /// Any object, kept as it is (`runtime.RawExtension`, `metav1.FieldsV1`).
+    /// Any object, kept unchanged (`runtime.RawExtension`, `metav1.FieldsV1`).
     Raw,
-    /// Any JSON value, kept as it is.
+    /// Any JSON value, kept unchanged.
     Json,
     /// A schema of a CRD or a list of them.
     SchemaOrArray(u16),
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     List(u16),
     /// A map with keys of any name.
     Map(u16),
-    /// An object with known fields.
+    /// An object with declared fields.
     Struct(u16),
 }
 
@@ -72,11 +72,11 @@ pub(crate) struct Field {
     name: &'static str,
     shape: u16,
     flags: u8,
-    /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
+    /// The path of field numbers in the protobuf message, one byte each, the outermost in the highest byte.
     protobuf: u32,
-    /// Its place in the Go struct.
+    /// The field's position in the Go struct.
     place: u8,
-    /// The Go structs it is inlined from, `RuleWithOperations.Rule`; mostly empty.
+    /// The Go structs from which the field is inlined, such as `RuleWithOperations.Rule`; usually empty.
     via: &'static str,
 }
 
@@ -166,7 +166,7 @@ pub(super) const fn inlined(
     }
 }
 
-/// Returns `true` if the server knows a kind in a version that it does not serve.
+/// Returns `true` if a kind exists in a version that is not served.
 pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
     UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
@@ -181,8 +181,8 @@ pub(crate) fn shape_in(of: KubernetesVersion, group: &str, version: &str, kind: 
     SHAPES.get(usize::from(row.4))
 }
 
-/// The shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all but a
-/// few of alpha features: for what knows no server.
+/// The shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all
+/// versions except a few alpha ones. For code without a server.
 pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
     shape_in(KubernetesVersion::V1_37, group, version, kind)
 }
@@ -200,9 +200,9 @@ pub(crate) struct FieldsInOrder {
 }
 
 impl FieldsInOrder {
-    /// One field. Names that are asked for in their order, which is that of nearly all maps, are found fastest.
+    /// Finds one field. Lookups in ascending order of names, as in nearly all maps, are fastest.
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
-        // Far names are searched for: an object names few of a type's fields.
+        // Distant names are found by a search, because an object has only few of a type's fields.
         const NEAR: usize = 4;
         for (at, field) in self.rest.iter().take(NEAR).enumerate() {
             if field.name == name {
@@ -244,7 +244,7 @@ impl StructType {
         Some(&fields[at])
     }
 
-    /// The fields for a walk beside an object, whose keys are sorted, too.
+    /// The fields in the order of their names, for a traversal in parallel to an object.
     pub(crate) fn fields_in_order(&self) -> FieldsInOrder {
         FieldsInOrder { rest: self.fields() }
     }
@@ -256,7 +256,7 @@ impl Field {
         self.name
     }
 
-    /// Its place in the Go struct, inlined structs included.
+    /// The field's position in the Go struct, including inlined structs.
     pub(crate) fn place(&self) -> u8 {
         self.place
     }
@@ -266,13 +266,14 @@ impl Field {
         &SHAPES[usize::from(self.shape)]
     }
 
-    /// The Go structs it is inlined from, as Go's errors name them: `RuleWithOperations.Rule`; empty for most fields.
+    /// The Go structs from which the field is inlined, as in Go's errors: `RuleWithOperations.Rule`; empty for most
+    /// fields.
     pub(crate) fn via(&self) -> &'static str {
         self.via
     }
 
-    /// Returns the field's number in the protobuf message that `prefix` leads to, and a flag that is set for the field
-    /// itself rather than an inlined struct, which is its own message.
+    /// Returns the field's number in the protobuf message at `prefix`, and a flag that is unset if the field is in an
+    /// inlined struct, which is a separate message.
     pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
         let len = |path: u32| 4 - path.leading_zeros() / 8;
         let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
@@ -283,10 +284,10 @@ impl Field {
         Some((number, deeper == 1))
     }
 
-    /// Returns the value that Go's encoder writes where it is unset.
+    /// Returns the value that Go's encoder writes if the field is unset.
     pub(crate) fn unset(&self) -> Unset {
         let kind = self.shape().kind;
-        // `omitempty` leaves no struct out, be it one that encodes itself as a string or a number.
+        // `omitempty` never omits a struct, even if the struct encodes itself as a string or a number.
         let is_struct = matches!(
             kind,
             Kind::Struct(_) | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Raw
@@ -305,7 +306,7 @@ impl Field {
         }
     }
 
-    /// Returns `true` if Go holds it by pointer: its zero value is kept.
+    /// Returns `true` for a pointer in Go: its zero value is kept.
     pub(crate) fn is_pointer(&self) -> bool {
         self.flags & POINTER != 0
     }
@@ -315,8 +316,7 @@ impl Field {
         self.flags & OMIT_EMPTY != 0
     }
 
-    /// Returns `true` if the field is behind a feature gate that is off, and unknown to the oldest version that is
-    /// served.
+    /// Returns `true` if the field depends on a disabled feature gate, and the oldest served version does not have it.
     pub(crate) fn is_gated(&self) -> bool {
         self.flags & GATED != 0
     }
@@ -338,7 +338,7 @@ impl Shape {
         self.go_type
     }
 
-    /// The struct, where the value is one.
+    /// The struct, if the value is one.
     pub(crate) fn structure(&self) -> Option<&'static StructType> {
         match self.kind {
             Kind::Struct(index) => Some(&STRUCTS[usize::from(index)]),
@@ -361,7 +361,7 @@ impl Shape {
         field.map_or(Unset::Absent, Field::unset)
     }
 
-    /// Returns `true` if `name` is a field of the struct, rather than an entry of a map.
+    /// Returns `true` if the struct has the field `name`; `false` for an entry of a map.
     pub(crate) fn declares(&self, name: &str) -> bool {
         self.structure().is_some_and(|it| it.field(name).is_some())
     }
@@ -373,7 +373,7 @@ impl Shape {
             Kind::Bool => Form::Boolean,
             Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
             Kind::Quantity | Kind::Time | Kind::MicroTime => Form::Scalar,
-            // The published schema names no one type.
+            // The published schema does not declare a single type.
             Kind::IntOrString
             | Kind::Raw
             | Kind::Json
@@ -454,7 +454,7 @@ mod tests {
     use crate::registry::types::schema::served::builtins;
 
     #[test]
-    fn tables_are_sorted_and_closed() {
+    fn tables_are_sorted_and_complete() {
         assert!(KINDS.is_sorted_by_key(|row| (row.0, row.1, row.2, row.3)));
         for structure in &STRUCTS {
             assert!(structure.fields().is_sorted_by_key(Field::name), "{}", structure.name);
@@ -496,10 +496,10 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_and_a_search_agree() {
+    fn walk_and_search_find_the_same_fields() {
         for structure in &STRUCTS {
             let names: Vec<&str> = structure.fields().iter().map(|it| it.name).collect();
-            // Every other name, with one before and one behind each that is no field.
+            // Every `step`-th name, each with an undeclared name before and after it.
             for step in 1..4 {
                 let mut walk = structure.fields_in_order();
                 for name in names.iter().step_by(step) {

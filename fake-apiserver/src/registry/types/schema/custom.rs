@@ -1,22 +1,22 @@
-//! `CustomSchema`: what is asked of a structural schema, so that nothing here knows CRDs.
+//! `CustomSchema`: the interface of a structural schema, so that this room does not depend on CRDs.
 
 use super::{Form, ListType, SchemaRef};
 use crate::api::json::Value;
 
 /// The type of a value as a CRD's structural schema gives it.
 pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
-    /// The type of a field or an entry; `None` if there can be no such field.
+    /// Returns the type of a field or an entry; `None` if such a field is impossible.
     fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         self.field_from(&mut 0, name)
     }
 
-    /// The same in a walk through names in their order. `next` is the place in the walk, 0 at its beginning.
+    /// Like [`field`](Self::field), in a walk through names in order. `next` is the position of the walk, initially 0.
     fn field_from(&self, next: &mut usize, name: &str) -> Option<SchemaRef<'_>>;
 
-    /// Returns `true` if `name` is a field the schema declares, rather than an entry of a map.
+    /// Returns `true` if the schema declares the field `name`; `false` for an entry of a map.
     fn declares(&self, name: &str) -> bool;
 
-    /// The sort of value this is to server-side apply.
+    /// The kind of value for server-side apply.
     fn form(&self) -> Form;
 
     /// Returns `true` if a map has one owner as a whole.
@@ -28,6 +28,6 @@ pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
     /// Returns the list type.
     fn list_type(&self) -> ListType<'_>;
 
-    /// The default of a key field, asked of a list or of its items.
+    /// The default of a key field, for a list or for its items.
     fn key_default(&self, key: &str) -> Option<Value>;
 }

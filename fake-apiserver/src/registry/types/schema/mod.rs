@@ -5,6 +5,7 @@ use crate::api::json::Value;
 pub(crate) mod builtin;
 mod custom;
 mod resources;
+pub(crate) mod optional;
 pub(crate) mod served;
 mod table;
 mod walk;
@@ -12,15 +13,15 @@ mod walk;
 pub(crate) use custom::CustomSchema;
 pub(crate) use walk::FieldWalk;
 
-/// The type of one JSON value. Built-in types come from the generated table, those of custom resources from the
-/// CRD's structural schema; both answer the same questions.
+/// The type of one JSON value. Built-in types come from the generated table, custom ones from the CRD's structural
+/// schema; both have the same interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SchemaRef<'a> {
     /// A node of the generated table.
     Builtin(&'static builtin::Shape),
     /// A node of a CRD's schema.
     Custom(&'a dyn CustomSchema),
-    /// Nothing is known: maps are granular, lists atomic (rule H11).
+    /// No schema: maps are granular, lists atomic (rule H11).
     Deduced,
 }
 
@@ -55,7 +56,7 @@ pub(crate) enum Unset {
     Zero,
 }
 
-/// The sorts of values server-side apply tells apart.
+/// The kinds of values that server-side apply distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Any value.
@@ -77,11 +78,11 @@ pub(crate) enum Form {
 /// Treatment of a list or map by strategic merge patch (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
-    /// `merge`: items are merged by `merge_key`, or as a set where there is none.
+    /// `merge`: items are merged by `merge_key`, or as a set without one.
     pub(crate) merge: bool,
     /// `retainKeys`: the patch may name the only keys to keep.
     pub(crate) retain_keys: bool,
-    /// `replace`, said of a map: it is replaced whole.
+    /// `replace` of a map: it is replaced as a whole.
     pub(crate) replace: bool,
     /// The field that identifies an item.
     pub(crate) merge_key: Option<&'static str>,
@@ -99,7 +100,7 @@ impl<'a> ListKeys<'a> {
 }
 
 impl<'a> SchemaRef<'a> {
-    /// The fields for a walk beside an object.
+    /// The fields, for a traversal in parallel to an object.
     pub(crate) fn walk(self) -> FieldWalk<'a> {
         match self {
             SchemaRef::Builtin(shape) => match shape.structure() {
@@ -111,7 +112,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The type of the field or map entry `name` of an object; `None` where the schema does not declare it.
+    /// The type of the field or map entry `name` of an object; `None` if the schema does not declare it.
     pub(crate) fn field(self, name: &str) -> Option<SchemaRef<'a>> {
         match self {
             SchemaRef::Builtin(shape) => shape.field(name).map(SchemaRef::Builtin),
@@ -120,8 +121,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns the value that Go's encoder writes for the unset field `name`. A field it always writes is never added
-    /// or removed, only what lies below it.
+    /// Returns the value that Go's encoder writes for the unset field `name`. A field that is always written is never
+    /// added or removed; only its contents are.
     pub(crate) fn unset(self, name: &str) -> Unset {
         match self {
             SchemaRef::Builtin(shape) => shape.unset(name),
@@ -138,7 +139,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns `true` if `name` is a field the type declares, rather than an entry of a map.
+    /// Returns `true` if the type declares the field `name`; `false` for an entry of a map.
     pub(crate) fn declares(self, name: &str) -> bool {
         match self {
             SchemaRef::Builtin(shape) => shape.declares(name),
@@ -192,8 +193,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns the patch strategy of strategic merge patch. Custom resources have
-    /// none (rule G4).
+    /// Returns the patch strategy for strategic merge patches. Custom resources do not have one (rule G4).
     pub(crate) fn patch_strategy(self) -> PatchStrategy {
         match self {
             SchemaRef::Builtin(shape) => shape.patch_strategy(),

@@ -1,4 +1,4 @@
-//! `Served`: a built-in resource and the versions of Kubernetes in which it is there; the generated rows are made here.
+//! `Served`: a built-in resource and the versions of Kubernetes that have it. The generated rows are created here.
 
 use std::borrow::Cow::{self, Borrowed};
 
@@ -6,7 +6,7 @@ use super::resources::RESOURCES;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 
-/// A resource in one version, and when it is served by default.
+/// A resource in one version, and the versions of Kubernetes that serve it by default.
 #[derive(Debug)]
 pub(super) struct Served {
     info: ResourceInfo,
@@ -21,8 +21,8 @@ pub(crate) fn builtins(version: KubernetesVersion) -> impl Iterator<Item = &'sta
     RESOURCES.iter().filter(is_served).map(|it| &it.info)
 }
 
-/// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. One that changed is there
-/// in each of its forms.
+/// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. A resource that has changed
+/// is included in each of its forms.
 pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }
@@ -91,6 +91,7 @@ pub(super) const fn row(
         short_names,
         categories,
         verbs,
+        stored_version: Some(Borrowed(version)),
         subresources: Borrowed(subresources),
     };
     Served {
@@ -106,7 +107,7 @@ pub(super) const fn since(version: KubernetesVersion, mut row: Served) -> Served
     row
 }
 
-/// The row before a version.
+/// The row, for all versions before this one.
 pub(super) const fn until(version: KubernetesVersion, mut row: Served) -> Served {
     row.until = Some(version);
     row

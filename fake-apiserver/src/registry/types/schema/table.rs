@@ -11,7 +11,8 @@ use super::builtin::{ATOMIC, Field, GATED, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUI
 use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};
 use crate::api::kubernetes_version::KubernetesVersion::{self, V1_33, V1_34, V1_35, V1_36, V1_37};
 
-/// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.
+/// The kinds with their shapes and the versions from which the shapes apply, sorted by group, version, kind and the
+/// latter version.
 #[rustfmt::skip]
 pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("", "v1", "Binding", V1_33, 15),
@@ -231,7 +232,7 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1254),
 ];
 
-/// Kinds the server knows in versions it does not serve, sorted.
+/// Kinds in versions that are registered but not served, sorted.
 #[rustfmt::skip]
 pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
     ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy"),
@@ -1592,7 +1593,7 @@ pub(super) static SHAPES: [Shape; 1255] = [
     h(Struct(851), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1254
 ];
 
-/// Every struct: its fields lie side by side in `FIELDS`.
+/// Every struct; its fields are adjacent in `FIELDS`.
 #[rustfmt::skip]
 pub(super) static STRUCTS: [StructType; 855] = [
     s("Binding", "io.k8s.api.core.v1.Binding", 0, 4, &[]), // 0

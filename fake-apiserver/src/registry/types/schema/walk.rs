@@ -1,20 +1,20 @@
-//! `FieldWalk`: the fields of a type beside those of an object.
+//! `FieldWalk`: traverses the fields of a type in parallel to the fields of an object.
 
 use super::{CustomSchema, SchemaRef, Unset, builtin};
 
-/// The fields of a type for a walk beside an object, both in the order of their names.
+/// The fields of a type for a traversal in parallel to an object, both in the order of their names.
 #[derive(Debug)]
 pub(crate) enum FieldWalk<'a> {
-    /// Of a generated struct, whose fields are walked along.
+    /// Fields of a generated struct, which are traversed in order.
     Struct(builtin::FieldsInOrder),
-    /// Of a node of a CRD's schema, with the place in its fields.
+    /// Fields of a node of a CRD's schema, with the position in them.
     Custom(&'a dyn CustomSchema, usize),
-    /// Of anything else, which is asked by name.
+    /// Fields of any other type, which are looked up by name.
     Named(SchemaRef<'a>),
 }
 
 impl<'a> FieldWalk<'a> {
-    /// The same as [`SchemaRef::field`], asked in the order of the names.
+    /// Same as [`SchemaRef::field`], for calls in ascending order of names.
     pub(crate) fn field(&mut self, name: &str) -> Option<SchemaRef<'a>> {
         match self {
             FieldWalk::Struct(fields) => fields.find(name).map(|it| SchemaRef::Builtin(it.shape())),
@@ -23,7 +23,8 @@ impl<'a> FieldWalk<'a> {
         }
     }
 
-    /// The same as [`field`](Self::field), and [what Go's encoder writes](SchemaRef::unset) where the field is unset.
+    /// Same as [`field`](Self::field), with [the value that Go's encoder writes](SchemaRef::unset) if the field is
+    /// unset.
     pub(crate) fn field_and_unset(&mut self, name: &str) -> (Option<SchemaRef<'a>>, Unset) {
         match self {
             FieldWalk::Struct(fields) => match fields.find(name) {
@@ -35,7 +36,7 @@ impl<'a> FieldWalk<'a> {
         }
     }
 
-    /// The same as [`field`](Self::field), and whether the type declares the name.
+    /// Same as [`field`](Self::field); also returns `true` if the type declares the name.
     pub(crate) fn declared(&mut self, name: &str) -> (Option<SchemaRef<'a>>, bool) {
         let field = self.field(name);
         let declared = match self {

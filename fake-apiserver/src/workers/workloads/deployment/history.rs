@@ -1,4 +1,4 @@
-//! The revisions of a Deployment: which ReplicaSet is of which, their numbers, and how many old ones are kept.
+//! The revisions of a Deployment: a ReplicaSet for each, their numbers, and the number of old ones to keep.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::workers::workloads::plan::{Plan, controller_reference};
 use crate::workers::workloads::pods::{annotation, generation, spec, status};
 use crate::workers::workloads::resource::Resource;
 
-/// Annotations of a Deployment that its sets do not take over.
+/// Annotations of a Deployment that are not copied to its ReplicaSets.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -22,10 +22,10 @@ const OWN: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// The longest text of old revisions that a set remembers.
+/// Maximum length of the history of revisions in a ReplicaSet, in characters.
 const HISTORY_CHARS: usize = 2000;
 
-/// Returns `true` if two templates are the same but for the label that tells them apart.
+/// Returns `true` if two templates are equal except for the hash label.
 pub(super) fn same_template(one: &Map, other: &Map) -> bool {
     let labels = |template: &Map| {
         let mut labels = Cursor::root(template).map_or_empty("metadata.labels").clone();
@@ -36,14 +36,14 @@ pub(super) fn same_template(one: &Map, other: &Map) -> bool {
     Cursor::root(one).same(&Cursor::root(other), "spec") && labels(one) == labels(other) && rest(one) == rest(other)
 }
 
-/// The number of a set's revision.
+/// The revision number of a ReplicaSet.
 pub(super) fn revision(set: &Object) -> i64 {
     annotation(set, REVISION).and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
 impl<'a> Rollout<'a> {
-    /// Numbers the revisions, and makes the set of the present template if `create` says so. Whether something is to
-    /// be waited for before the roll-out goes on.
+    /// Numbers the revisions, and creates the ReplicaSet of the current template if `create` is set. Returns `true` if
+    /// the rollout must wait for these changes.
     pub(super) fn keep_history(&self, create: bool, plan: &mut Plan) -> bool {
         let newest = self.old().iter().map(|it| revision(it)).max().unwrap_or(0);
         let wanted = newest.saturating_add(1);
@@ -57,7 +57,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Brings the annotations of the new set up to date; whether that has to be seen first.
+    /// Updates the annotations of the new ReplicaSet; returns `true` if the rollout must wait for the change.
     fn update_new(&self, new: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = annotations(new);
         let next = self.set_annotations(had.clone(), wanted);
@@ -74,8 +74,7 @@ impl<'a> Rollout<'a> {
         self.number_deployment(revision(new), self.conditions_found(new), plan)
     }
 
-    /// Writes the number of the present revision and conditions that came with it; whether there was something to
-    /// write.
+    /// Writes the number of the current revision and its conditions; returns `true` if they have changed.
     fn number_deployment(&self, number: i64, conditions: Option<Vec<Value>>, plan: &mut Plan) -> bool {
         let number = number.to_string();
         let is_numbered = annotation(self.deployment, REVISION) == Some(&number);
@@ -93,7 +92,7 @@ impl<'a> Rollout<'a> {
         !is_numbered || has_conditions
     }
 
-    /// The annotations of the new set: the Deployment's, and its own revision.
+    /// The annotations of the new ReplicaSet: the Deployment's, and its own revision.
     fn set_annotations(&self, mut next: Map, wanted: i64) -> Map {
         for (key, value) in annotations(self.deployment) {
             if !OWN.contains(&key.as_str()) {
@@ -109,7 +108,7 @@ impl<'a> Rollout<'a> {
         if number < wanted {
             next.insert(REVISION.into(), wanted.to_string().into());
             if number > 0 {
-                // A set that comes back remembers what it was.
+                // A ReplicaSet that becomes current again records its earlier revisions.
                 let history = next.get(REVISION_HISTORY).and_then(Value::as_str).unwrap_or_default();
                 let mut parts: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).collect();
                 parts.push(&old);
@@ -135,7 +134,7 @@ impl<'a> Rollout<'a> {
             .find(Resource::ReplicaSet, deployment.namespace(), &name)
             .is_some()
         {
-            // Another template has this hash: the next try has another one.
+            // A ReplicaSet with another template has this hash: the next attempt uses another one.
             let mut next = status(deployment).clone();
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
             return plan.status(Resource::Deployment, deployment, next);
@@ -172,7 +171,7 @@ impl<'a> Rollout<'a> {
         self.number_deployment(wanted, self.conditions_created(&name), plan);
     }
 
-    /// Deletes the oldest of the sets that are scaled down, but keeps as many as the history is to have.
+    /// Deletes the oldest ReplicaSets that are scaled down, beyond the history limit.
     pub(super) fn clean_up(&self, plan: &mut Plan) {
         let Some(limit) = Cursor::root(self.deployment).integer("spec.revisionHistoryLimit") else {
             return;
@@ -196,7 +195,7 @@ fn with_hash(labels: &Map, hash: &str) -> Map {
     labels
 }
 
-/// A merge patch from one map of texts to another.
+/// A merge patch from one map of strings to another.
 fn difference(from: &Map, to: &Map) -> Value {
     let gone = from
         .keys()

@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet a revision of the template, and the way from the old ones to the new one.
+//! Deployments: one ReplicaSet per revision of the template, and the rollout from the old ones to the new one.
 
 mod history;
 mod progress;
@@ -16,7 +16,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
-/// The label that tells the Pods of one template from those of another.
+/// The label that distinguishes the Pods of one template from the Pods of another.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -39,7 +39,7 @@ const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
 struct Rollout<'a> {
     deployment: &'a Object,
     sets: Vec<&'a Arc<Object>>,
-    /// The set of the present template.
+    /// The ReplicaSet of the current template.
     new: Option<&'a Arc<Object>>,
     sees: &'a Sees<'a>,
 }
@@ -99,7 +99,7 @@ fn replicas(object: &Object) -> i64 {
     Cursor::root(object).integer("spec.replicas").unwrap_or(1)
 }
 
-/// A number of the status of a ReplicaSet.
+/// A count in the status of a ReplicaSet.
 fn counted(set: &Object, field: &str) -> i64 {
     Cursor::root(pods::status(set)).integer(field).unwrap_or(0)
 }
@@ -114,7 +114,7 @@ impl<'a> Rollout<'a> {
         Cursor::root(self.deployment).text("spec.strategy.type") != "Recreate"
     }
 
-    /// Returns the most Pods above the desired number.
+    /// Returns the maximum number of Pods above the desired number.
     fn max_surge(&self) -> i64 {
         if !self.is_rolling() {
             return 0;
@@ -122,14 +122,14 @@ impl<'a> Rollout<'a> {
         scaled(self.rolling().get("maxSurge"), replicas(self.deployment), true)
     }
 
-    /// The most Pods that may be missing.
+    /// Returns the maximum number of unavailable Pods.
     fn max_unavailable(&self) -> i64 {
         let wanted = replicas(self.deployment);
         if !self.is_rolling() || wanted == 0 {
             return 0;
         }
         let most = scaled(self.rolling().get("maxUnavailable"), wanted, false);
-        // Both zero would never get anywhere.
+        // If both were zero, the rollout could never progress.
         let most = if most == 0 && self.max_surge() == 0 { 1 } else { most };
         most.min(wanted)
     }
@@ -138,7 +138,7 @@ impl<'a> Rollout<'a> {
         Cursor::root(self.deployment).map_or_empty("spec.strategy.rollingUpdate")
     }
 
-    /// Scales a set, and says so.
+    /// Scales a ReplicaSet, with an Event.
     fn scale_set(&self, set: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = replicas(set);
         let (desired, most) = (replicas(self.deployment), replicas(self.deployment) + self.max_surge());
@@ -166,7 +166,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// The value of an annotation, to be put into a patch.
+/// The annotations of an object, for a patch.
 fn annotations(object: &Object) -> Map {
     let annotations = object.metadata().and_then(|meta| meta.get("annotations"));
     annotations.and_then(Value::as_object).cloned().unwrap_or_default()

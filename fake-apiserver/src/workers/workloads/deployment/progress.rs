@@ -11,15 +11,15 @@ use crate::workers::workloads::pods::{generation, plus, status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
 
-/// A deadline of this many seconds or more is none.
+/// A deadline of at least this many seconds counts as unlimited.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-/// The reason of a roll-out that is done.
+/// The reason of a completed rollout.
 const DONE: &str = "NewReplicaSetAvailable";
-/// The reason of one that takes too long.
+/// The reason of a rollout that takes too long.
 const TOO_LATE: &str = "ProgressDeadlineExceeded";
 
-/// Sums over a Deployment's sets.
+/// Sums over the ReplicaSets of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     replicas: i64,
@@ -54,7 +54,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Returns `true` if nothing is left to roll out.
+    /// Returns `true` if the rollout is complete.
     pub(super) fn is_complete(&self, counts: &Counts) -> bool {
         let wanted = replicas(self.deployment);
         counts.updated == wanted && counts.replicas == wanted && counts.available == wanted
@@ -85,21 +85,21 @@ impl Rollout<'_> {
         condition
     }
 
-    /// The conditions with one put in its place.
+    /// The conditions, with one of them replaced.
     fn with(&self, condition: Map) -> Vec<Value> {
         let mut list = conditions(status(self.deployment));
         put_condition(&mut list, condition);
         list
     }
 
-    /// The conditions after the new set was made.
+    /// The conditions after the new ReplicaSet was created.
     pub(super) fn conditions_created(&self, set: &str) -> Option<Vec<Value>> {
         self.deadline()?;
         let message = format!("Created new replica set \"{set}\"");
         Some(self.with(self.condition("Progressing", "True", "NewReplicaSetCreated", &message)))
     }
 
-    /// The conditions after a set of the template was found where none was known of.
+    /// The conditions after an existing ReplicaSet of the template was found.
     pub(super) fn conditions_found(&self, set: &Object) -> Option<Vec<Value>> {
         if self.deadline().is_none() || self.progressing().is_some() {
             return None;
@@ -108,7 +108,7 @@ impl Rollout<'_> {
         Some(self.with(self.condition("Progressing", "True", "FoundNewReplicaSet", &message)))
     }
 
-    /// Says that the roll-out was paused or resumed; whether there was something to say.
+    /// Records that the rollout was paused or resumed; returns `true` if a condition has changed.
     pub(super) fn note_pause(&self, plan: &mut Plan) -> bool {
         let reason = self.progressing().map_or("", |it| Cursor::root(it).text("reason"));
         if self.deadline().is_none() || reason == TOO_LATE {
@@ -127,7 +127,7 @@ impl Rollout<'_> {
         true
     }
 
-    /// The counts and Available.
+    /// The counts and the condition Available.
     fn base_status(&self, counts: &Counts) -> (Map, Vec<Value>) {
         let deployment = self.deployment;
         let mut next = status(deployment).clone();
@@ -159,14 +159,14 @@ impl Rollout<'_> {
         (next, list)
     }
 
-    /// The status without a word about progress.
+    /// Writes the status without the condition Progressing.
     pub(super) fn write_plain_status(&self, plan: &mut Plan) {
         let (mut next, list) = self.base_status(&self.next_counts());
         next.insert("conditions".into(), list.into());
         plan.status(Resource::Deployment, self.deployment, next);
     }
 
-    /// Returns the status with the progress of the roll-out.
+    /// Writes the status with the progress of the rollout.
     pub(super) fn write_rollout_status(&self, plan: &mut Plan) {
         let counts = self.next_counts();
         let (mut next, mut list) = self.base_status(&counts);
@@ -235,7 +235,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Looks again when the deadline will have passed.
+    /// Schedules a sync for the end of the deadline.
     fn ask_again(&self, counts: &Counts, next: &Map, plan: &mut Plan) {
         let (Some(deadline), Some(condition)) = (self.deadline(), find_condition(next, "Progressing")) else {
             return;

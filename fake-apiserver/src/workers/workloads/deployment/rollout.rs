@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{annotation, is_finished};
 use crate::workers::workloads::resource::Resource;
 
 impl<'a> Rollout<'a> {
-    /// Pods of the new set are added within `maxSurge` and those of old ones taken away within `maxUnavailable`.
+    /// Adds Pods to the new ReplicaSet within `maxSurge`, and removes old ones within `maxUnavailable`.
     pub(super) fn roll(&self, plan: &mut Plan) {
         if self.keep_history(true, plan) {
             return;
@@ -27,7 +27,7 @@ impl<'a> Rollout<'a> {
         self.write_rollout_status(plan);
     }
 
-    /// All old Pods go before the first new one comes.
+    /// Removes all old Pods before the first new one is created.
     pub(super) fn recreate(&self, plan: &mut Plan) {
         if self.new.is_some() && self.keep_history(false, plan) {
             return;
@@ -62,7 +62,7 @@ impl<'a> Rollout<'a> {
         pods.into_iter().any(|pod| !is_finished(pod))
     }
 
-    /// Returns the number of Pods for the new set, which has `has`.
+    /// Returns the number of replicas for the new ReplicaSet, which has `has` now.
     pub(super) fn size_of_new(&self, has: i64) -> i64 {
         let wanted = replicas(self.deployment);
         if !self.is_rolling() {
@@ -97,7 +97,7 @@ impl<'a> Rollout<'a> {
         if room <= 0 {
             return false;
         }
-        // Unavailable replicas go first, those of the oldest sets before others.
+        // Unavailable replicas are removed first, starting with the oldest ReplicaSets.
         let mut sizes: Vec<(&Arc<Object>, i64)> = old.iter().map(|it| (*it, replicas(it))).collect();
         let mut left = room;
         for (set, size) in &mut sizes {
@@ -119,7 +119,7 @@ impl<'a> Rollout<'a> {
         scaled
     }
 
-    /// Returns `true` if the desired number changed since the sets were last scaled.
+    /// Returns `true` if the desired number changed since the ReplicaSets were last scaled.
     pub(super) fn was_scaled(&self) -> bool {
         let wanted = replicas(self.deployment).to_string();
         let active = self.sets.iter().filter(|it| replicas(it) > 0);
@@ -127,7 +127,7 @@ impl<'a> Rollout<'a> {
         noted.any(|it| it != wanted)
     }
 
-    /// Scales without rolling out: the one set that is active, or all of them in proportion.
+    /// Scales without rolling out: the only active ReplicaSet, or all of them in proportion.
     pub(super) fn scale(&self, plan: &mut Plan) {
         let wanted = replicas(self.deployment);
         let active: Vec<_> = self.sets.iter().copied().filter(|it| replicas(it) > 0).collect();
@@ -154,13 +154,14 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Each set takes its part of what is added or taken away; the largest takes what rounding leaves.
+    /// Distributes an increase or decrease over the ReplicaSets in proportion to their size; the largest one gets the
+    /// rounding error.
     fn scale_in_proportion(&self, mut active: Vec<&'a Arc<Object>>, plan: &mut Plan) {
         let wanted = replicas(self.deployment);
         let present: i64 = active.iter().map(|it| replicas(it)).sum();
         let most = if wanted > 0 { wanted + self.max_surge() } else { 0 };
         let to_add = most - present;
-        // Scaling up favours newer sets of one size, scaling down older ones.
+        // Among ReplicaSets of equal size, scaling up favours newer ones, scaling down older ones.
         if to_add > 0 {
             active.reverse();
         }
@@ -209,12 +210,12 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// A quotient of numbers that are not negative, rounded as Go's `math.Round` does.
+/// A quotient of non-negative numbers, rounded like Go's `math.Round`.
 fn round_half_away(number: i64, by: i64) -> i64 {
     (2 * number + by) / (2 * by)
 }
 
-/// Adds the Deployment of a Pod that is gone: one that recreates waits for the last Pod of its old sets.
+/// Adds the Deployment of a removed Pod: with the strategy Recreate, it waits for the last Pod of its old ReplicaSets.
 pub(super) fn waiting_for_last_pod(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Pod || change.new.is_some() {
         return;

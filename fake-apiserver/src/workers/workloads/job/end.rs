@@ -1,4 +1,4 @@
-//! End of a Job: with enough successes, or with too many failures, or too late.
+//! Completion and failure of a Job: by its successes, its failures or its deadline.
 
 use jiff::Timestamp;
 
@@ -36,7 +36,7 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
 }
 
 impl Run<'_> {
-    /// Returns the ending if the Job ends now, or is about to since the last sync.
+    /// Returns the ending if the Job ends now, or was about to end since the last sync.
     pub(super) fn ending(&self, next: &Map, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| Cursor::root(it).text("status") == "True") {
@@ -85,7 +85,7 @@ impl Run<'_> {
         None
     }
 
-    /// Returns `true` if containers that are restarted in their Pods have failed too often together.
+    /// Returns `true` if the containers restarted in their Pods have failed too often in total.
     fn restarts_too_often(&self, limit: i64) -> bool {
         let pod_spec = Cursor::root(self.spec()).map_or_empty("template.spec");
         if Cursor::root(pod_spec).text("restartPolicy") != "OnFailure" {
@@ -124,7 +124,7 @@ impl Run<'_> {
         None
     }
 
-    /// The first rule of the success policy that holds.
+    /// The first matching rule of the success policy.
     fn matched_rule(&self, counted: &Counted<'_>) -> Option<usize> {
         let policy = Cursor::root(self.spec()).map_or_empty("successPolicy");
         let mut rules = Cursor::root(policy).maps("rules");
@@ -144,7 +144,7 @@ impl Run<'_> {
         found.filter(|_| !Cursor::root(policy).is_empty("rules"))
     }
 
-    /// Says that the Job is about to end, and that it has ended once no Pod is left.
+    /// Records that the Job is about to end, and that it has ended once all Pods are gone.
     pub(super) fn put_ending(&self, next: &mut Map, ending: &Ending, is_over: bool, plan: &mut Plan) {
         let Ending {
             is_success,

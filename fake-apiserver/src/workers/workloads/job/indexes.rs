@@ -1,14 +1,14 @@
-//! Sets of indexes as the status of a Job writes them: `0-2,5`.
+//! Sets of indexes in the format of a Job's status: `0-2,5`.
 
 use std::collections::BTreeSet;
 
 use crate::api::object::Object;
 use crate::workers::workloads::pods::annotation;
 
-/// Indexes a text stands for at most; a Job has no more of them.
+/// Maximum number of indexes in a text, equal to the maximum of a Job.
 const MOST: i64 = 100_000;
 
-/// Reads a text; what is no number in it is left out.
+/// Parses a set; invalid numbers are skipped.
 pub(super) fn parse(text: &str) -> BTreeSet<i64> {
     let mut set = BTreeSet::new();
     for part in text.split(',') {
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> BTreeSet<i64> {
     set
 }
 
-/// Writes runs of three and more indexes with a hyphen (Go's `orderedIntervals.String`).
+/// Formats a set; runs of three or more indexes get a hyphen (Go's `orderedIntervals.String`).
 pub(super) fn print(set: &BTreeSet<i64>) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for index in set {
@@ -59,7 +59,7 @@ mod tests {
     #[case("0,1", "0,1")]
     #[case("5,0-2", "0-2,5")]
     #[case("1,3-4,7-9", "1,3,4,7-9")]
-    fn runs_are_joined(#[case] text: &str, #[case] want: &str) {
+    fn consecutive_indexes_are_joined(#[case] text: &str, #[case] want: &str) {
         assert_eq!(print(&parse(text)), want);
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs: Pods until so many have succeeded, or too many failed.
+//! Jobs: run Pods until enough have succeeded or too many have failed.
 
 mod end;
 mod indexes;
@@ -35,9 +35,9 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// The finalizer by which a Pod stays until it has been counted.
+/// The finalizer that keeps a Pod until it has been counted.
 const TRACKED: &str = "batch.kubernetes.io/job-tracking";
-/// The `managedBy` of Jobs that are this controller's, as are those without one.
+/// The `managedBy` of Jobs that belong to this controller, like Jobs without it.
 const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 /// The annotation and label with a Pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -51,7 +51,7 @@ struct Run<'a> {
     pods: Vec<&'a Arc<Object>>,
 }
 
-/// Plans the work for a Job. One of another controller is only deleted a time after it finished.
+/// Plans the work for a Job. A Job of another controller is only deleted some time after it finished.
 pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let finished = end::finished_at(job);
@@ -85,7 +85,7 @@ fn is_foreign(job: &Object) -> bool {
     !manager.is_empty() && manager != CONTROLLER_NAME
 }
 
-/// Deletes a Job a time after it finished.
+/// Deletes a Job when its TTL after completion has expired.
 fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     let Some(seconds) = Cursor::root(job)
         .integer("spec.ttlSecondsAfterFinished")
@@ -105,7 +105,7 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     });
 }
 
-/// Lets go of the Pods of a Job that will not be counted any more.
+/// Removes the finalizer from the Pods of a Job, which are not counted any more.
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
         if track::is_tracked(pod) {
@@ -114,14 +114,14 @@ fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// Plans the work for a Job that is gone, as Go's `syncOrphanPod` does.
+/// Plans the work after the removal of a Job, like Go's `syncOrphanPod`.
 pub(crate) fn gone(key: &Key, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     release_orphans(key.namespace(), sees, &mut plan);
     plan
 }
 
-/// Lets go of the Pods that wait to be counted by a Job that is no more, or by none.
+/// Removes the finalizer from Pods of deleted Jobs, and from Pods without a Job.
 fn release_orphans(namespace: &str, sees: &Sees<'_>, plan: &mut Plan) {
     let is_counted_by_another = |pod: &Object| match controller_of(pod) {
         None => false,
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         Cursor::root(self.spec()).integer("completions")
     }
 
-    /// The Pods that work.
+    /// The active Pods.
     fn active(&self) -> Vec<&'a Arc<Object>> {
         self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
     }
@@ -168,7 +168,8 @@ impl<'a> Run<'a> {
             .count()
     }
 
-    /// Returns `true` if a Pod counts as failed: one that was deleted before it ended does, once it may not come back.
+    /// Returns `true` if a Pod counts as failed. A Pod that was deleted before it ended counts once it cannot be
+    /// restarted.
     fn has_failed(&self, pod: &Object) -> bool {
         if phase(pod) == "Failed" {
             return true;

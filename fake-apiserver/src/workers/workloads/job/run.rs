@@ -15,16 +15,16 @@ use crate::workers::workloads::pods::{first_to_go, from_template, phase, plus};
 use crate::workers::workloads::replica_set::told_of_creation;
 use crate::workers::workloads::resource::Resource;
 
-/// Pods that one look at a Job creates at most; the rest comes with the next.
+/// Maximum number of Pods that one sync of a Job creates; the next sync creates more.
 const BURST: i64 = 500;
 
-/// The wait after the first failure; each further one doubles it.
+/// Delay after the first failure, in seconds; each further failure doubles it.
 const BACK_OFF_FIRST: i64 = 10;
-/// The longest wait.
+/// Maximum delay, in seconds.
 const BACK_OFF_MOST: i64 = 600;
 
 impl<'a> Run<'a> {
-    /// Creates Pods or takes some away, so that the right number works.
+    /// Creates or deletes Pods, so that the right number is active.
     pub(super) fn manage(&self, counted: &Counted<'_>, active: &[&Arc<Object>], plan: &mut Plan) {
         let parallelism = Cursor::root(self.spec()).integer("parallelism").unwrap_or(1);
         let has = i64::try_from(active.len()).unwrap_or(i64::MAX);
@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
             }
             return;
         }
-        // Where only failed Pods are replaced, those on their way out still take their place.
+        // If only failed Pods are replaced, terminating Pods still count.
         let waits_for_end = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
         let stopping = if waits_for_end {
             i64::try_from(self.terminating()).unwrap_or(0)
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the end of the wait after the last failures: the failures since the last success count.
+    /// Returns the end of the delay after the last failures. Failures since the last success count.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         plan.create_and_tell(Resource::Pod, pod, Some(told));
     }
 
-    /// Tells a Pod its index: by annotation, label, environment and host name.
+    /// Passes its index to a Pod: as annotation, label, environment variable and host name.
     fn put_index(&self, pod: &mut Value, index: i64) {
         let job = self.job.name();
         pod["metadata"]["annotations"][INDEX] = index.to_string().into();

@@ -1,5 +1,5 @@
-//! Counting of ended Pods, exactly once: first their uids are written down, then their finalizer goes, then the count
-//! is raised.
+//! Counts each ended Pod exactly once: its uid is recorded in the status, then its finalizer is removed, then the count
+//! is incremented.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
 use crate::workers::workloads::resource::Resource;
 
-/// Pods that are noted in one write of the status at most; the rest comes with the next.
+/// Maximum number of Pods that are recorded in one write of the status; the next write records more.
 const NOTED_MAX: usize = 500;
 
 /// Results of the Pods of a Job so far.
@@ -20,7 +20,7 @@ const NOTED_MAX: usize = 500;
 pub(super) struct Counted<'a> {
     pub(super) succeeded: i64,
     pub(super) failed: i64,
-    /// The Pods that are noted and may go.
+    /// The recorded Pods. Their finalizer may be removed.
     pub(super) pending: Vec<&'a Arc<Object>>,
     pub(super) completed: BTreeSet<i64>,
     pub(super) failed_indexes: BTreeSet<i64>,
@@ -28,12 +28,12 @@ pub(super) struct Counted<'a> {
     pub(super) failed_by_rule: Option<String>,
 }
 
-/// Returns `true` if a Pod stays until it has been counted.
+/// Returns `true` if a Pod has the tracking finalizer.
 pub(super) fn is_tracked(pod: &Object) -> bool {
     pod.finalizers().any(|it| it == TRACKED)
 }
 
-/// Takes the finalizer off a Pod.
+/// Removes the finalizer from a Pod.
 pub(super) fn release(pod: &Object, plan: &mut Plan) {
     let left: Vec<&str> = pod.finalizers().filter(|it| *it != TRACKED).collect();
     let finalizers = if left.is_empty() { Value::Null } else { json!(left) };
@@ -49,7 +49,7 @@ enum Verdict {
 }
 
 impl<'a> Run<'a> {
-    /// Brings the counts of a status up to date with the Pods.
+    /// Updates the counts of a status from the Pods.
     pub(super) fn count(&self, next: &mut Map) -> Counted<'a> {
         let mut it = Counted {
             succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
         let noted = |field: &str| -> Vec<String> { Cursor::root(&uncounted).texts(field).map(str::to_owned).collect() };
         let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
-        // Those that have been let go are counted for good.
+        // Pods without a finalizer are counted permanently.
         for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
             let before = list.len();
             list.retain(|uid| held.contains(uid.as_str()));
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The first rule of the failure policy that applies decides.
+    /// Returns the decision of the first applicable rule of the failure policy.
     fn verdict(&self, pod: &Object) -> Verdict {
         let policy = Cursor::root(self.spec()).map_or_empty("podFailurePolicy");
         for (index, rule) in Cursor::root(policy).maps("rules").enumerate() {

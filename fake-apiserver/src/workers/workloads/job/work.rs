@@ -1,4 +1,4 @@
-//! One look at a Job: what ended is counted, then the Job ends or goes on.
+//! One sync of a Job: counts ended Pods, then finishes or continues the Job.
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, find_condition, new_condition};
 
 impl Run<'_> {
-    /// One look: count what ended, then end the Job or go on with it.
+    /// One sync: counts ended Pods, then finishes or continues the Job.
     pub(super) fn work(&self, plan: &mut Plan) {
         let mut next = status(self.job).clone();
         self.start_or_suspend(&mut next, plan);
@@ -26,7 +26,7 @@ impl Run<'_> {
                     self.delete_pod(pod, plan);
                 }
                 if ending.is_success() {
-                    // Those that a success makes superfluous are no failures.
+                    // Pods that are superfluous after a success do not count as failures.
                     counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
                 }
                 active_left = 0;
@@ -49,7 +49,7 @@ impl Run<'_> {
                 plan,
             );
         }
-        // The status is written first, so that nothing is lost should the rest fail.
+        // The status is written first, so that it is not lost if a later write fails.
         let mut writes = std::mem::take(&mut plan.writes);
         plan.status(Resource::Job, self.job, next);
         plan.writes.append(&mut writes);
@@ -69,7 +69,7 @@ impl Run<'_> {
         next.insert("terminating".into(), terminating.into());
     }
 
-    /// Deletes a Pod that counts neither as a success nor as a failure (Go's `deleteJobPods`).
+    /// Deletes a Pod without counting it as a success or failure (Go's `deleteJobPods`).
     pub(super) fn delete_uncounted(&self, pod: &Object, plan: &mut Plan) {
         if track::is_tracked(pod) {
             track::release(pod, plan);
@@ -83,7 +83,7 @@ impl Run<'_> {
         plan.delete_and_tell(Resource::Pod, pod, Some(told));
     }
 
-    /// Looks again when the time of the whole Job is over.
+    /// Schedules a sync for the deadline of the Job.
     pub(super) fn watch_deadline(&self, plan: &mut Plan) {
         if let Some(at) = self.deadline().filter(|at| *at > self.sees.now) {
             plan.look_again(at);
@@ -95,7 +95,7 @@ impl Run<'_> {
         Some(plus(time(Cursor::root(self.job).text("status.startTime"))?, limit))
     }
 
-    /// Begins the Job, stops it for a while, or takes it up again.
+    /// Starts, suspends or resumes the Job.
     pub(super) fn start_or_suspend(&self, next: &mut Map, plan: &mut Plan) {
         let suspended = find_condition(next, "Suspended").map(|it| Cursor::root(it).text("status") == "True");
         let about = (Resource::Job, self.job);

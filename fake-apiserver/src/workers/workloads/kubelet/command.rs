@@ -1,55 +1,128 @@
-//! Commands whose end is known without running them: `true`, `false`, `echo`, `sleep N`, `exit N`, and scripts of a
-//! shell that are made of nothing else.
+//! Commands with a predictable course: `true`, `false`, `echo`, `sleep N`, `exit N`, and shell scripts that consist of
+//! these.
 
 use crate::api::json::Map;
 
 use std::time::Duration;
 
-/// Runtime of a command that ends at once, so that it is seen to run.
+/// Runtime of a command that would end immediately, so that its running state is observable.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Returns the runtime and the exit code of a container, if its command determines them.
-pub(super) fn known_end(container: &Map) -> Option<(Duration, i32)> {
+/// Characters with a special meaning in an unquoted word of a shell.
+const SYNTAX: [char; 13] = ['|', '>', '<', '(', ')', '{', '}', '*', '?', '#', '!', '[', '~'];
+
+/// The course of a container, if its command determines it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct KnownRun {
+    pub(super) time: Duration,
+    pub(super) exit_code: i32,
+    /// Output until the end.
+    pub(super) output: String,
+    /// Length of the output before the first `sleep`.
+    pub(super) at_once: usize,
+}
+
+/// Returns the course of a container, if its command determines it.
+pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     let words = |field: &str| -> Vec<&str> {
         let list = container.get(field).and_then(|it| it.as_array());
         list.into_iter().flatten().filter_map(|it| it.as_str()).collect()
     };
     let mut words = words("command");
-    if words.is_empty() {
-        // The image's own command, of which nothing is known.
+    let image = container.get("image").and_then(|it| it.as_str()).unwrap_or_default();
+    if words.is_empty() && !runs_arguments(image) {
+        // The image's own command is unknown.
         return None;
     }
     let args = container.get("args").and_then(|it| it.as_array());
     words.extend(args.into_iter().flatten().filter_map(|it| it.as_str()));
-    let (time, code) = match words.as_slice() {
+    let mut run = KnownRun::default();
+    match words.as_slice() {
         [shell, flag @ ("-c" | "-ec" | "-ce" | "-exc" | "-xc"), script, ..] if is_shell(shell) => {
-            script_end(script, flag.contains('e'))?
+            run.exit_code = run.follow_script(script, flag.contains('e'))?;
         }
-        words => simple_end(words)?,
-    };
-    Some((time.max(AT_ONCE), code))
+        words => run.exit_code = run.follow(words)?,
+    }
+    run.time = run.time.max(AT_ONCE);
+    if words.iter().any(|it| it.contains("$(")) {
+        // The kubelet replaces the names of variables, whose values are unknown here.
+        (run.output, run.at_once) = (String::new(), 0);
+    }
+    Some(run)
+}
+
+/// Returns `true` if the arguments of a container of an image are its command, because the image lacks an entry point.
+fn runs_arguments(image: &str) -> bool {
+    let image = image.split('@').next().unwrap_or_default();
+    let image = name(image).split(':').next().unwrap_or_default();
+    matches!(image, "alpine" | "busybox" | "debian" | "ubuntu")
 }
 
 fn is_shell(program: &str) -> bool {
     matches!(name(program), "sh" | "bash" | "ash" | "dash")
 }
 
-/// A program without its folder.
+/// The name of a program without its directory.
 fn name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// The end of one command.
-fn simple_end(words: &[&str]) -> Option<(Duration, i32)> {
-    match words {
-        [program, ..] if matches!(name(program), "true" | "echo" | ":") => Some((Duration::ZERO, 0)),
-        [program, ..] if name(program) == "false" => Some((Duration::ZERO, 1)),
-        [program, time] if name(program) == "sleep" => Some((sleep(time)?, 0)),
-        _ => None,
+impl KnownRun {
+    /// Runs one command, and returns its exit code.
+    fn follow(&mut self, words: &[&str]) -> Option<i32> {
+        let (program, arguments) = words.split_first()?;
+        match (name(program), arguments) {
+            ("true" | ":", _) => Some(0),
+            ("false", _) => Some(1),
+            ("echo", arguments) => {
+                let (end, arguments) = match arguments {
+                    ["-n", rest @ ..] => ("", rest),
+                    all => ("\n", all),
+                };
+                self.output += &arguments.join(" ");
+                self.output += end;
+                if self.time.is_zero() {
+                    self.at_once = self.output.len();
+                }
+                Some(0)
+            }
+            ("sleep", [time]) => {
+                self.time = self.time.checked_add(sleep(time)?)?;
+                Some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Runs a shell's script, if each of its commands is predictable, and returns its exit code.
+    fn follow_script(&mut self, script: &str, mut stops_at_failure: bool) -> Option<i32> {
+        let (mut code, mut skips) = (0, false);
+        for command in commands(script)? {
+            let and = command.ends_with_and;
+            let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+            if words.is_empty() {
+                continue;
+            }
+            if std::mem::replace(&mut skips, false) {
+                skips = and;
+                continue;
+            }
+            match words.as_slice() {
+                ["exit"] => return Some(code),
+                ["exit", number] => return Some(number.parse::<i32>().ok()? & 0xff),
+                ["set", "-e"] => (stops_at_failure, code) = (true, 0),
+                words => code = self.follow(words)?,
+            }
+            if code != 0 && stops_at_failure && !and {
+                return Some(code);
+            }
+            skips = and && code != 0;
+        }
+        Some(code)
     }
 }
 
-/// The time `sleep` takes: a number, perhaps with a unit.
+/// Parses the duration of `sleep`: a number with an optional unit.
 fn sleep(text: &str) -> Option<Duration> {
     let (number, unit) = match text.char_indices().last()? {
         (at, 's') => (&text[..at], 1.0),
@@ -62,48 +135,48 @@ fn sleep(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// Returns the end of a shell's script, if each of its commands is known. Any syntax that could give one of them
-/// another meaning makes the end unknown.
-fn script_end(script: &str, mut stops_at_failure: bool) -> Option<(Duration, i32)> {
-    if script.contains([
-        '$', '`', '|', '>', '<', '(', ')', '{', '}', '*', '?', '\\', '#', '!', '[',
-    ]) {
-        return None;
-    }
-    let script = script.replace("&&", "\u{1}\n");
-    if script.contains('&') {
-        return None;
-    }
-    let (mut time, mut code, mut skips) = (Duration::ZERO, 0, false);
-    for line in script.split(['\n', ';']) {
-        let (line, and) = match line.strip_suffix('\u{1}') {
-            Some(line) => (line, true),
-            None => (line, false),
-        };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let skipped = std::mem::replace(&mut skips, false);
-        if words.is_empty() {
-            continue;
-        }
-        if skipped {
-            skips = and;
-            continue;
-        }
-        match words.as_slice() {
-            ["exit"] => return Some((time, code)),
-            ["exit", number] => return Some((time, number.parse::<i32>().ok()? & 0xff)),
-            ["set", "-e"] => (stops_at_failure, code) = (true, 0),
-            words => {
-                let (more, end) = simple_end(words)?;
-                (time, code) = (time.checked_add(more)?, end);
+/// A command of a shell's script.
+#[derive(Default)]
+struct Command {
+    words: Vec<String>,
+    /// Set if `&&` follows.
+    ends_with_and: bool,
+}
+
+/// Splits a script at `;`, `&&` and newlines. Returns `None` if it contains any syntax that could give a command
+/// another meaning.
+fn commands(script: &str) -> Option<Vec<Command>> {
+    let (mut all, mut command) = (Vec::new(), Command::default());
+    let mut word: Option<String> = None;
+    let mut letters = script.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next()? {
+                        end if end == letter => break,
+                        '\\' => return None,
+                        '$' | '`' if letter == '"' => return None,
+                        inner => word.push(inner),
+                    }
+                }
             }
+            '$' | '`' | '\\' => return None,
+            letter if SYNTAX.contains(&letter) => return None,
+            '&' if letters.next_if_eq(&'&').is_none() => return None,
+            ';' | '\n' | '&' => {
+                command.words.extend(word.take());
+                command.ends_with_and = letter == '&';
+                all.push(std::mem::take(&mut command));
+            }
+            letter if letter.is_whitespace() => command.words.extend(word.take()),
+            letter => word.get_or_insert_default().push(letter),
         }
-        if code != 0 && stops_at_failure && !and {
-            return Some((time, code));
-        }
-        skips = and && code != 0;
     }
-    Some((time, code))
+    command.words.extend(word);
+    all.push(command);
+    Some(all)
 }
 
 #[cfg(test)]
@@ -132,13 +205,36 @@ mod tests {
     #[case::a_loop(json!(["sh", "-c", "while true; do sleep 1; done"]), json!([]), None)]
     #[case::a_variable(json!(["sh", "-c", "exit $CODE"]), json!([]), None)]
     #[case::in_the_background(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
+    #[case::a_quoted_separator(json!(["sh", "-c", "echo 'a; b' && exit 2"]), json!([]), Some((1.0, 2)))]
+    #[case::an_open_quote(json!(["sh", "-c", "echo 'a"]), json!([]), None)]
     fn a_command_is_known_by_its_words(
         #[case] command: crate::api::json::Value,
         #[case] args: crate::api::json::Value,
         #[case] expected: Option<(f64, i32)>,
     ) {
         let container = json!({"command": command, "args": args});
-        let found = known_end(container.as_object().expect("an object"));
-        assert_eq!(found.map(|(time, code)| (time.as_secs_f64(), code)), expected);
+        let found = known_run(container.as_object().expect("an object"));
+        assert_eq!(found.map(|it| (it.time.as_secs_f64(), it.exit_code)), expected);
+    }
+
+    #[rstest]
+    #[case::no_entry_point("docker.io/library/busybox:1.36@sha256:1", true)]
+    #[case::unknown("postgres:16", false)]
+    #[case::part_of_a_name("busybox-extras", false)]
+    fn arguments_are_the_command_of_images_without_one(#[case] image: &str, #[case] is_known: bool) {
+        let container = json!({"image": image, "args": ["echo", "hi"]});
+        assert_eq!(known_run(container.as_object().expect("an object")).is_some(), is_known);
+    }
+
+    #[rstest]
+    #[case::words("echo a  b", "a b\n", 4)]
+    #[case::quotes("echo 'a  b' \"c;d\"", "a  b c;d\n", 9)]
+    #[case::no_newline("echo -n a; echo b", "ab\n", 3)]
+    #[case::later("echo a; sleep 5; echo b", "a\nb\n", 2)]
+    #[case::skipped("false && echo a; echo b", "b\n", 2)]
+    fn echo_writes_output(#[case] script: &str, #[case] output: &str, #[case] at_once: usize) {
+        let container = json!({"command": ["sh", "-c", script]});
+        let found = known_run(container.as_object().expect("an object")).expect("a known command");
+        assert_eq!((found.output.as_str(), found.at_once), (output, at_once));
     }
 }

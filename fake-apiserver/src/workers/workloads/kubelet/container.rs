@@ -1,28 +1,36 @@
-//! One container: waiting, running, terminated, and again.
+//! The life cycle of a container: waiting, running, terminated, and restarts.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::command::{AT_ONCE, known_end};
+use super::command::{AT_ONCE, known_run};
+use super::environment;
+use super::look::{Look, later};
+use super::resize;
 use super::script::Runs;
-use super::{Look, later};
 use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
+use crate::workers::workloads::cluster::controller_of;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;
 
-/// The first wait of a container that fails again; each further failure doubles it.
+/// Delay of the first restart in seconds; each further restart doubles it.
 const BACK_OFF_FIRST: u64 = 10;
-/// The longest wait.
+/// Maximum delay, in seconds.
 const BACK_OFF_MOST: u64 = 300;
 
-/// A container of a Pod, and in which list of the spec it is.
+/// Maximum number of lines of output in a termination message.
+const MESSAGE_LINES_MAX: usize = 80;
+/// Maximum size of output in a termination message.
+const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// A container of a Pod, and the list of the spec that contains it.
 #[derive(Clone, Copy)]
 pub(super) struct Container<'a> {
     pub(super) list: &'static str,
     pub(super) spec: &'a Map,
-    /// Reason shown before it may start.
+    /// Waiting reason before it may start.
     pub(super) waits_for: &'static str,
     /// Its runtime and its exit code.
     pub(super) runs_for: Option<Duration>,
@@ -34,11 +42,11 @@ pub(super) struct Container<'a> {
 pub(super) enum Stage {
     Waiting,
     Running,
-    /// Ended with this code, and will not run again.
+    /// Ended with this code, without a further restart.
     Ended(i64),
 }
 
-/// Returns the stage of a container by its status; one that will be restarted is waiting.
+/// Returns the stage of a container from its status; a container that will be restarted is waiting.
 pub(super) fn stage(status: &Map) -> Stage {
     let state = Cursor::root(status).map_or_empty("state");
     match (
@@ -70,21 +78,40 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the runtime of a container of the Pod, `None` for ever, and its exit code.
+    /// Returns the runtime of a container of the Pod (`None` for unlimited) and its exit code.
     pub(super) fn end_of(&self, container: &Map) -> (Option<Duration>, i32) {
-        let code = self.script.exit_code;
+        let code = self.script.exit_code_of(Cursor::root(container).text("name"));
+        let code = code.or(self.script.exit_code);
         match (self.script.runs, Cursor::root(self.pod).text("spec.restartPolicy")) {
             (Runs::For(time), _) => (Some(time), code.unwrap_or(0)),
             (Runs::Forever, _) | (Runs::ByRestartPolicy, "Always" | "") => (None, code.unwrap_or(0)),
-            (Runs::ByRestartPolicy, _) => match (known_end(container), code) {
-                (Some((time, known)), code) => (Some(time), code.unwrap_or(known)),
+            (Runs::ByRestartPolicy, _) => match (known_run(container), code) {
+                (Some(known), code) => (Some(known.time), code.unwrap_or(known.exit_code)),
                 (None, Some(code)) => (Some(AT_ONCE), code),
+                (None, None) if self.is_of_a_job() || reads_once(container) => (Some(AT_ONCE), 0),
                 (None, None) => (None, 0),
             },
         }
     }
 
-    /// A container that has not been started.
+    /// Returns the runtime and the exit code of an init container of the Pod.
+    pub(super) fn end_of_init(&self, container: &Map) -> (Option<Duration>, i32) {
+        let known = known_run(container);
+        let known_time = known.as_ref().map_or(AT_ONCE, |it| it.time);
+        let code = self.script.exit_code_of(Cursor::root(container).text("name"));
+        let code = code.or(self.script.init_exit_code);
+        (
+            Some(self.script.init_runs_for.unwrap_or(known_time)),
+            code.or(known.map(|it| it.exit_code)).unwrap_or(0),
+        )
+    }
+
+    /// Returns `true` if a Job controls the Pod.
+    fn is_of_a_job(&self) -> bool {
+        controller_of(self.pod).is_some_and(|(kind, ..)| kind == "Job")
+    }
+
+    /// The status of a container that has not been started.
     pub(super) fn fresh(&self, container: &Container<'_>) -> Map {
         to_map(json!({
             "name": Cursor::root(container.spec).text("name"), "image": Cursor::root(container.spec).text("image"), "imageID": "",
@@ -93,7 +120,7 @@ impl Look<'_> {
         }))
     }
 
-    /// The next status of a container. `may_start` is when its turn came, if it did.
+    /// Computes the next status of a container. `may_start` is the earliest start time; `None` if it may not start yet.
     pub(super) fn step(&mut self, container: &Container<'_>, old: &Map, may_start: Option<Timestamp>) -> Map {
         let name = Cursor::root(container.spec).text("name").to_owned();
         let state = Cursor::root(old).map_or_empty("state");
@@ -118,14 +145,27 @@ impl Look<'_> {
             }
             return self.run(container, &name, old);
         }
-        if self.has_passed(turn, Duration::ZERO) {
-            return if self.script.pull_fails {
-                self.fail_pull(container, &name, old)
-            } else {
-                self.run(container, &name, old)
-            };
+        if !self.has_passed(turn, Duration::ZERO) {
+            return old.clone();
         }
-        old.clone()
+        if self.script.pull_fails {
+            return self.fail_pull(container, &name, old);
+        }
+        match environment::sub_path_error(self.pod, container.spec, self.sees) {
+            Some(why) => self.fail_config(container, &name, old, &why),
+            None => self.run(container, &name, old),
+        }
+    }
+
+    /// A container with an invalid configuration. It starts once the configuration is valid.
+    fn fail_config(&mut self, container: &Container<'_>, name: &str, old: &Map, why: &str) -> Map {
+        if Cursor::root(old).text("state.waiting.message") != why {
+            self.note(container.list, name, "Failed", format!("Error: {why}"), true);
+        }
+        let mut next = old.clone();
+        let waiting = json!({"waiting": {"reason": "CreateContainerConfigError", "message": why}});
+        next.insert("state".into(), waiting);
+        next
     }
 
     fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &Map) -> Map {
@@ -196,6 +236,7 @@ impl Look<'_> {
         );
         next.insert("state".into(), json!({"running": {"startedAt": self.stamp}}));
         next.insert("started".into(), true.into());
+        resize::allocate(&mut next, container.spec);
         self.mark(name);
         let pulled = format!("Container image \"{image}\" already present on machine");
         self.note(container.list, name, "Pulled", pulled, false);
@@ -238,12 +279,15 @@ impl Look<'_> {
         {
             let started = Cursor::root(old).text("state.running.startedAt");
             self.mark(name);
-            let end = ended(
+            let mut end = ended(
                 container.exit_code,
                 started,
                 &self.stamp,
                 Cursor::root(old).text("containerID"),
             );
+            if let Some(message) = self.last_words(container) {
+                end["message"] = message.into();
+            }
             next.insert("state".into(), json!({"terminated": end}));
             next.insert(
                 "ready".into(),
@@ -255,9 +299,30 @@ impl Look<'_> {
             }
             return next;
         }
+        if self.resize(&mut next, container.spec) {
+            let started = Cursor::root(old).text("state.running.startedAt");
+            let end = ended(0, started, &self.stamp, Cursor::root(old).text("containerID"));
+            next.insert("state".into(), json!({"terminated": end}));
+            return self.run(container, name, &next);
+        }
         let ready = self.is_ready_by(container, since);
         next.insert("ready".into(), ready.into());
         next
+    }
+
+    /// Returns the end of the output of a failed container, if this is its termination message.
+    fn last_words(&self, container: &Container<'_>) -> Option<String> {
+        let policy = Cursor::root(container.spec).text("terminationMessagePolicy");
+        if container.exit_code == 0 || policy != "FallbackToLogsOnError" {
+            return None;
+        }
+        let output = self.script.output_of(container.spec, true);
+        let lines: Vec<&str> = output.split_inclusive('\n').collect();
+        let mut text = lines[lines.len().saturating_sub(MESSAGE_LINES_MAX)..].concat();
+        let cut = text.len().saturating_sub(MESSAGE_BYTES_MAX);
+        let cut = (cut..text.len()).find(|at| text.is_char_boundary(*at));
+        text.drain(..cut.unwrap_or_default());
+        Some(text).filter(|it| !it.is_empty())
     }
 
     fn step_ended(&mut self, container: &Container<'_>, name: &str, old: &Map, end: &Map) -> Map {
@@ -289,7 +354,13 @@ impl Look<'_> {
     }
 }
 
-/// Returns the wait of a container that has ended: the first time none.
+/// Returns `true` if a container ends with the standard input of its first client, as one of `kubectl run -i` does.
+fn reads_once(container: &Map) -> bool {
+    let container = Cursor::root(container);
+    container.flag("stdin") == Some(true) && container.flag("stdinOnce") == Some(true)
+}
+
+/// Returns the delay before the restart of a container that has ended; zero the first time.
 fn back_off(status: &Map) -> Duration {
     let restarts = u32::try_from(Cursor::root(status).integer("restartCount").unwrap_or(0)).unwrap_or(0);
     match restarts.checked_sub(1) {
@@ -301,7 +372,7 @@ fn back_off(status: &Map) -> Duration {
     }
 }
 
-/// Whole seconds as Go prints a duration.
+/// Formats whole seconds like Go's `time.Duration`.
 fn go_duration(time: Duration) -> String {
     match (time.as_secs() / 60, time.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
@@ -309,7 +380,7 @@ fn go_duration(time: Duration) -> String {
     }
 }
 
-/// The state of a container that has ended.
+/// The state of a terminated container.
 pub(super) fn ended(code: i32, started: &str, finished: &str, id: &str) -> Value {
     let reason = if code == 0 { "Completed" } else { "Error" };
     let started = if started.is_empty() { finished } else { started };

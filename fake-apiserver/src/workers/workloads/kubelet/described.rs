@@ -1,11 +1,13 @@
-//! A script as data: what the control API takes.
+//! A script as data: the body of requests to the control API.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::script::{PodScript, PodSelector};
 use crate::api::streams::ExecOutput;
+use crate::registry::types::quantity::Quantity;
 
 /// Setter of a script's flag.
 type Flag = fn(PodScript) -> PodScript;
@@ -39,7 +41,7 @@ struct Pods {
     name: Option<String>,
 }
 
-/// As [`PodScript`] says it; times are milliseconds.
+/// The fields of [`PodScript`]; times are in milliseconds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct Script {
@@ -53,17 +55,19 @@ struct Script {
     image_pull_error: bool,
     init_runs_for_ms: Option<u64>,
     init_exit_code: Option<i32>,
+    container_exit_codes: BTreeMap<String, i32>,
+    usage: BTreeMap<String, String>,
     stops_after_ms: Option<u64>,
     logs: Option<String>,
     exec: Vec<Exec>,
     ports: Vec<Port>,
 }
 
-/// The answer to a command.
+/// The output of a command.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Exec {
-    /// The whole command; every one if it is left out.
+    /// The complete command line; any command if it is omitted.
     command: Option<Vec<String>>,
     #[serde(default)]
     stdout: String,
@@ -71,7 +75,7 @@ struct Exec {
     stderr: String,
     #[serde(default)]
     exit_code: i32,
-    /// Writes its standard input to standard output as it comes, as `cat` does, and `stdout` behind its end.
+    /// Copies its standard input to standard output as it arrives, like `cat`, and writes `stdout` at the end.
     #[serde(default)]
     echoes_stdin: bool,
 }
@@ -107,13 +111,17 @@ fn plain() -> String {
 }
 
 impl ScriptOrder {
-    /// The Pods and the script; the error says what cannot be.
-    pub(crate) fn read(self) -> Result<(PodSelector, PodScript), String> {
+    /// Returns the selected Pods and their script, for [`Kubelet::script`](crate::Kubelet::script).
+    ///
+    /// # Errors
+    ///
+    /// If a value is invalid, such as a selector; the error describes it.
+    pub fn read(self) -> Result<(PodSelector, PodScript), String> {
         let pods = match (self.pods.labels, self.pods.namespace, self.pods.name) {
             (None, None, None) => PodSelector::all(),
             (Some(labels), None, None) => PodSelector::labelled(&labels)?,
             (None, namespace, Some(name)) => PodSelector::named(namespace.as_deref().unwrap_or("default"), &name),
-            _ => return Err("pods are named by labels, or by namespace and name".to_owned()),
+            _ => return Err("pods must be selected by labels, or by namespace and name".to_owned()),
         };
         Ok((pods, self.script.read()?))
     }
@@ -123,10 +131,10 @@ impl Script {
     fn read(self) -> Result<PodScript, String> {
         let exclusive = [self.runs_for_ms.is_some(), self.runs_forever, self.crash_loop];
         if exclusive.into_iter().filter(|it| *it).count() > 1 {
-            return Err("of runsForMs, runsForever and crashLoop one can be said".to_owned());
+            return Err("runsForMs, runsForever and crashLoop exclude each other".to_owned());
         }
         if self.never_ready && self.ready_after_ms.is_some() {
-            return Err("of readyAfterMs and neverReady one can be said".to_owned());
+            return Err("readyAfterMs and neverReady exclude each other".to_owned());
         }
         type Step = fn(PodScript, Duration) -> PodScript;
         let times: [(Option<u64>, Step); 5] = [
@@ -153,6 +161,12 @@ impl Script {
         }
         script = self.exit_code.into_iter().fold(script, PodScript::exits_with);
         script = self.init_exit_code.into_iter().fold(script, PodScript::init_exits_with);
+        let codes = self.container_exit_codes.into_iter();
+        script = codes.fold(script, |it, (name, code)| it.container_exits_with(name, code));
+        for (name, amount) in self.usage {
+            Quantity::parse(&amount).map_err(|why| format!("the usage of {name}: {why}"))?;
+            script = script.uses(name, amount);
+        }
         script = self.logs.into_iter().fold(script, PodScript::logs);
         if !self.exec.is_empty() {
             script = answering(script, self.exec);
@@ -164,14 +178,14 @@ impl Script {
                 (None, Some(reply)) => script.port(number, move |received| {
                     (!received.is_empty()).then(|| reply.clone().into_bytes())
                 }),
-                _ => return Err(format!("port {number} has either http or reply")),
+                _ => return Err(format!("port {number} must have either http or reply")),
             };
         }
         Ok(script)
     }
 }
 
-/// Answers commands by the first rule that names them; others are not found.
+/// Answers commands by the first matching rule; other commands are not found.
 fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
     script.on_exec(move |command, stdin| {
         let fits = |rule: &&Exec| rule.command.as_deref().is_none_or(|it| it == command);
@@ -192,7 +206,8 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
 }
 
 impl Http {
-    /// Answers a request when it is there as a whole: a client that is still sending may lose an earlier answer.
+    /// Answers a request once it has arrived completely, because a client that is still sending may lose an earlier
+    /// answer.
     fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
         if !is_whole(received) {
             return None;
@@ -207,7 +222,7 @@ impl Http {
     }
 }
 
-/// Returns `true` if a request is there with all of its body.
+/// Returns `true` if a request has arrived with its whole body.
 fn is_whole(request: &[u8]) -> bool {
     const END: &[u8] = b"\r\n\r\n";
     let Some(at) = request.windows(END.len()).position(|it| it == END) else {
@@ -239,7 +254,7 @@ mod tests {
     #[case::a_body("POST / HTTP/1.1\r\ncontent-length:4\r\n\r\nabcd", true)]
     #[case::a_chunk("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false)]
     #[case::all_chunks("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true)]
-    fn a_request_is_answered_when_it_is_whole(#[case] received: &str, #[case] is_whole: bool) {
+    fn request_is_answered_once_it_is_complete(#[case] received: &str, #[case] is_whole: bool) {
         assert_eq!(super::is_whole(received.as_bytes()), is_whole);
     }
 }

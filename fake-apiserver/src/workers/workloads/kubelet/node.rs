@@ -1,27 +1,82 @@
-//! The Node of a kubelet: it says that it is ready, which lets Pods in.
+//! The Node of a kubelet: registers the first one, and sets each ready, so that Pods can be scheduled.
 
+use super::super::hash::long_hex;
 use super::super::plan::Plan;
 use super::super::pods::status;
 use super::super::resource::Resource;
 use super::super::sees::{Sees, find_condition};
 use crate::api::json::{Map, Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Taint that a new Node has until it is ready.
+/// Taint of a new Node until it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Plans the work for a Node: one without conditions becomes ready, and a ready one loses its taint. A Node whose
-/// conditions a test wrote stays as it is.
+/// The node that is registered when the first Pod needs one.
+pub(crate) const DEFAULT_NODE: &str = "node-0";
+
+/// Last part of the address of the first node.
+const FIRST_ADDRESS: usize = 2;
+
+/// The address of a node by its number.
+pub(crate) fn address(number: usize) -> String {
+    let number = number.saturating_add(FIRST_ADDRESS);
+    format!("172.18.{}.{}", (number / 256) % 256, number % 256)
+}
+
+/// The facts about the machine and its programs in the status of a node.
+pub(crate) fn node_info(name: &str, version: KubernetesVersion) -> Value {
+    let hex = long_hex(&[name]);
+    let id = format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..32]
+    );
+    json!({
+        "architecture": "amd64", "bootID": id, "containerRuntimeVersion": "containerd://2.1.4",
+        "kernelVersion": "6.12.0", "kubeProxyVersion": "", "kubeletVersion": version.release(), "machineID": &hex[..32],
+        "operatingSystem": "linux", "osImage": "Debian GNU/Linux 13 (trixie)", "systemUUID": id,
+    })
+}
+
+/// Plans the registration of the first Node; returns `false` if a Node exists.
+pub(super) fn register_first(sees: &Sees<'_>, plan: &mut Plan) -> bool {
+    if sees.cluster.all(Resource::Node).next().is_some() {
+        return false;
+    }
+    let labels = json!({
+        "kubernetes.io/hostname": DEFAULT_NODE, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+    });
+    let mut node = Object(Map::new());
+    node.metadata_mut().insert("name".into(), DEFAULT_NODE.into());
+    node.metadata_mut().insert("labels".into(), labels);
+    let status = ready_status(&node, sees);
+    node.0.insert("status".into(), Value::Object(status));
+    plan.create(Resource::Node, Value::Object(node.0));
+    true
+}
+
+/// Plans the work for a Node: a Node without conditions becomes ready, and a ready Node loses its taint. A Node with
+/// conditions from a test is not changed.
 pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() {
         return plan;
     }
     if Cursor::root(node).list("status.conditions").is_empty() {
-        plan.status(Resource::Node, node, ready_status(node, &sees.stamp()));
+        plan.status(Resource::Node, node, ready_status(node, sees));
         return plan;
     }
+    drop_taint(node, &mut plan);
+    plan
+}
+
+/// Plans the removal of the taint of a Node that is ready.
+pub(super) fn drop_taint(node: &Object, plan: &mut Plan) {
     let is_ready = find_condition(status(node), "Ready").is_some_and(|it| Cursor::root(it).text("status") == "True");
     let taints = Cursor::root(node).list("spec.taints");
     let holds = |taint: &&Value| taint.get("key").and_then(Value::as_str) == Some(NOT_READY);
@@ -30,12 +85,19 @@ pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
         let left = if left.is_empty() { Value::Null } else { json!(left) };
         plan.merge(Resource::Node, node, json!({"spec": {"taints": left}}));
     }
-    plan
 }
 
-/// The status of a Node that is ready; what a test wrote of it stays.
-fn ready_status(node: &Object, now: &str) -> Map {
+/// The `InternalIP` of a Node, or the address that it will get.
+pub(super) fn address_of(node: &Object, sees: &Sees<'_>) -> String {
+    let mut addresses = Cursor::root(node).maps("status.addresses").map(Cursor::root);
+    let own = addresses.find(|it| it.text("type") == "InternalIP");
+    own.map_or_else(|| free_address(sees), |it| it.text("address").to_owned())
+}
+
+/// The status of a ready Node; fields that a test wrote are kept.
+fn ready_status(node: &Object, sees: &Sees<'_>) -> Map {
     let mut next = status(node).clone();
+    let now = sees.stamp();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": message,
@@ -71,8 +133,27 @@ fn ready_status(node: &Object, now: &str) -> Map {
         }
     }
     if Cursor::root(&next).is_empty("addresses") {
-        let addresses = json!([{"type": "Hostname", "address": node.name()}]);
+        let addresses = json!([
+            {"type": "InternalIP", "address": free_address(sees)},
+            {"type": "Hostname", "address": node.name()},
+        ]);
         next.insert("addresses".into(), addresses);
     }
+    if Cursor::root(&next).is_empty("nodeInfo.kubeletVersion") {
+        next.insert("nodeInfo".into(), node_info(node.name(), sees.version));
+    }
     next
+}
+
+/// The first address that no Node has.
+fn free_address(sees: &Sees<'_>) -> String {
+    let nodes = || sees.cluster.all(Resource::Node);
+    let has = |node: &Object, address: &str| {
+        let mut addresses = Cursor::root(node).maps("status.addresses");
+        addresses.any(|it| Cursor::root(it).text("address") == address)
+    };
+    let mut addresses = (0..=nodes().count()).map(address);
+    // One address is free, because there are more addresses than nodes.
+    let free = addresses.find(|it| !nodes().any(|node| has(node, it)));
+    free.unwrap_or_else(|| address(0))
 }

@@ -2,28 +2,32 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::super::autoscaler::history::History;
 use super::super::cluster::Cluster;
 use super::super::fit::Load;
-use super::super::pods::is_finished;
+use super::super::kwok::Pending;
+use super::super::pods::{generation, is_finished};
 use super::super::resource::Resource;
-use super::{Kubelet, Memory, PodScript};
+use super::look::Memory;
+use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
-
-/// The address of a node that has none.
-const HOST: &str = "172.18.0.2";
 
 /// The memory of all nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     pub(crate) kubelet: Kubelet,
-    /// The version of the scripts that Pods were last looked at by.
+    /// The version of the scripts at the last sync of the Pods.
     scripts: u64,
     /// Memory of each Pod, by uid.
     memories: HashMap<String, Memory>,
     /// Load of each node.
     pub(crate) load: BTreeMap<String, Load>,
-    /// The last address a Pod was given.
+    /// The Stage that each Node waits for, by name.
+    pub(super) stages: HashMap<String, Option<Pending>>,
+    /// The memory of each autoscaler, by uid.
+    pub(crate) autoscalers: HashMap<String, History>,
+    /// The last address that was assigned to a Pod.
     addresses: u32,
 }
 
@@ -35,6 +39,8 @@ impl Nodes {
             kubelet,
             memories: HashMap::new(),
             load: BTreeMap::new(),
+            stages: HashMap::new(),
+            autoscalers: HashMap::new(),
             addresses: 0,
         }
     }
@@ -45,7 +51,7 @@ impl Nodes {
         std::mem::replace(&mut self.scripts, version) != version
     }
 
-    /// The script of a Pod that has a node, and its memory, with addresses.
+    /// The script of a Pod with a node, and its memory, including addresses.
     pub(super) fn enter(&mut self, pod: &Object, cluster: &Cluster) -> (PodScript, &mut Memory) {
         let memory = self.memories.entry(pod.uid().to_owned()).or_default();
         if memory.host.is_empty() {
@@ -61,13 +67,14 @@ impl Nodes {
         (self.kubelet.script_of(pod), memory)
     }
 
-    /// Keeps count of Pods by node, and of the addresses given out.
+    /// Updates the load of nodes, and the assigned addresses.
     pub(crate) fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let place = |pod: &Object| {
             Some(Cursor::root(pod).text("spec.nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
         };
         let (was, is) = (old.and_then(place), new.and_then(place));
-        if was != is {
+        // A resize changes the generation, and the requests.
+        if was != is || old.map(generation) != new.map(generation) {
             if let (Some(old), Some(load)) = (old, was.and_then(|node| self.load.get_mut(&node))) {
                 load.remove(old);
             }
@@ -78,7 +85,7 @@ impl Nodes {
         match (old, new) {
             (Some(old), None) => drop(self.memories.remove(old.uid())),
             (None, Some(new)) => {
-                // After a relist no address is given out twice.
+                // After a relist, addresses of existing Pods are not assigned again.
                 let known = number_of(Cursor::root(new).text("status.podIP"));
                 self.addresses = self.addresses.max(known.unwrap_or(0));
             }
@@ -96,16 +103,16 @@ fn host_address(cluster: &Cluster, node: &str) -> String {
             .find(|it| Cursor::root(it).text("type") == "InternalIP")
             .map(|it| Cursor::root(it).text("address").to_owned())
     });
-    address.unwrap_or_else(|| HOST.to_owned())
+    address.unwrap_or_else(|| super::node::address(0))
 }
 
-/// The address with a number, within 10.244.0.0/16 as long as there are some.
+/// Returns the n-th address; addresses are in 10.244.0.0/16 until it is exhausted.
 fn address(number: u32) -> String {
     let [_, high, middle, low] = number.to_be_bytes();
     format!("10.{}.{middle}.{low}", 244_u8.wrapping_add(high))
 }
 
-/// The number of an address; `None` if it is none of ours.
+/// The number of an address; `None` if the address is not from the kubelet's range.
 fn number_of(address: &str) -> Option<u32> {
     let mut parts = address.split('.').map(|it| it.parse::<u8>());
     let mut next = || parts.next()?.ok();

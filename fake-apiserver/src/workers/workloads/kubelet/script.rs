@@ -1,22 +1,35 @@
-//! `PodScript`: the course of a Pod's containers as a test scripts it; and the `Kubelet`, which holds the scripts.
+//! `PodScript`: the behaviour of a Pod's containers, scripted by a test; and `Kubelet`, which holds the scripts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::command::known_run;
+use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::api::streams::{ExecHandler, ExecOutput, Listening, PodStreams, Stdin};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::quantity::Quantity;
+use crate::workers::workloads::kwok::{self, Stage, StageError};
+use crate::workers::workloads::pods::status;
+use crate::workers::workloads::resource::Resource;
 
-/// Scripts a kubelet remembers; the oldest goes when another comes.
+/// Maximum number of scripts; adding another one removes the oldest.
 const SCRIPTS_MAX: usize = 1024;
 
-/// Script of the containers of a Pod. The default is a Pod that comes up after a second, is ready at once and then runs
-/// for ever. Where `restartPolicy` is `Never` or `OnFailure`, a container ends if its script names an exit code, or if
-/// its command is known to end: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and
-/// `exit N`, parted by `;`, `&&` or newlines. What ends at once runs for a second. A container without a command runs
-/// what its image says, of which nothing is known, and goes on.
+/// Script of the containers of a Pod. By default a Pod starts after a second, is ready immediately and then
+/// runs for ever. If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit
+/// code, or if the end of its command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c`
+/// with a script of these and `exit N`, separated by `;`, `&&` or newlines. A command that would end
+/// immediately runs for a second. A container without a command runs the command of its image, which is unknown
+/// here, so it runs for ever. In a Pod of a Job such a container succeeds after a second, so that Jobs complete
+/// ([`runs_forever`](Self::runs_forever) keeps them active); so does a container with `stdinOnce`, as created
+/// by `kubectl run -i`. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are commands,
+/// because these images lack an entry point. Init containers end as their commands do, or succeed after a
+/// second.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,17 +44,23 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    /// `None` is 0, or what the command of a container is known to end with.
+    /// `None` is replaced by the predictable exit code of the container's command, or 0.
     pub(super) exit_code: Option<i32>,
-    pub(super) init_runs_for: Duration,
-    pub(super) init_exit_code: i32,
+    /// `None` means the predictable runtime of the container's command, or a second.
+    pub(super) init_runs_for: Option<Duration>,
+    /// `None` means the predictable exit code of the container's command, or 0.
+    pub(super) init_exit_code: Option<i32>,
+    /// Exit codes of single containers.
+    pub(super) exit_codes: BTreeMap<String, i32>,
     pub(super) pull_fails: bool,
     pub(super) stops_after: Duration,
     pub(super) logs: String,
+    /// Usage of resources and values of other metrics by their names.
+    pub(super) usage: BTreeMap<String, String>,
     pub(super) handlers: Handlers,
 }
 
-/// Handlers of connections to a Pod. Two are equal if they are the same.
+/// Handlers of connections to a Pod, compared by identity.
 #[derive(Clone, Default)]
 pub(super) struct Handlers {
     exec: Option<ExecHandler>,
@@ -74,8 +93,8 @@ impl std::fmt::Debug for Handlers {
 /// Runtime of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
-    /// For ever where they are always restarted, else as their commands tell, or for a second if the script names their
-    /// exit code.
+    /// Containers run for ever if the restart policy is `Always`; otherwise as long as their commands take, or for a
+    /// second if the script has an exit code.
     ByRestartPolicy,
     Forever,
     For(Duration),
@@ -88,37 +107,39 @@ impl Default for PodScript {
             ready_after: Some(Duration::ZERO),
             runs: Runs::ByRestartPolicy,
             exit_code: None,
-            init_runs_for: Duration::from_secs(1),
-            init_exit_code: 0,
+            init_runs_for: None,
+            init_exit_code: None,
+            exit_codes: BTreeMap::new(),
             pull_fails: false,
             stops_after: Duration::ZERO,
             logs: String::new(),
+            usage: BTreeMap::new(),
             handlers: Handlers::default(),
         }
     }
 }
 
 impl PodScript {
-    /// Sets the time that a Pod is `ContainerCreating` once it has a node. Default 1 s.
+    /// Sets the time that a Pod is `ContainerCreating` after it was assigned to a node. Default 1 s.
     pub fn starts_after(mut self, delay: Duration) -> Self {
         self.starts_after = delay;
         self
     }
 
-    /// Sets the time that a running container takes to be ready. Default: none.
+    /// Sets the time that a running container takes to be ready. Default: 0.
     pub fn ready_after(mut self, delay: Duration) -> Self {
         self.ready_after = Some(delay);
         self
     }
 
-    /// Containers run but are never ready.
+    /// Containers run but never become ready.
     pub fn never_ready(mut self) -> Self {
         self.ready_after = None;
         self
     }
 
-    /// Containers end after this time, and are started again where `restartPolicy` says so: at once, then after 10 s,
-    /// 20 s, and so on up to 300 s (`CrashLoopBackOff`).
+    /// Containers end after this time, and are restarted if `restartPolicy` allows it: immediately, then after 10 s, 20
+    /// s, and so on up to 300 s (`CrashLoopBackOff`).
     pub fn runs_for(mut self, time: Duration) -> Self {
         self.runs = Runs::For(time);
         self
@@ -130,46 +151,54 @@ impl PodScript {
         self
     }
 
-    /// Sets the exit code of containers that end. Default: the known code of their command, else 0. Where
-    /// `restartPolicy` is not `Always`, containers without a known runtime end after a second.
+    /// Sets the exit code of containers that end. Default: the predictable code of their command, else 0. Unless
+    /// `restartPolicy` is `Always`, containers without a predictable runtime end after a second.
     pub fn exits_with(mut self, code: i32) -> Self {
         self.exit_code = Some(code);
         self
     }
 
-    /// Containers fail at once, again and again.
+    /// Containers fail immediately and repeatedly.
     pub fn crash_loop(self) -> Self {
         self.runs_for(Duration::ZERO).exits_with(1)
     }
 
-    /// No image can be pulled: `ErrImagePull`, then `ImagePullBackOff`.
+    /// Images cannot be pulled: `ErrImagePull`, then `ImagePullBackOff`.
     pub fn image_pull_error(mut self) -> Self {
         self.pull_fails = true;
         self
     }
 
-    /// Sets the runtime of each init container. Default 1 s.
+    /// Sets the runtime of each init container. Default: the predictable runtime of its command, else 1 s.
     pub fn init_runs_for(mut self, time: Duration) -> Self {
-        self.init_runs_for = time;
+        self.init_runs_for = Some(time);
         self
     }
 
-    /// The exit code of init containers. Default 0.
+    /// The exit code of init containers. Default: the predictable code of their command, else 0.
     pub fn init_exits_with(mut self, code: i32) -> Self {
-        self.init_exit_code = code;
+        self.init_exit_code = Some(code);
         self
     }
 
-    /// Sets the time that containers take to stop once the Pod is deleted; after its grace period they are killed and
-    /// exit with 137. Default: they stop at once and exit with 0.
+    /// Sets the exit code of one container or init container, over [`exits_with`](Self::exits_with) and
+    /// [`init_exits_with`](Self::init_exits_with). As with these, a container without a predictable runtime then ends
+    /// after a second, unless `restartPolicy` is `Always`.
+    pub fn container_exits_with(mut self, container: impl Into<String>, code: i32) -> Self {
+        self.exit_codes.insert(container.into(), code);
+        self
+    }
+
+    /// Sets the time that containers take to stop after the Pod was deleted. At the end of its grace period they are
+    /// killed and exit with 137. By default they stop immediately and exit with 0.
     pub fn stops_after(mut self, time: Duration) -> Self {
         self.stops_after = time;
         self
     }
 
-    /// Answers `exec`: the closure gets the command and what has come over standard input, and says what the command
-    /// has written and how it ended. Without it `exec` and `attach` are refused with 501; with it `attach` shows the
-    /// [`logs`](Self::logs).
+    /// Answers `exec`: the closure receives the command and the standard input so far, and returns the output of the
+    /// command and its exit code. Without it `exec` is refused with 501. `attach` needs no handler: it
+    /// writes the [`logs`](Self::logs) and ends.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, PodScript};
@@ -187,18 +216,51 @@ impl PodScript {
         self
     }
 
-    /// Listens on a port for `port-forward`: the closure gets all input of a connection so far, and returns the answer,
-    /// after which the connection ends, or `None` to wait for more. Without any port `port-forward` is refused with
-    /// 501; connections to any other port are refused.
+    /// Listens on a port for `port-forward`: the closure receives all input of a connection so far. It returns the
+    /// answer, after which the connection ends, or `None` to wait for more input. Without any port `port-forward` is
+    /// refused with 501; connections to other ports are refused.
     pub fn port(mut self, port: u16, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.handlers.ports.insert(port, Arc::new(answer));
         self
     }
 
-    /// The text that `pods/log` serves. Default: none.
+    /// Sets the usage of a resource, such as `cpu` or `memory`, by each container, or the value of another metric of
+    /// the Pod; [`Worker::HorizontalPodAutoscaler`](crate::Worker::HorizontalPodAutoscaler) reads both. An amount that
+    /// is not a quantity such as `250m` or `64Mi` counts as missing. Default: no metrics.
+    pub fn uses(mut self, name: impl Into<String>, amount: impl Into<String>) -> Self {
+        self.usage.insert(name.into(), amount.into());
+        self
+    }
+
+    /// The text that `pods/log` serves. Default: the output of predictable commands such as `echo`.
     pub fn logs(mut self, text: impl Into<String>) -> Self {
         self.logs = text.into();
         self
+    }
+}
+
+impl PodScript {
+    /// The exit code of a container, if the script has one for it.
+    pub(super) fn exit_code_of(&self, container: &str) -> Option<i32> {
+        self.exit_codes.get(container).copied()
+    }
+
+    /// The usage of a resource by each container, or the value of a metric.
+    pub(crate) fn usage_of(&self, name: &str) -> Option<String> {
+        let amount = self.usage.get(name)?;
+        Quantity::parse(amount).is_ok().then(|| amount.clone())
+    }
+
+    /// The output of a container: the script's, else the output of a predictable command.
+    pub(super) fn output_of(&self, container: &Map, has_ended: bool) -> String {
+        if !self.logs.is_empty() {
+            return self.logs.clone();
+        }
+        let mut known = known_run(container).unwrap_or_default();
+        if !has_ended {
+            known.output.truncate(known.at_once);
+        }
+        known.output
     }
 }
 
@@ -223,12 +285,12 @@ impl PodSelector {
     ///
     /// # Errors
     ///
-    /// If it is no label selector, with the API server's message.
+    /// If the text is not a label selector, with the API server's message.
     pub fn labelled(selector: &str) -> Result<Self, String> {
         LabelSelector::parse(selector).map(|it| Self(Which::Labelled(it)))
     }
 
-    /// One Pod by namespace and name, whether there is one yet or not.
+    /// One Pod by namespace and name; it may be created later.
     pub fn named(namespace: &str, name: &str) -> Self {
         Self(Which::Named(namespace.to_owned(), name.to_owned()))
     }
@@ -245,10 +307,10 @@ impl PodSelector {
     }
 }
 
-/// The kubelet of all nodes, by which a test says what becomes of Pods. Copies are the same kubelet. It acts only where
+/// The kubelet of all nodes, with which a test scripts Pods. Clones refer to the same kubelet. It has an effect only if
 /// the server was started with [`Worker::Kubelet`](crate::Worker::Kubelet).
 ///
-/// A script counts from the moment it is given, for Pods that run already, too.
+/// A script applies from the moment it is set, also to running Pods.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, PodScript, PodSelector};
@@ -262,7 +324,7 @@ impl PodSelector {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubelet {
-    /// The scripts, oldest first; a lock because tests and the worker look at them.
+    /// The scripts, oldest first; behind a lock, because tests and the worker access them.
     scripts: Arc<Mutex<Scripts>>,
     /// Wakes the worker.
     changed: Arc<Notify>,
@@ -271,12 +333,15 @@ pub struct Kubelet {
 #[derive(Clone, Debug, Default)]
 struct Scripts {
     rules: Vec<(PodSelector, PodScript)>,
+    stages: Arc<[Stage]>,
+    /// Values of metrics that do not belong to a Pod.
+    metrics: BTreeMap<String, String>,
     /// Counts the changes, so that the worker notices them.
     version: u64,
 }
 
 impl Kubelet {
-    /// A kubelet without scripts, whose worker sleeps by `changed`.
+    /// Returns a kubelet without scripts; `changed` wakes its worker.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
         Self {
             changed,
@@ -284,8 +349,8 @@ impl Kubelet {
         }
     }
 
-    /// Says what becomes of some Pods. Of several scripts for one Pod the last given counts. At most 1024 are
-    /// remembered; the oldest goes when another comes.
+    /// Sets the script of some Pods. If several scripts match a Pod, the last one applies. The maximum is 1024 scripts;
+    /// adding another one removes the oldest.
     pub fn script(&self, pods: PodSelector, script: PodScript) {
         self.change(|rules| {
             if rules.len() == SCRIPTS_MAX {
@@ -295,7 +360,54 @@ impl Kubelet {
         });
     }
 
-    /// Forgets all scripts: Pods do what is default from here on.
+    /// Sets the value of a metric of the types `External` and `Object`, such as the length of a queue, for
+    /// [`Worker::HorizontalPodAutoscaler`](crate::Worker::HorizontalPodAutoscaler). Metrics of Pods are in their
+    /// [scripts](PodScript::uses).
+    pub fn metric(&self, name: impl Into<String>, value: impl Into<String>) {
+        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        scripts.metrics.insert(name.into(), value.into());
+    }
+
+    /// The value of such a metric, if it is a quantity.
+    pub(crate) fn metric_value(&self, name: &str) -> Option<String> {
+        let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = scripts.metrics.get(name)?;
+        Quantity::parse(value).is_ok().then(|| value.clone())
+    }
+
+    /// Replaces the Stages of [KWOK](https://kwok.sigs.k8s.io/docs/user/stages-configuration/), manifests of
+    /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods apply to all Pods on a node without a script, and Stages of Nodes to
+    /// all Nodes; either replaces the default behaviour. Without Stages of a kind, the default applies to it.
+    ///
+    /// Templates may use Go's actions other than `define`, `template` and `block`, KWOK's functions, and the most used
+    /// functions of sprig. Queries may use paths, `.[]`, `|`, `select`, comparisons, `and`, `or`, `not` and `length` of
+    /// jq. Random choices and jitter depend on the object's uid and version, so that a run can be repeated.
+    /// `immediateNextStage` is accepted without effect, because every change is observed at once. A template that fails
+    /// writes an Event with the reason `StageFailed`.
+    ///
+    /// # Errors
+    ///
+    /// If a manifest is not a Stage of a Pod or a Node, or uses an unsupported feature: `cel` expressions, `apply`
+    /// steps, impersonation, other functions, or other parts of jq. In this case nothing changes.
+    pub fn stages(&self, manifests: impl IntoIterator<Item = serde_json::Value>) -> Result<(), StageError> {
+        let stages = kwok::read(manifests)?;
+        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        scripts.stages = stages.into();
+        scripts.version += 1;
+        drop(scripts);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Returns the Stages, if there are Stages for this resource and the object does not have a script.
+    pub(crate) fn stages_of(&self, resource: Resource, object: &Object) -> Option<Arc<[Stage]>> {
+        let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_stages = scripts.stages.iter().any(|it| it.resource == resource);
+        let has_script = || resource == Resource::Pod && scripts.rules.iter().any(|(pods, _)| pods.selects(object));
+        (has_stages && !has_script()).then(|| Arc::clone(&scripts.stages))
+    }
+
+    /// Removes all scripts: Pods follow the Stages, or the default, from now on.
     pub fn clear(&self) {
         self.change(Vec::clear);
     }
@@ -320,7 +432,7 @@ impl Kubelet {
         rule.map(|(_, script)| script.clone()).unwrap_or_default()
     }
 
-    /// Another kubelet with the same scripts, for a fork of the server.
+    /// Returns another kubelet with the same scripts, for a fork of the server.
     pub(crate) fn fork(&self, changed: Arc<Notify>) -> Self {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
@@ -331,8 +443,25 @@ impl Kubelet {
 }
 
 impl PodStreams for Kubelet {
-    fn logs(&self, pod: &Object) -> String {
-        self.script_of(pod).logs
+    fn logs(&self, pod: &Object, container: &str) -> String {
+        let script = self.script_of(pod);
+        let named = |list: &'static str| {
+            let mut all = Cursor::root(pod).maps(list);
+            all.find(|it| Cursor::root(it).text("name") == container)
+        };
+        let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
+        let statuses = [
+            "containerStatuses",
+            "initContainerStatuses",
+            "ephemeralContainerStatuses",
+        ];
+        let mut statuses = statuses.into_iter().flat_map(|it| Cursor::root(status(pod)).maps(it));
+        let runs = statuses.any(|it| {
+            let it = Cursor::root(it);
+            it.text("name") == container && it.is_set("state.running")
+        });
+        let found = lists.into_iter().find_map(named);
+        found.map_or(String::new(), |it| script.output_of(it, !runs))
     }
 
     fn exec(&self, pod: &Object) -> Option<ExecHandler> {

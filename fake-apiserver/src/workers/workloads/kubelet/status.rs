@@ -1,19 +1,20 @@
-//! The status of a Pod: what its containers make of its phase and conditions.
+//! The status of a Pod: its phase and conditions, computed from its containers.
 
 use jiff::Timestamp;
 
-use super::command::known_end;
+use super::command::known_run;
 use super::container::{Container, Stage, stage};
-use super::{Look, later, started};
+use super::look::{Look, later, started};
+use super::resize::RESIZE_PENDING;
 use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::pods::{generation, plus, status};
-use crate::workers::workloads::sees::{conditions, find_condition};
+use crate::workers::workloads::sees::{conditions, drop_condition, find_condition};
 
-/// The conditions a kubelet writes, in the order in which it does.
+/// The conditions that a kubelet writes, in its order.
 const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
 
-/// The containers of a Pod as they stand after a look.
+/// The containers of a Pod after a sync.
 struct Standing {
     init: Vec<Map>,
     main: Vec<Map>,
@@ -56,7 +57,7 @@ impl Look<'_> {
         next
     }
 
-    /// Moves the containers on; the first may start at `due`.
+    /// Advances the containers; the first may start at `due`.
     fn containers(&mut self, due: Timestamp) -> Standing {
         let pod = Cursor::root(self.pod);
         let old = Cursor::root(status(self.pod));
@@ -69,12 +70,13 @@ impl Look<'_> {
         let mut init = Vec::new();
         for container_spec in pod.maps("spec.initContainers") {
             let is_sidecar = Cursor::root(container_spec).text("restartPolicy") == "Always";
+            let (runs_for, exit_code) = self.end_of_init(container_spec);
             let container = Container {
                 list: "initContainers",
                 spec: container_spec,
                 waits_for: "PodInitializing",
-                runs_for: (!is_sidecar).then_some(self.script.init_runs_for),
-                exit_code: self.script.init_exit_code,
+                runs_for: runs_for.filter(|_| !is_sidecar),
+                exit_code,
             };
             let fresh = self.fresh(&container);
             let before = known("initContainerStatuses", container_spec).unwrap_or(&fresh);
@@ -105,16 +107,16 @@ impl Look<'_> {
             let before = known("containerStatuses", container_spec).unwrap_or(&fresh);
             main.push(self.step(&container, before, turn));
         }
-        // They are added to a Pod that runs, end once, and change nothing of its phase.
+        // Ephemeral containers are added to a running Pod, end once, and do not affect its phase.
         let mut ephemeral = Vec::new();
         for container_spec in pod.maps("spec.ephemeralContainers") {
-            let end = known_end(container_spec);
+            let end = known_run(container_spec);
             let container = Container {
                 list: "ephemeralContainers",
                 spec: container_spec,
                 waits_for: "ContainerCreating",
-                runs_for: end.map(|(time, _)| time),
-                exit_code: end.map_or(0, |(_, code)| code),
+                runs_for: end.as_ref().map(|it| it.time),
+                exit_code: end.map_or(0, |it| it.exit_code),
             };
             let fresh = self.fresh(&container);
             let before = known("ephemeralContainerStatuses", container_spec).unwrap_or(&fresh);
@@ -130,7 +132,7 @@ impl Look<'_> {
         }
     }
 
-    /// Returns `true` if the Pod has run for longer than it may.
+    /// Returns `true` if the Pod has exceeded `activeDeadlineSeconds`.
     fn is_over(&mut self, next: &Map) -> bool {
         let limit = Cursor::root(self.pod).integer("spec.activeDeadlineSeconds");
         let (Some(limit), Some(begun)) = (limit, started(next)) else {
@@ -273,6 +275,10 @@ impl Look<'_> {
         if find_condition(next, "PodScheduled").is_none() {
             self.put_condition(next, &mut list, "PodScheduled", true, None);
         }
+        match &self.refused_resize {
+            Some(why) => self.put_condition(next, &mut list, RESIZE_PENDING, true, Some(why.clone())),
+            None => drop_condition(&mut list, RESIZE_PENDING),
+        }
         next.insert("conditions".into(), list.into());
     }
 
@@ -308,7 +314,7 @@ impl Look<'_> {
         match place {
             Some(place) => list[place] = condition,
             None => {
-                // A kubelet writes its own before the scheduler's.
+                // A kubelet writes its conditions before the scheduler's.
                 let end = list
                     .iter()
                     .position(|it| it.get("type").and_then(Value::as_str) == Some("PodScheduled"));
@@ -317,7 +323,7 @@ impl Look<'_> {
         }
     }
 
-    /// The first readiness gate that is not open.
+    /// The first readiness gate that is not satisfied.
     fn closed_gate(&self) -> Option<(&'static str, String)> {
         let gates = Cursor::root(self.pod)
             .maps("spec.readinessGates")

@@ -1,26 +1,26 @@
-//! The end of a Pod: its containers are stopped within the grace period, then it is deleted for good.
+//! Stops a deleted Pod: its containers are stopped within the grace period, and then the Pod is removed.
 
 use std::time::Duration;
 
 use super::container::ended;
-use super::{Look, grace, later};
+use super::look::{Look, grace, later};
 use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::resource::{Resource, Target};
 
-/// The exit code of a container that is killed.
+/// The exit code of a killed container.
 const KILLED: i32 = 137;
 
 impl Look<'_> {
-    /// Plans the next step of a Pod that is being deleted.
+    /// Plans the next step of a terminating Pod.
     pub(super) fn stop(&mut self) -> Plan {
         let mut plan = Plan::default();
         let pod = self.pod;
         let grace = grace(pod);
         if grace == Some(0) {
-            // Only a finalizer holds it now.
+            // Only finalizers keep the Pod.
             return plan;
         }
         let is_running = |it: &Map| Cursor::root(it).map("state.running").is_some();
@@ -91,7 +91,7 @@ impl Look<'_> {
     }
 }
 
-/// A container that was stopped; one that never ran counts as killed.
+/// The status of a stopped container; a container that never ran counts as killed.
 pub(super) fn stopped(container: &Map, code: i32, now: &str) -> Map {
     let mut next = container.clone();
     let state = Cursor::root(container).map_or_empty("state");

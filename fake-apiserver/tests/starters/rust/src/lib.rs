@@ -1,1 +1,1 @@
-//! A crate of one test: `tests/starts.rs`.
+//! A crate with only one test: `tests/starts.rs`.

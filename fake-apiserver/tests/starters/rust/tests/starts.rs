@@ -1,4 +1,4 @@
-//! The smallest test with the crate `envtest`, which starts the programs of `KUBEBUILDER_ASSETS`.
+//! A minimal test with the crate `envtest`, which starts the programs in `KUBEBUILDER_ASSETS`.
 
 use envtest::{BinaryAssetsSettings, Environment};
 

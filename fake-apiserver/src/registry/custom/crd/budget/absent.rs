@@ -1,11 +1,12 @@
-//! In the place of `budget` where the feature `cel` is off: rules that are not evaluated cost nothing.
+//! Replacement for `budget` without the feature `cel`: rules are not evaluated and have a cost of 0.
 
-#![expect(clippy::unused_self, reason = "with the feature there is something to count")]
+#![expect(clippy::unused_self, reason = "with the feature it uses self")]
 
+use super::super::engine::Declared;
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// No facts.
+/// Empty placeholder.
 #[derive(Clone)]
 pub(super) struct Scope;
 
@@ -18,6 +19,10 @@ impl Scope {
         self
     }
 
+    pub(super) fn declared(&self) -> Declared {
+        Declared
+    }
+
     pub(super) fn property(&self, _: &Cursor<'_>, _: &str, _: &Cursor<'_>) -> Self {
         Self
     }
@@ -27,7 +32,7 @@ impl Scope {
     }
 }
 
-/// No costs.
+/// Empty placeholder.
 pub(super) struct Costs;
 
 impl Costs {

@@ -1,34 +1,33 @@
-//! `Scope` and `Costs`: how often a rule is evaluated, what all rules of a schema cost, and what is too much. It knows
-//! schemas, not values. `absent.rs` stands here where nothing is evaluated.
-
-mod declaration;
+//! `Scope` and `Costs`: the number of evaluations of a rule, the total cost of the rules of a schema, and the limits.
+//! The module depends on schemas, not on values. Without CEL, `absent.rs` replaces it.
 
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
+use super::super::declaration::{decl_of, limit};
+use super::super::engine::Declared;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::cost::decl::{Decl, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::{escape, parse};
 use crate::registry::types::cursor::Cursor;
-use declaration::{decl_of, limit};
 
-/// The most that one expression may cost, in units of CEL's cost.
+/// Maximum cost of one expression, in units of CEL's cost.
 const EXPRESSION_COST_MAX: u64 = 10_000_000;
 
-/// The most that all expressions of one schema may cost together.
+/// Maximum total cost of all expressions of one schema.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
 
-/// Most expressions that are named as causes for the cost of a whole schema.
+/// Maximum number of expressions listed as causes of a schema's excessive cost.
 const NAMED_MAX: usize = 4;
 
-/// Facts about a schema above its node, while all of it is walked.
+/// Facts about the enclosing schemas of a node, collected during the walk.
 #[derive(Clone)]
 pub(super) struct Scope {
-    /// The type of the node, if a rule at or above it needed one.
-    decl: Option<Rc<Decl>>,
+    /// The type of the node, if the node or an enclosing one has rules.
+    decl: Option<Arc<Decl>>,
     /// Number of values of the node that an object can have; `None` if unbounded.
     cardinality: Option<u64>,
     is_resource: bool,
@@ -44,7 +43,7 @@ impl Scope {
         }
     }
 
-    /// The same scope with the type of `node`, if the node can be seen by rules.
+    /// The same scope with the type of `node`, if `node` or an enclosing node has rules.
     pub(super) fn with_types(mut self, node: &Cursor<'_>) -> Self {
         if self.decl.is_none() && !node.list("x-kubernetes-validations").is_empty() {
             self.decl = decl_of(node, self.is_resource);
@@ -52,7 +51,12 @@ impl Scope {
         self
     }
 
-    fn below(&self, node: &Cursor<'_>, child: &Cursor<'_>, decl: Option<Rc<Decl>>) -> Self {
+    /// The types available to rules of the node.
+    pub(super) fn declared(&self) -> Declared {
+        Declared::of(self.decl.as_ref())
+    }
+
+    fn below(&self, node: &Cursor<'_>, child: &Cursor<'_>, decl: Option<Arc<Decl>>) -> Self {
         let factor = elements_max(node);
         Self {
             decl,
@@ -76,7 +80,7 @@ impl Scope {
         self.below(node, child, decl)
     }
 
-    /// Returns the worst cost on one value of this node of the expression in `field` of a rule.
+    /// Returns the maximum cost of one evaluation of the expression in `field` of a rule.
     fn cost(&self, rule: &Cursor<'_>, field: &str) -> Option<u64> {
         let text = Some(rule.text(field)).filter(|it| !it.is_empty())?;
         let program = parse(text).ok()?;
@@ -87,14 +91,15 @@ impl Scope {
         ))
     }
 
-    /// Returns the greatest number of values; without bounds, as many as fit into a request.
+    /// Returns the maximum number of values of the node; without bounds in the schema, the number that fits into a
+    /// request.
     pub(super) fn count(&self) -> u64 {
         let smallest = self.decl.as_ref().map_or(1, |decl| decl.min_size);
         self.cardinality.unwrap_or(REQUEST_BYTES_MAX / (smallest + 1))
     }
 }
 
-/// Returns the greatest number of each child of a node.
+/// Returns the maximum number of children of one value of a node.
 fn elements_max(node: &Cursor<'_>) -> Option<u64> {
     let limit = |key: &str| limit(node, key);
     match node.text("type") {
@@ -108,9 +113,9 @@ fn elements_max(node: &Cursor<'_>) -> Option<u64> {
 #[derive(Default)]
 pub(super) struct Costs {
     total: u64,
-    /// The expressions that cost most, dearest first.
+    /// The most expensive expressions, in descending order of cost.
     dearest: Vec<(u64, FieldPath)>,
-    /// Set if the cost of single expressions is unlimited, as the schema is stored already.
+    /// Set if single expressions are unlimited, because the schema is already stored.
     spares_single: bool,
 }
 
@@ -122,7 +127,7 @@ impl Costs {
         }
     }
 
-    /// Counts a rule, for all values it is evaluated on.
+    /// Adds the cost of a rule for all values it is evaluated on.
     pub(super) fn add_rule(&mut self, rule: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
         if let Some(cost) = scope.cost(rule, "rule") {
             let cost = cost.saturating_mul(scope.count());
@@ -130,7 +135,7 @@ impl Costs {
         }
     }
 
-    /// Counts a `messageExpression`, which is evaluated once.
+    /// Adds the cost of a `messageExpression`, which is evaluated once.
     pub(super) fn add_message(&mut self, rule: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
         if let Some(cost) = scope.cost(rule, "messageExpression") {
             let at = rule.at("messageExpression");
@@ -151,7 +156,7 @@ impl Costs {
         self.dearest.truncate(NAMED_MAX);
     }
 
-    /// Says what is too dear about the schema as a whole.
+    /// Reports an error if the schema as a whole costs too much.
     pub(super) fn finish(self, schema: &Cursor<'_>, errors: &mut FieldErrors) {
         if self.total <= SCHEMA_COST_MAX {
             return;

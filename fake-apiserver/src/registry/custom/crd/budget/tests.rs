@@ -1,9 +1,8 @@
-//! Estimates of a real server, rule by rule: without bounds in the schema, and with one.
+//! kube-apiserver's estimates for single rules, with and without bounds in the schema.
 
 use rstest::rstest;
 
-use super::declaration::decl_of;
-use super::{Costs, Scope};
+use super::{Costs, Scope, decl_of};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::{Value, json};
 use crate::registry::cel::cost::coster;
@@ -15,7 +14,7 @@ fn cost(rule: &str, schema: &Value) -> u64 {
     coster::cost(&parse(rule).expect("the rule is one"), &decl, false)
 }
 
-/// A schema with a bound on its size.
+/// A schema with an optional bound on its size.
 fn bounded(mut schema: Value, most: Option<u64>) -> Value {
     let key = match (schema["type"].as_str(), most) {
         (_, None) => return schema,
@@ -112,7 +111,7 @@ fn as_a_real_server_estimates(
 #[rstest]
 #[case::twice("self.all(x, self.all(y, true))", 352)]
 #[case::thrice("self.all(x, self.all(y, self.all(z, true)))", 3552)]
-fn loops_in_loops(#[case] rule: &str, #[case] with_ten: u64) {
+fn nested_loops_multiply_their_costs(#[case] rule: &str, #[case] with_ten: u64) {
     assert!(cost(rule, &array(number())) > 10_000_000);
     assert_eq!(cost(rule, &bounded(array(number()), Some(10))), with_ten);
 }
@@ -138,7 +137,7 @@ fn macros_with_two_variables(#[case] rule: &str, #[case] expected: u64) {
 #[case("self.a == 'x'", 3)]
 #[case("self.all(k, k.startsWith('a'))", 10_000_000)]
 #[case("self.map(k, self[k]).exists(v, v == 'x')", 10_000_000)]
-fn a_rule_of_unbounded_cost_is_not_taken_for_cheap(#[case] rule: &str, #[case] least: u64) {
+fn rule_with_unbounded_cost_is_refused(#[case] rule: &str, #[case] least: u64) {
     let least = if rule.contains("self.a ") { 3 } else { least / 10 };
     assert!(cost(rule, &map(string())) >= least);
 }
@@ -149,13 +148,13 @@ fn a_rule_of_unbounded_cost_is_not_taken_for_cheap(#[case] rule: &str, #[case] l
     "self.all(ip, self.all(y, ip.contains('a')))",
     "self.all(x, self.all(y, x.contains('a')))"
 )]
-fn a_variable_may_be_called_like_a_namespace_of_functions(#[case] rule: &str, #[case] same: &str) {
+fn variable_may_have_the_name_of_a_function_namespace(#[case] rule: &str, #[case] same: &str) {
     let schema = bounded(array(bounded(string(), Some(100))), Some(10));
     assert_eq!(cost(rule, &schema), cost(same, &schema));
 }
 
 #[test]
-fn counts_multiply_along_lists_and_maps() {
+fn counts_multiply_in_nested_lists_and_maps() {
     let leaf =
         json!({"type": "string", "maxLength": 10, "x-kubernetes-validations": [{"rule": "self.contains('abc')"}]});
     let schema = json!({"type": "object", "properties": {"a": bounded(array(bounded(map(leaf), Some(7))), Some(5))}});
@@ -174,7 +173,7 @@ fn counts_multiply_along_lists_and_maps() {
 #[case(14_999_999, "1.500000x")]
 #[case(25_000_000, "2.5x")]
 #[case(1_000_000_001, "more than 100x")]
-fn how_much_too_dear(#[case] cost: u64, #[case] factor: &str) {
+fn error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: &str) {
     let (mut costs, mut errors) = (Costs::new(false), FieldErrors::new());
     let path = FieldPath::new("rule");
     costs.add("estimated rule cost", cost, &Cursor::value_at(None, &path), &mut errors);
@@ -185,12 +184,12 @@ fn how_much_too_dear(#[case] cost: u64, #[case] factor: &str) {
     );
 }
 
-/// Single rules are spared where the version is stored with the schema it has.
+/// Single rules are exempt from the limit if the version is already stored with the same schema.
 #[rstest]
 #[case::created(None, 1)]
 #[case::the_same(Some("10"), 0)]
 #[case::another(Some("11"), 1)]
-fn a_stored_schema_keeps_its_rules(#[case] old_bound: Option<&str>, #[case] count: usize) {
+fn rules_of_a_stored_schema_have_no_individual_limit(#[case] old_bound: Option<&str>, #[case] count: usize) {
     let rule = "self.l.all(a, a != 'x' && a != 'y' && a != 'z' && a != 'q')";
     let spec = |bound: &str| {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}],

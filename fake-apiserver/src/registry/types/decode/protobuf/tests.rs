@@ -4,7 +4,7 @@ use crate::registry::types::decode::convert;
 use crate::registry::types::schema::builtin::shape_of;
 use rstest::rstest;
 
-/// Bodies written by Go's own serializer, and the JSON it makes of them.
+/// Bodies written by Go's serializer, each with the JSON of the same object.
 #[rustfmt::skip]
 #[rstest]
 #[case::probes_and_volumes_are_inlined_messages(
@@ -52,7 +52,7 @@ fn m1_protobuf_and_json_say_the_same(#[case] json: &str, #[case] body: &str) {
 }
 
 #[test]
-fn m1_lists_are_written_too() {
+fn m1_lists_are_encoded() {
     let object = json!({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]});
     let written = encode("", "v1", "ConfigMapList", object.as_object().expect("an object")).expect("a list");
     let envelope = open(&written).expect("an envelope");
@@ -62,14 +62,14 @@ fn m1_lists_are_written_too() {
 }
 
 #[test]
-fn any_bytes_are_read_or_refused() {
+fn arbitrary_bytes_are_decoded_or_refused() {
     let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
     assert!(open(b"{}").is_err());
     assert!(open(b"k8s\0\xff").is_err());
     let mut noise = 1_u32;
     let mut bytes = Vec::new();
     for len in 0..3000 {
-        // A small linear generator is noise enough.
+        // A small linear generator is random enough.
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         bytes.push(noise.to_be_bytes()[0] & 0x3f);
         let _ = decode(shape, &bytes[bytes.len().saturating_sub(len % 40)..]);

@@ -1,0 +1,88 @@
+// --- the control API
+
+const tokenOf = () => sessionStorage.getItem(TOKEN);
+
+function headers(more) {
+  const token = tokenOf();
+  return token ? { Authorization: `Bearer ${token}`, ...more } : { ...more };
+}
+
+/** Asks for a token, unless there is another one by now than that which was refused. */
+function askForToken(why, refused) {
+  const dialog = $('token-dialog');
+  if (dialog.open || refused !== tokenOf()) return;
+  setText($('token-why'), refused ? why : '');
+  setText($('link'), 'not admitted');
+  dialog.showModal();
+}
+
+async function ask(method, path, body) {
+  const more = { Accept: 'application/json' };
+  if (body !== undefined) more['Content-Type'] = 'application/json';
+  const data = body === undefined ? undefined : JSON.stringify(body);
+  const token = tokenOf();
+  const answer = await fetch(`/_fake${path}`, { method, headers: headers(more), body: data });
+  if (answer.ok) return answer.json();
+  const why = await answer.json().then((it) => it.error, () => answer.statusText);
+  if (answer.status === 401 || answer.status === 403) askForToken(why, token);
+  throw new Error(why);
+}
+
+/** Carries out an order of the user, says what came of it, and shows the new state. */
+async function order(method, path, body, said) {
+  try {
+    const answer = await ask(method, path, body);
+    if (said) say(said(answer));
+    poll();
+    return answer;
+  } catch (error) {
+    say(error.message, true);
+    return undefined;
+  }
+}
+
+// --- the Kubernetes API, for what the page does to objects
+
+/** A request as any client makes it: with all checks, and with an entry in the journal. */
+async function callApi(method, path, body, type) {
+  const more = { Accept: 'application/json' };
+  if (type) more['Content-Type'] = type;
+  const token = tokenOf();
+  const answer = await fetch(path, { method, headers: headers(more), body });
+  const text = await answer.text();
+  if (answer.ok) return text;
+  let why = text.trim();
+  try {
+    why = JSON.parse(text).message ?? why;
+  } catch {
+    // No Status: the text itself is the reason.
+  }
+  if (answer.status === 401) askForToken(why, token);
+  throw new Error(why || answer.statusText);
+}
+
+const prefixOf = (apiVersion) => (apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`);
+
+/** The path of an object; `plural` is its resource without the group. */
+function pathOf({ apiVersion, namespace, name }, plural) {
+  const space = namespace ? `/namespaces/${encodeURIComponent(namespace)}` : '';
+  return `${prefixOf(apiVersion)}${space}/${plural}/${encodeURIComponent(name)}`;
+}
+
+/** Applies each document of a text, in order; returns the objects. */
+async function applyAll(text) {
+  const applied = [];
+  const documents = documentsOf(text);
+  if (documents.length === 0) throw new Error('there is no document');
+  for (const { text: document, apiVersion, kind, name, namespace } of documents) {
+    if (!apiVersion || !kind || !name) throw new Error('a document lacks apiVersion, kind or metadata.name');
+    const served = JSON.parse(await callApi('GET', prefixOf(apiVersion)));
+    const resource = served.resources.find((it) => it.kind === kind && !it.name.includes('/'));
+    if (!resource) throw new Error(`${apiVersion} has no kind ${kind}`);
+    const space = resource.namespaced ? namespace || $('namespace').value || 'default' : '';
+    const path = pathOf({ apiVersion, namespace: space, name }, resource.name);
+    const type = 'application/apply-patch+yaml';
+    applied.push(JSON.parse(await callApi('PATCH', `${path}?fieldManager=page&force=true`, document, type)));
+  }
+  return applied;
+}

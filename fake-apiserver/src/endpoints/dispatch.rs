@@ -1,0 +1,111 @@
+//! Dispatches a request that was authorized: to a document, to an aggregated API server, or to the handler of its verb.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum_core::body::Body;
+use http::Response;
+
+use super::call::Call;
+use super::route::{self, Target};
+use super::{
+    Endpoints, aggregation, audit, authentication, broken, documents, encode, ending, filters, handlers, skew,
+};
+use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
+use crate::faults::{Broken, Outcome, Struck};
+use crate::registry::scheme::Row;
+
+impl Endpoints {
+    /// Answers a request, or fails with the Status for it.
+    pub(super) async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
+        if self.faults.downtime.strikes(&call.client) {
+            call.struck.push("connection refused, restarting".to_owned());
+            return Ok(broken::no_answer(Broken::Refused));
+        }
+        filters::check_arrival(&call.parts)?;
+        filters::check_timeout(call)?;
+        let admitted = authentication::admit(self, call);
+        let scheme = self.registry.reader.scheme();
+        if let Err(refused) = admitted {
+            // Set for the journal, which records refused requests, too.
+            if let Ok(Target::Resource(_, info)) = route::find(&scheme, call) {
+                call.info = Some(info);
+            }
+            return ending::refuse(self, call, refused);
+        }
+        let found = route::find(&scheme, call);
+        if !matches!(found, Ok(Target::Resource(..)))
+            && let Some(remote) = aggregation::server_of(self, call.parts.uri.path())
+        {
+            return aggregation::answer(self, call, body, &remote).await;
+        }
+        match found? {
+            Target::NotFound => Ok(encode::not_found_text()),
+            Target::Document => {
+                let remote = aggregation::versions(self, call).await;
+                documents::answer(self, scheme, call, &remote)
+            }
+            Target::Resource(row, info) => {
+                call.info = Some(info);
+                call.body = filters::read_body(&call.parts, body).await?;
+                audit::sent(call, &row);
+                let ahead_ms = self.faults.clocks.ahead_ms(&call.client);
+                let skewed = call.info.clone().filter(|info| ahead_ms != 0 && skew::concerns(info));
+                if skewed.is_some() {
+                    skew::arrive(call, ahead_ms);
+                }
+                let mut struck = Struck::default();
+                let answer = self.handle_struck(call, &row, &mut struck).await;
+                call.struck = struck.verdicts;
+                match (answer, skewed) {
+                    (Ok(answer), Some(info)) => Ok(skew::answer(answer, &info, ahead_ms).await),
+                    (answer, _) => answer,
+                }
+            }
+        }
+    }
+
+    /// Handles a request for a resource, after its faults.
+    async fn handle_struck(
+        self: &Arc<Self>,
+        call: &Call,
+        row: &Row,
+        struck: &mut Struck,
+    ) -> Result<Response<Body>, Status> {
+        let info = call.info.as_ref().ok_or_else(Status::unknown_path)?;
+        let handle = || handlers::handle(self, call, row, info);
+        self.answer_struck(call, info, struck, handle).await
+    }
+
+    /// Answers with the result of `handle`, after the faults of the request.
+    pub(super) async fn answer_struck<F>(
+        &self,
+        call: &Call,
+        info: &RequestInfo,
+        struck: &mut Struck,
+        handle: impl FnOnce() -> F,
+    ) -> Result<Response<Body>, Status>
+    where
+        F: Future<Output = Result<Response<Body>, Status>>,
+    {
+        let mut answer = None;
+        let outcome = match self.faults.before(call.seen(info), struck).await {
+            Some(outcome) => outcome,
+            None => {
+                answer = Some(handle().await);
+                struck.after().await
+            }
+        };
+        match (outcome, answer) {
+            (Outcome::AsIs, Some(answer)) => answer,
+            (Outcome::Truncated(bytes), Some(answer)) => {
+                let answer = answer.unwrap_or_else(|status| encode::failure(call, &status));
+                Ok(broken::truncated(answer, bytes))
+            }
+            (Outcome::Instead(status), _) => Err(*status),
+            (Outcome::Broken(broken), _) => Ok(broken::no_answer(broken)),
+            (Outcome::AsIs | Outcome::Truncated(_), None) => Err(Status::internal("nothing was done")),
+        }
+    }
+}

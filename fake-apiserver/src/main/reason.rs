@@ -1,0 +1,24 @@
+//! Reports the reason for a failed start to the parent process if the parent discards the output, as envtest does;
+//! envtest itself reports only a timeout.
+
+/// Writes a text to the stderr of the parent process, if this one's is `/dev/null`. Requires the files of `/proc`;
+/// otherwise it does nothing.
+#[cfg(unix)]
+pub(crate) fn tell_parent(text: &str) {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write as _;
+    use std::os::unix::process::parent_id;
+    use std::path::Path;
+
+    let is_dropped = fs::read_link("/proc/self/fd/2").is_ok_and(|it| it == Path::new("/dev/null"));
+    let parent = format!("/proc/{}/fd/2", parent_id());
+    if let (true, Ok(mut stderr)) = (is_dropped, OpenOptions::new().append(true).open(parent)) {
+        let program = std::env::args().next().unwrap_or_default();
+        // The program's own stderr contains the text as well.
+        let _ = stderr.write_all(format!("{program}: {text}").as_bytes());
+    }
+}
+
+/// Does nothing, because other systems do not have `/proc`.
+#[cfg(not(unix))]
+pub(crate) fn tell_parent(_: &str) {}

@@ -1,0 +1,119 @@
+//! `Expression`: the tree of a parsed expression, whose parts are numbered as in cel-go's `common/ast`.
+
+/// An expression or a part of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Expression {
+    /// Number of the part, by which the parser stores its position.
+    pub(crate) id: u64,
+    pub(crate) expr: Expr,
+}
+
+/// Kinds of parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Expr {
+    /// Placeholder for a part with an error.
+    #[default]
+    Unspecified,
+    Call(CallExpr),
+    /// A loop, created by a macro.
+    Comprehension(Box<ComprehensionExpr>),
+    Ident(String),
+    List(ListExpr),
+    Literal(LiteralValue),
+    Map(MapExpr),
+    Select(SelectExpr),
+    Struct(StructExpr),
+}
+
+/// Values of literals.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LiteralValue {
+    Boolean(bool),
+    Bytes(Vec<u8>),
+    Double(f64),
+    Int(i64),
+    Null,
+    String(String),
+    UInt(u64),
+}
+
+/// A call of a function, a method or an operator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CallExpr {
+    pub(crate) func_name: String,
+    /// Set for methods.
+    pub(crate) target: Option<Box<Expression>>,
+    pub(crate) args: Vec<Expression>,
+}
+
+/// `operand.field`, or `has(operand.field)` if it is a test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SelectExpr {
+    pub(crate) operand: Box<Expression>,
+    pub(crate) field: String,
+    pub(crate) test: bool,
+}
+
+/// `Name{field: value}`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StructExpr {
+    pub(crate) type_name: String,
+    pub(crate) entries: Vec<EntryPart>,
+}
+
+/// `{key: value}`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MapExpr {
+    pub(crate) entries: Vec<EntryPart>,
+}
+
+/// `[a, ?b]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ListExpr {
+    pub(crate) elements: Vec<Expression>,
+    /// Indices of the elements with a `?`.
+    pub(crate) optional_indices: Vec<usize>,
+}
+
+/// An entry of a map or a field of a struct, with its number.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EntryPart {
+    pub(crate) id: u64,
+    pub(crate) expr: EntryExpr,
+}
+
+/// Kinds of entries.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EntryExpr {
+    StructField(StructFieldExpr),
+    MapEntry(MapEntryExpr),
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StructFieldExpr {
+    pub(crate) field: String,
+    pub(crate) value: Expression,
+    pub(crate) optional: bool,
+}
+
+/// An entry of a map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MapEntryExpr {
+    pub(crate) key: Expression,
+    pub(crate) value: Expression,
+    pub(crate) optional: bool,
+}
+
+/// A loop over the items of `iter_range`, with a variable for the result so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ComprehensionExpr {
+    pub(crate) iter_range: Expression,
+    pub(crate) iter_var: String,
+    pub(crate) iter_var2: Option<String>,
+    pub(crate) accu_var: String,
+    pub(crate) accu_init: Expression,
+    pub(crate) loop_cond: Expression,
+    pub(crate) loop_step: Expression,
+    pub(crate) result: Expression,
+}

@@ -1,0 +1,133 @@
+//! The functions of the language and of Kubernetes' libraries, read from `declarations.txt` once.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use super::types::Type;
+
+/// Lines `name: (arguments) result` or `name: target.(arguments) result`, in the order in which cel-go tries the
+/// overloads of a name. A number before the name is the first minor version of Kubernetes that has the overload in its
+/// environment; all supported versions have the others. A type of one capital letter is a type parameter.
+const TEXT: &str = include_str!("declarations.txt");
+
+/// One overload of a function.
+#[derive(Debug)]
+pub(super) struct Overload {
+    /// The first minor version that has the overload.
+    pub(super) since: u32,
+    pub(super) is_method: bool,
+    /// For a method, the first type is the target's. Type parameters are numbered from 0.
+    pub(super) args: Vec<Type>,
+    pub(super) result: Type,
+    pub(super) parameters: usize,
+}
+
+/// Returns the overloads of a function; empty if the function is not declared.
+pub(super) fn overloads(name: &str) -> &'static [Overload] {
+    all().get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Returns `true` if the environment of a minor version declares this function.
+pub(crate) fn is_function(name: &str, minor: u32) -> bool {
+    overloads(name).iter().any(|it| it.since <= minor)
+}
+
+fn all() -> &'static BTreeMap<&'static str, Vec<Overload>> {
+    static ALL: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut all: BTreeMap<&'static str, Vec<Overload>> = BTreeMap::new();
+        for (name, overload) in TEXT.lines().filter_map(line) {
+            all.entry(name).or_default().push(overload);
+        }
+        all
+    })
+}
+
+fn line(line: &'static str) -> Option<(&'static str, Overload)> {
+    let (name, signature) = line.split_once(": ")?;
+    let (since, name) = match name.split_once(' ') {
+        Some((since, name)) => (since.parse().ok()?, name),
+        None => (0, name),
+    };
+    let mut reader = Reader {
+        rest: signature,
+        parameters: Vec::new(),
+    };
+    let mut args = Vec::new();
+    let is_method = !signature.starts_with('(');
+    if is_method {
+        args.push(reader.one()?);
+        reader.rest = reader.rest.strip_prefix('.')?;
+    }
+    args.extend(reader.list()?);
+    let result = reader.one()?;
+    Some((
+        name,
+        Overload {
+            since,
+            is_method,
+            args,
+            result,
+            parameters: reader.parameters.len(),
+        },
+    ))
+}
+
+/// Reads types from a line.
+struct Reader {
+    rest: &'static str,
+    parameters: Vec<&'static str>,
+}
+
+impl Reader {
+    fn one(&mut self) -> Option<Type> {
+        self.rest = self.rest.trim_start_matches([' ', ',']);
+        let is_part = |it: char| it.is_ascii_alphanumeric() || "_.".contains(it);
+        let end = self.rest.find(|it| !is_part(it)).unwrap_or(self.rest.len());
+        // The dot before the arguments of a method does not belong to the name of its target.
+        let name = self.rest[..end].trim_end_matches('.');
+        self.rest = &self.rest[name.len()..];
+        Some(match name {
+            "dyn" => Type::Dyn,
+            "any" => Type::Any,
+            "bool" => Type::Bool,
+            "int" => Type::Int,
+            "uint" => Type::Uint,
+            "double" => Type::Double,
+            "string" => Type::String,
+            "bytes" => Type::Bytes,
+            "duration" => Type::Duration,
+            "timestamp" => Type::Timestamp,
+            "list" => Type::list(self.list()?.pop()?),
+            "type" => self.list()?.pop()?.of_type(),
+            "map" => {
+                let mut parts = self.list()?;
+                let values = parts.pop()?;
+                Type::map(parts.pop()?, values)
+            }
+            "optional_type" => Type::optional(self.list()?.pop()?),
+            parameter if parameter.len() == 1 => {
+                let known = self.parameters.iter().position(|it| *it == parameter);
+                Type::Param(known.unwrap_or_else(|| {
+                    self.parameters.push(parameter);
+                    self.parameters.len() - 1
+                }))
+            }
+            "" => return None,
+            library => Type::opaque(library),
+        })
+    }
+
+    /// Types within parentheses.
+    fn list(&mut self) -> Option<Vec<Type>> {
+        self.rest = self.rest.strip_prefix('(')?;
+        let mut found = Vec::new();
+        loop {
+            if let Some(rest) = self.rest.strip_prefix(')') {
+                self.rest = rest;
+                return Some(found);
+            }
+            found.push(self.one()?);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `Environment`: the variables, types and fields that an expression can name. Functions are declared elsewhere.
+
+use std::collections::BTreeMap;
+
+use super::types::{StructType, Type};
+
+/// Variables and types that an expression can name.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, Type>,
+    structs: Vec<StructType>,
+    /// Set if expressions may create objects and patches, as in mutations.
+    pub(crate) mutates: bool,
+    /// The minor version of Kubernetes that determines the available libraries.
+    pub(crate) minor: u32,
+}
+
+impl Environment {
+    /// Creates an environment without variables.
+    pub(crate) fn new(minor: u32) -> Self {
+        Self {
+            variables: BTreeMap::new(),
+            structs: Vec::new(),
+            mutates: false,
+            minor,
+        }
+    }
+
+    /// Declares a variable, and replaces an earlier one of the same name.
+    pub(crate) fn declare(&mut self, name: &str, kind: Type) {
+        if let Type::Struct(declared) = &kind
+            && !self.structs.iter().any(|it| it.is_same(declared))
+        {
+            self.structs.push(declared.clone());
+        }
+        self.variables.insert(name.to_owned(), kind);
+    }
+
+    /// Removes a variable.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.variables.remove(name);
+    }
+
+    /// Returns the type of a variable, or of a type name, which may contain dots.
+    pub(super) fn find(&self, name: &str) -> Option<Type> {
+        self.variables
+            .get(name)
+            .cloned()
+            .or_else(|| type_named(name).map(Type::of_type))
+            .or_else(|| self.struct_named(name).map(|it| Type::Struct(it).of_type()))
+    }
+
+    fn struct_named(&self, name: &str) -> Option<StructType> {
+        if self.mutates && name == "JSONPatch" {
+            return Some(StructType::Patch);
+        }
+        if self.mutates && (name == "Object" || name.starts_with("Object.")) {
+            return Some(StructType::Part(name.into()));
+        }
+        self.structs.iter().find(|it| it.name() == name).cloned()
+    }
+}
+
+/// The type that the name denotes at run time.
+fn type_named(name: &str) -> Option<Type> {
+    let any_list = || Type::list(Type::Dyn);
+    Some(match name {
+        "bool" => Type::Bool,
+        "bytes" => Type::Bytes,
+        "double" => Type::Double,
+        "duration" | "google.protobuf.Duration" => Type::Duration,
+        "int" => Type::Int,
+        "list" | "google.protobuf.ListValue" => any_list(),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
+        "google.protobuf.Struct" => Type::map(Type::String, Type::Dyn),
+        "null_type" | "google.protobuf.NullValue" => Type::Null,
+        "string" => Type::String,
+        "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
+        "type" => Type::Type(None),
+        "uint" => Type::Uint,
+        "optional_type" => Type::optional(Type::Dyn),
+        "google.protobuf.Any"
+        | "google.protobuf.Value"
+        | "google.protobuf.BoolValue"
+        | "google.protobuf.BytesValue"
+        | "google.protobuf.DoubleValue"
+        | "google.protobuf.FloatValue"
+        | "google.protobuf.Int32Value"
+        | "google.protobuf.Int64Value"
+        | "google.protobuf.StringValue"
+        | "google.protobuf.UInt32Value"
+        | "google.protobuf.UInt64Value" => Type::Dyn,
+        "kubernetes.NamedFormat"
+        | "kubernetes.Quantity"
+        | "kubernetes.Semver"
+        | "kubernetes.URL"
+        | "net.IP"
+        | "net.CIDR" => Type::opaque(name),
+        _ => return None,
+    })
+}

@@ -1,0 +1,24 @@
+//! The type checker of CEL, after cel-go's: declared variables, fields and functions, type parameters, overload
+//! resolution, and the text and order of errors.
+//!
+//! `declarations.txt` lists the functions of the language and of Kubernetes' libraries, each with the first version of
+//! Kubernetes that has it in its environment. The checker does not depend on schemas or objects: the caller declares
+//! the types of variables.
+
+mod checked;
+mod checker;
+mod declarations;
+mod environment;
+mod formats;
+mod literals;
+mod overloads;
+mod types;
+mod unify;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use checker::check;
+pub(crate) use declarations::is_function;
+pub(crate) use environment::Environment;
+pub(crate) use types::{StructType, Type};

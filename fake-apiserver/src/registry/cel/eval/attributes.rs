@@ -1,0 +1,20 @@
+//! Attributes: variables, and fields and items of other values.
+
+use crate::registry::cel::ast::{Expr, Expression};
+use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT};
+
+/// Cost of a value from which fields or items are selected. A variable and its fields are free.
+pub(super) fn base_cost(operand: &Expression) -> u64 {
+    let is_conditional = matches!(&operand.expr, Expr::Call(call) if call.func_name == "_?_:_");
+    u64::from(!is_conditional && !is_attribute(operand))
+}
+
+/// Returns `true` if an expression is a variable, or a field or an item of another value.
+pub(super) fn is_attribute(expression: &Expression) -> bool {
+    match &expression.expr {
+        Expr::Ident(_) => true,
+        Expr::Select(select) => !select.test,
+        Expr::Call(call) => matches!(call.func_name.as_str(), "_[_]" | OPTIONAL_SELECT | OPTIONAL_INDEX),
+        _ => false,
+    }
+}

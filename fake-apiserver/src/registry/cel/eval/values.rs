@@ -1,0 +1,59 @@
+//! Values and failures of an evaluation, and their constructors.
+
+use std::sync::Arc;
+
+use crate::registry::cel::objects::{Opaque, OptionalValue, Value as CelValue};
+
+/// A value, or the reason for its absence.
+pub(crate) type Evaluated = Result<CelValue, EvalFailure>;
+
+/// Reason for a failed evaluation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EvalFailure {
+    /// The expression has an error; contains cel-go's text if this module implements it.
+    Error(String),
+    /// It exceeds the cost limit of an expression.
+    TooDear,
+}
+
+/// Error for an operator or a function called with unsupported types.
+pub(super) const NO_OVERLOAD: &str = "no such overload";
+
+pub(crate) fn overload() -> EvalFailure {
+    EvalFailure::Error(NO_OVERLOAD.to_owned())
+}
+
+/// An optional value.
+pub(super) fn optional(value: Option<CelValue>) -> CelValue {
+    CelValue::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
+}
+
+pub(super) fn list(items: Vec<CelValue>) -> CelValue {
+    CelValue::List(Arc::new(items))
+}
+
+/// An error instead of a value, which ends the evaluation when the value is read.
+#[derive(Debug, PartialEq, Eq)]
+struct Broken(String);
+
+impl Opaque for Broken {
+    fn runtime_type_name(&self) -> &str {
+        "error"
+    }
+}
+
+/// A value that is an error when it is read as a variable, a field or an item, or taken out of an optional one.
+pub(crate) fn broken(error: String) -> CelValue {
+    CelValue::Opaque(Arc::new(Broken(error)))
+}
+
+/// A value that is read, or the error in its place.
+pub(super) fn whole(value: &CelValue) -> Evaluated {
+    match value {
+        CelValue::Opaque(opaque) => match opaque.downcast_ref::<Broken>() {
+            Some(Broken(error)) => Err(EvalFailure::Error(error.clone())),
+            None => Ok(value.clone()),
+        },
+        _ => Ok(value.clone()),
+    }
+}

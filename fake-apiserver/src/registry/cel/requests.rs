@@ -1,0 +1,236 @@
+//! `Names`: the names that expressions about a request or a device can use, with the types that kube-apiserver declares
+//! for admission (`k8s.io/apiserver/pkg/admission/plugin/cel`) and for devices
+//! (`k8s.io/dynamic-resource-allocation/cel`).
+
+use std::collections::BTreeMap;
+
+use super::check::{Environment, StructType, Type, check};
+use super::eval::{no_more_functions, plan_of};
+use super::parse::{parse_source_of, show_errors};
+use super::syntax::Dialect;
+
+/// The minor version that determines the libraries of new expressions: the one before the server's own.
+pub(crate) const LIBRARIES: u32 = 35;
+
+/// Variables with their types.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    environment: Environment,
+    /// The fields of `variables`, if there is such a variable.
+    variables: Option<BTreeMap<String, Type>>,
+    is_of_device: bool,
+}
+
+impl Names {
+    /// Names for expressions about a request.
+    pub(crate) fn of_requests(has_params: bool) -> Self {
+        let mut environment = Environment::new(LIBRARIES);
+        environment.declare("object", Type::Dyn);
+        environment.declare("oldObject", Type::Dyn);
+        environment.declare("request", request());
+        environment.declare("namespaceObject", namespace());
+        environment.declare("authorizer", Type::opaque("kubernetes.authorization.Authorizer"));
+        let resource = Type::opaque("kubernetes.authorization.ResourceCheck");
+        environment.declare("authorizer.requestResource", resource);
+        if has_params {
+            environment.declare("params", Type::Dyn);
+        }
+        Self {
+            environment,
+            variables: None,
+            is_of_device: false,
+        }
+    }
+
+    /// Names for selectors of devices.
+    pub(crate) fn of_devices() -> Self {
+        let mut environment = Environment::new(LIBRARIES);
+        let by_domain = |kind| Type::map(Type::String, Type::map(Type::String, kind));
+        let fields = [
+            ("driver", Type::String),
+            ("allowMultipleAllocations", Type::Bool),
+            ("attributes", by_domain(Type::Any)),
+            ("capacity", by_domain(Type::opaque("kubernetes.Quantity"))),
+        ];
+        environment.declare("device", made("kubernetes.DRADevice", fields));
+        Self {
+            environment,
+            variables: None,
+            is_of_device: true,
+        }
+    }
+
+    /// Names for rules about objects of any kind, without a request. A name with `true` is a list of objects.
+    pub(crate) fn of_objects<'a>(names: impl Iterator<Item = (&'a str, bool)>) -> Self {
+        let mut environment = Environment::new(LIBRARIES);
+        for (name, is_list) in names {
+            let kind = if is_list { Type::list(Type::Dyn) } else { Type::Dyn };
+            environment.declare(name, kind);
+        }
+        Self {
+            environment,
+            variables: None,
+            is_of_device: false,
+        }
+    }
+
+    /// Declares the variable `variables`, without fields so far.
+    pub(crate) fn add_variables(&mut self) {
+        self.variables.get_or_insert_default();
+        self.declare_variables();
+    }
+
+    /// Declares a field of `variables` with its expression, which can read the fields declared before.
+    pub(crate) fn declare(&mut self, name: &str, expression: &str) {
+        let kind = match self.output(expression) {
+            Ok(kind) => kept(&kind),
+            Err(_) => Type::Dyn,
+        };
+        self.variables.get_or_insert_default().insert(name.to_owned(), kind);
+        self.declare_variables();
+    }
+
+    fn declare_variables(&mut self) {
+        let fields = self.variables.clone().unwrap_or_default();
+        let kind = Type::Struct(StructType::table("kubernetes.variables", fields));
+        self.environment.declare("variables", kind);
+    }
+
+    /// Returns the same names without the authorizer.
+    #[must_use]
+    pub(crate) fn without_authorizer(mut self) -> Self {
+        self.environment.remove("authorizer");
+        self.environment.remove("authorizer.requestResource");
+        self
+    }
+
+    /// Returns the same names, with the structs that mutations create.
+    #[must_use]
+    pub(crate) fn of_mutations(mut self) -> Self {
+        self.environment.mutates = true;
+        self
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self.is_of_device {
+            true => Dialect::Bindings,
+            false => Dialect::Plain,
+        }
+    }
+
+    /// Returns the type of an expression, or its errors in cel-go's format.
+    fn output(&self, expression: &str) -> Result<Type, String> {
+        let parsed = parse_source_of(expression, self.dialect())?;
+        match check(&parsed, &self.environment) {
+            Ok(checked) => Ok(checked.output),
+            Err(errors) => Err(show_errors(expression, errors).unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns the error of an expression. Its type must be one of `wanted`, unless `wanted` is empty.
+pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Option<String> {
+    let output = match names.output(expression) {
+        Ok(output) => output.runtime_name(),
+        Err(errors) => return Some(format!("compilation failed: {errors}")),
+    };
+    let is_wanted = wanted.is_empty() || wanted.contains(&output.as_str());
+    let is_unknown = names.is_of_device && matches!(output.as_str(), "google.protobuf.Any" | "dyn");
+    if is_wanted || is_unknown {
+        let parsed = parse_source_of(expression, names.dialect()).ok()?;
+        return plan_of(parsed.expression, no_more_functions)
+            .err()
+            .map(|error| format!("program instantiation failed: {error}"));
+    }
+    match wanted {
+        [wanted] if names.is_of_device => Some(format!("must evaluate to {wanted} or the unknown type, not {output}")),
+        [wanted] => Some(format!("must evaluate to {wanted} but got {output}")),
+        several => {
+            let several = several.join(" ");
+            Some(format!("must evaluate to one of [{several}] but got {output}"))
+        }
+    }
+}
+
+/// The declared type of a variable: scalars, and lists and maps of them, keep their type; all others become `dyn`.
+fn kept(kind: &Type) -> Type {
+    match kind {
+        Type::List(items) => Type::list(kept(items)),
+        Type::Map(keys, values) => Type::map(kept(keys), kept(values)),
+        Type::Struct(_) | Type::Opaque(..) | Type::Type(_) | Type::Param(_) | Type::Error => Type::Dyn,
+        scalar => scalar.clone(),
+    }
+}
+
+fn made<const N: usize>(name: &str, fields: [(&str, Type); N]) -> Type {
+    let fields = fields.map(|(name, kind)| (name.to_owned(), kind));
+    Type::Struct(StructType::table(name, fields.into()))
+}
+
+fn request() -> Type {
+    let text = || Type::String;
+    let kind = || {
+        let fields = [("group", text()), ("version", text()), ("kind", text())];
+        made("kubernetes.GroupVersionKind", fields)
+    };
+    let resource = || {
+        let fields = [("group", text()), ("version", text()), ("resource", text())];
+        made("kubernetes.GroupVersionResource", fields)
+    };
+    let user = [
+        ("username", text()),
+        ("uid", text()),
+        ("groups", Type::list(text())),
+        ("extra", Type::map(text(), Type::list(text()))),
+    ];
+    let fields = [
+        ("kind", kind()),
+        ("resource", resource()),
+        ("subResource", text()),
+        ("requestKind", kind()),
+        ("requestResource", resource()),
+        ("requestSubResource", text()),
+        ("name", text()),
+        ("namespace", text()),
+        ("operation", text()),
+        ("userInfo", made("kubernetes.UserInfo", user)),
+        ("dryRun", Type::Bool),
+        ("options", Type::Dyn),
+    ];
+    made("kubernetes.AdmissionRequest", fields)
+}
+
+fn namespace() -> Type {
+    let text = || Type::String;
+    let labels = || Type::map(text(), text());
+    let condition = [
+        ("status", text()),
+        ("type", text()),
+        ("lastTransitionTime", Type::Timestamp),
+        ("message", text()),
+        ("reason", text()),
+    ];
+    let conditions = Type::list(made("kubernetes.NamespaceCondition", condition));
+    let metadata = [
+        ("name", text()),
+        ("generateName", text()),
+        ("namespace", text()),
+        ("labels", labels()),
+        ("annotations", labels()),
+        ("UID", text()),
+        ("creationTimestamp", Type::Timestamp),
+        ("deletionGracePeriodSeconds", Type::Int),
+        ("deletionTimestamp", Type::Timestamp),
+        ("generation", Type::Int),
+        ("resourceVersion", text()),
+        ("finalizers", Type::list(text())),
+    ];
+    let status = [("conditions", conditions), ("phase", text())];
+    let spec = [("finalizers", Type::list(text()))];
+    let fields = [
+        ("metadata", made("kubernetes.NamespaceMetadata", metadata)),
+        ("spec", made("kubernetes.NamespaceSpec", spec)),
+        ("status", made("kubernetes.NamespaceStatus", status)),
+    ];
+    made("kubernetes.Namespace", fields)
+}

@@ -1,0 +1,35 @@
+//! The syntax of CEL: tokens, the parser with the position of each part, literals and macros. Parsing stops at the
+//! first syntax error, and `errors` then finds all of them with their texts. This module reports the errors of literals
+//! and macros.
+
+mod builder;
+mod errors;
+mod lexer;
+mod literal;
+mod macros;
+mod parser;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use errors::syntax_errors;
+pub(crate) use macros::{MAP_INSERT, UNUSED};
+pub(crate) use parser::{Parsed, Refused, parse};
+
+/// The macros that are available to an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// The macros of rules and policies.
+    Plain,
+    /// Additionally `cel.bind`.
+    Bindings,
+}
+
+/// The function of `a.?b`.
+pub(crate) const OPTIONAL_SELECT: &str = "_?._";
+
+/// The function of `a[?b]`.
+pub(crate) const OPTIONAL_INDEX: &str = "_[?_]";
+
+/// The variable that contains the optional target of a macro, so that it is evaluated once.
+pub(crate) const OPTIONAL_TARGET: &str = "@optional";

@@ -1,0 +1,74 @@
+//! Rules compiled and evaluated by cel-go in the environment of Kubernetes 1.36, over random schemas, and the
+//! expressions of cel-spec. The fake must accept or refuse the same rules, and compute the same values and costs.
+
+use std::fs::read_to_string;
+
+use rstest::rstest;
+
+use super::super::rules::{Rule, RuleVerdict};
+use super::super::schema::Structural;
+use super::super::validate::ValueView;
+use super::{Declared, Operands, evaluate, problem_of_rule};
+use crate::api::json::{Value, json};
+use crate::registry::types::cursor::Cursor;
+
+/// The budget of a rule, which exceeds the limit of a rule.
+const BUDGET: u64 = 100_000_000;
+
+/// Lines of a file: `{"schema"}`, followed by its rules as `{"rule", "value"}` with the answer.
+fn lines(name: &str) -> Vec<Value> {
+    let path = format!("{}/tests/data/cel/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = read_to_string(&path).expect("the file of rules");
+    let parse = |line| serde_json::from_str(line).expect("a line of JSON");
+    text.lines().map(parse).collect()
+}
+
+/// The answer to a rule: its compile error, its value and cost, or its evaluation error.
+fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
+    let declared = Declared::of_node(&Cursor::document(schema), false);
+    if let Some(problem) = problem_of_rule(rule, false, &declared) {
+        return json!({"error": problem});
+    }
+    let node = Structural::parse(&Cursor::document(schema));
+    let rule = Rule::parse(&Cursor::document(&json!({"rule": rule})));
+    let operands = Operands::new(&node, ValueView::from(value), None);
+    let mut budget = BUDGET;
+    let verdict = evaluate(&rule, &operands, &mut budget);
+    match verdict {
+        RuleVerdict::Holds => json!({"value": true, "cost": BUDGET - budget}),
+        RuleVerdict::Fails(_) => json!({"value": false, "cost": BUDGET - budget}),
+        RuleVerdict::Error(error) => json!({"evalError": error}),
+        _ => json!({"evalError": "too dear"}),
+    }
+}
+
+#[rstest]
+#[case::random_rules("rules")]
+#[case::expressions_of_the_specification("spec")]
+fn rules_have_the_results_of_cel_go(#[case] file: &str) {
+    let exceptions = read_to_string(format!("{}/tests/data/cel/exceptions.txt", env!("CARGO_MANIFEST_DIR")));
+    // Lines that begin with `#` give the reason.
+    let exceptions = exceptions.expect("the list of exceptions");
+    let mut schema = Value::Null;
+    let mut differences = Vec::new();
+    for line in lines(file) {
+        if let Some(next) = line.get("schema") {
+            schema = next.clone();
+            continue;
+        }
+        let (rule, expected) = (line["rule"].as_str().expect("a rule"), &line["answer"]);
+        let found = answer(&schema, rule, &line["value"]);
+        let same = |key: &str| found.get(key) == expected.get(key);
+        let both = |key: &str| found.get(key).is_some() == expected.get(key).is_some();
+        let is_same = both("error") && both("evalError") && same("value") && same("cost");
+        if !is_same && !exceptions.lines().any(|it| it == rule) {
+            differences.push(format!("{rule}\n  expected {expected}\n  found    {found}"));
+        }
+    }
+    let count = differences.len();
+    assert!(
+        differences.is_empty(),
+        "{count} differences:\n{}",
+        differences.join("\n")
+    );
+}

@@ -1,0 +1,62 @@
+//! Pending calls of the aggregated API servers of APIServices.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Registry;
+
+/// Pending calls of the servers of APIServices. Each decides a condition `Available`.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteChecks {
+    /// Names of APIServices. A lock because requests may run on several threads.
+    pending: Mutex<BTreeSet<String>>,
+    /// Signalled when a name is added.
+    pub(crate) added: Notify,
+    caller: OnceLock<Caller>,
+}
+
+/// Starts the task that calls the servers.
+struct Caller(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Caller")
+    }
+}
+
+impl RemoteChecks {
+    /// Sets the function that starts the task, unless it runs. It is called whenever a name is added; only the first
+    /// call of this method has an effect.
+    pub(crate) fn called_by(&self, start: impl Fn() + Send + Sync + 'static) {
+        let _ = self.caller.set(Caller(Box::new(start)));
+    }
+
+    /// Adds the name of an APIService.
+    pub(super) fn add(&self, name: &str) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(name.to_owned());
+        drop(pending);
+        self.added.notify_one();
+        if let Some(Caller(start)) = self.caller.get() {
+            start();
+        }
+    }
+
+    /// Takes all names.
+    pub(crate) fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Registry {
+    /// Requests a call of each server that has a route, at the start and after a route was added.
+    pub(crate) fn routes_changed(&self) {
+        let servers = self.reader.remote_servers();
+        for remote in servers.iter().filter(|it| self.reader.has_route(it)) {
+            self.remote_checks.add(&remote.name);
+        }
+    }
+}

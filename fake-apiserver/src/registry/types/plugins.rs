@@ -1,0 +1,74 @@
+//! `PluginSet`: optional admission plugins that are enabled, and default ones that are disabled.
+
+/// The enabled plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PluginSet {
+    /// `ServiceAccount`: disabled by default, because nothing creates the ServiceAccounts that it requires.
+    pub(crate) service_account: bool,
+    /// Set if the server keeps `status` of ResourceQuotas up to date, like the quota controller.
+    pub(crate) counts_quota: bool,
+    /// Disabled default plugins, one bit each.
+    off: u32,
+}
+
+/// A plugin that is enabled by default and can be disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plugin {
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    DefaultIngressClass,
+    DefaultStorageClass,
+    DefaultTolerationSeconds,
+    LimitRanger,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionWebhook,
+    NamespaceLifecycle,
+    PersistentVolumeClaimResize,
+    PodSecurity,
+    Priority,
+    ResourceQuota,
+    RuntimeClass,
+    StorageObjectInUseProtection,
+    TaintNodesByCondition,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionWebhook,
+}
+
+impl Plugin {
+    const ALL: [Self; 19] = [
+        Self::CertificateApproval,
+        Self::CertificateSigning,
+        Self::CertificateSubjectRestriction,
+        Self::DefaultIngressClass,
+        Self::DefaultStorageClass,
+        Self::DefaultTolerationSeconds,
+        Self::LimitRanger,
+        Self::MutatingAdmissionPolicy,
+        Self::MutatingAdmissionWebhook,
+        Self::NamespaceLifecycle,
+        Self::PersistentVolumeClaimResize,
+        Self::PodSecurity,
+        Self::Priority,
+        Self::ResourceQuota,
+        Self::RuntimeClass,
+        Self::StorageObjectInUseProtection,
+        Self::TaintNodesByCondition,
+        Self::ValidatingAdmissionPolicy,
+        Self::ValidatingAdmissionWebhook,
+    ];
+}
+
+impl PluginSet {
+    /// Returns `true` unless the plugin is disabled.
+    pub(crate) fn has(&self, plugin: Plugin) -> bool {
+        self.off & (1 << plugin as u32) == 0
+    }
+
+    /// Disables a plugin by its name in Kubernetes. Returns `false` for a name that is unknown or cannot be disabled.
+    pub(crate) fn turn_off(&mut self, name: &str) -> bool {
+        let plugin = Plugin::ALL.into_iter().find(|it| format!("{it:?}") == name);
+        self.off |= plugin.map_or(0, |it| 1 << it as u32);
+        plugin.is_some()
+    }
+}

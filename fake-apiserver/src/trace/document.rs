@@ -1,0 +1,253 @@
+//! The parts of the trace document.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::changes::Change;
+
+/// Version of the format, incremented by each change that older viewers cannot read.
+pub const VERSION: u32 = 1;
+
+/// A failing test, or a journal, as a document.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    /// The name of the test.
+    pub title: String,
+    /// The failure in one sentence.
+    pub headline: String,
+    /// The failures, most certain first; empty for the journal of a server.
+    pub failures: Vec<Failure>,
+    /// The runs, to which failures refer by their index.
+    pub runs: Vec<Run>,
+    /// Lines such as the coverage and the seed, each with its name.
+    pub facts: Vec<(String, String)>,
+    /// Notes for the author of the test.
+    pub notes: Vec<String>,
+}
+
+/// A failure of a test.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// The failure in one sentence.
+    pub headline: String,
+    /// The check that failed, such as `end state`.
+    pub oracle: String,
+    /// The full text of the failure.
+    pub what: String,
+    /// Descriptions of the injected faults.
+    pub plan: Vec<String>,
+    /// Notes about this failure.
+    pub notes: Vec<String>,
+    /// The value that repeats the run, if there is one.
+    pub replay: Option<String>,
+    /// The command that repeats the run, if there is one.
+    pub command: Option<String>,
+    /// Index of the run without faults; `None` without another run to compare with.
+    pub reference: Option<usize>,
+    /// Index of the failing run.
+    pub failing: usize,
+    /// The steps of both runs side by side; empty without a reference.
+    pub rows: Vec<Row>,
+    /// Index of the row that is selected initially: the first row in which the runs differ. Without a reference it is
+    /// the index of a step.
+    pub first: usize,
+}
+
+/// Corresponding steps of two runs, shown next to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Index of the step of the reference run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
+    /// Index of the step of the failing run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub right: Option<usize>,
+    /// Set if both runs did the same, with the same outcome.
+    pub same: bool,
+}
+
+/// The steps of one run.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// The name of the run, such as `failing run`.
+    pub name: String,
+    /// Its steps, oldest first.
+    pub steps: Vec<Step>,
+    /// Groups of steps: reconciles of a controller.
+    pub groups: Vec<Group>,
+    /// Tracing output, oldest first.
+    pub logs: Vec<Log>,
+    /// The versions of each object, oldest first, by `resource namespace/name`.
+    pub objects: BTreeMap<String, Vec<Version>>,
+    /// Names the missing part of this run, in one line; empty if it is whole.
+    pub left_out: String,
+}
+
+/// Kind of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepKind {
+    /// A request and its answer.
+    #[default]
+    Request,
+    /// An event of a watch.
+    Event,
+    /// A call of an external system.
+    Call,
+    /// Another event, such as a crash.
+    Note,
+}
+
+/// Outcome of a step, for its colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Tone {
+    /// It succeeded.
+    #[default]
+    Ok,
+    /// A read that found nothing, or a conflict: answers that a controller must expect.
+    Refused,
+    /// The request failed, or its answer was lost.
+    Failed,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Seconds of virtual time since the run began.
+    pub at: f64,
+    /// The client; `the test` for the test itself.
+    pub client: String,
+    /// Ordinal of the client's run: 2 after its first restart.
+    #[serde(skip_serializing_if = "is_zero_or_one")]
+    pub life: u32,
+    /// Kind of the step.
+    pub kind: StepKind,
+    /// `PATCH configmaps/status default/a`
+    pub text: String,
+    /// The object, as a key of [`Run::objects`]; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    /// Description of the outcome.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub outcome: String,
+    /// The colour of the outcome.
+    pub tone: Tone,
+    /// Set if the step may change an object.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_write: bool,
+    /// Set for a read.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_read: bool,
+    /// Set for bookmarks, Events, Leases and the start of watches.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_quiet: bool,
+    /// Set if a worker of the server performed it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_worker: bool,
+    /// Set if an injected fault strikes here.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_fault: bool,
+    /// `resourceVersion` of the server after the step.
+    pub state: u64,
+    /// `resourceVersion` that the step wrote, or of the event; 0 for other steps.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub revision: u64,
+    /// The fields that the write changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Newest `resourceVersion` that the client had observed, and the server's current one at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saw: Option<(u64, u64)>,
+    /// Index of its group in [`Run::groups`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
+    /// The body of the request, shortened.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// The body of the answer, shortened.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub answer: String,
+}
+
+/// Steps that belong together: one reconcile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// The client that performed the steps.
+    pub client: String,
+    /// Title of the group: `reconcile Pod shop/web-0`, or the event before the steps.
+    pub name: String,
+    /// The reason, such as `object updated`; may be empty.
+    pub reason: String,
+    /// Set if the controller's own tracing span named the reconcile; otherwise it is guessed from the order of steps.
+    pub is_certain: bool,
+}
+
+/// A line of tracing output.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Log {
+    /// Seconds of virtual time since the run began.
+    pub at: f64,
+    /// Number of steps before it.
+    pub step: usize,
+    /// Index of its group in [`Run::groups`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
+    /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
+    pub level: String,
+    /// The module.
+    pub target: String,
+    /// The message and its fields.
+    pub text: String,
+}
+
+/// A version of an object.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// Its `resourceVersion`.
+    pub revision: u64,
+    /// Index of the step that wrote it, if it was one of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<usize>,
+    /// The client or worker that wrote it; empty if it could not be determined.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// The object without `managedFields` and `resourceVersion`; `None` if it was deleted.
+    pub value: Option<Value>,
+    /// Set if the object is omitted because it has too many versions.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_left_out: bool,
+}
+
+impl Trace {
+    /// Returns the document as JSON. `docs/trace.md` describes its fields.
+    pub fn to_json(&self) -> Value {
+        // The types above only have maps with string keys, so this cannot fail.
+        let mut json = serde_json::to_value(self).unwrap_or_default();
+        json["drydock"] = "trace".into();
+        json["version"] = VERSION.into();
+        json
+    }
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
+}
+
+fn is_zero_or_one(it: &u32) -> bool {
+    *it <= 1
+}
+
+fn is_zero(it: &u64) -> bool {
+    *it == 0
+}

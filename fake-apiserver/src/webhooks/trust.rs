@@ -1,0 +1,23 @@
+//! The certificates of connections to webhooks and to aggregated API servers.
+
+#![cfg_attr(
+    not(feature = "tls"),
+    allow(dead_code, reason = "certificates are only used over TLS")
+)]
+
+/// A certificate chain and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(super) certificate: Vec<u8>,
+    pub(super) key: Vec<u8>,
+}
+
+/// The certificates of a connection: of the server, and of the client.
+pub(super) struct Trust<'a> {
+    /// The authorities of the server's certificate, in PEM.
+    pub(super) ca_bundle: &'a [u8],
+    /// Set if any certificate of the server is accepted.
+    pub(super) skips_checks: bool,
+    /// The certificate that the client shows.
+    pub(super) identity: Option<&'a Identity>,
+}

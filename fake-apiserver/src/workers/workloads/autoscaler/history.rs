@@ -1,0 +1,60 @@
+//! `History`: the memory of an autoscaler, which limits the rate of its changes. A restart loses it, as in
+//! kube-controller-manager.
+
+use jiff::Timestamp;
+
+/// Recommendations and changes of the last hour, which is the longest period that a policy can have.
+const KEPT_SECONDS: i64 = 3_600;
+
+/// Memory of one autoscaler.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Time of the next look.
+    pub(super) next: Option<Timestamp>,
+    /// Numbers of replicas recommended by the metrics, oldest first.
+    recommended: Vec<(Timestamp, i64)>,
+    /// Changes of the number of replicas, oldest first.
+    changes: Vec<(Timestamp, i64)>,
+}
+
+impl History {
+    /// Adds a recommendation. Before the first recommendation, the current number counts as recommended.
+    pub(super) fn recommend(&mut self, now: Timestamp, replicas: i64, current: i64) {
+        if self.recommended.is_empty() {
+            self.recommended.push((now, current));
+        }
+        self.recommended.retain(|(at, _)| is_within(*at, now, KEPT_SECONDS));
+        self.recommended.push((now, replicas));
+    }
+
+    /// Adds a change.
+    pub(super) fn scaled(&mut self, now: Timestamp, change: i64) {
+        self.changes.retain(|(at, _)| is_within(*at, now, KEPT_SECONDS));
+        self.changes.push((now, change));
+    }
+
+    /// The recommendations of the last `seconds`.
+    pub(super) fn recommended(&self, now: Timestamp, seconds: i64) -> impl Iterator<Item = i64> {
+        let within = self
+            .recommended
+            .iter()
+            .filter(move |(at, _)| is_within(*at, now, seconds));
+        within.map(|(_, replicas)| *replicas)
+    }
+
+    /// The replicas that were added in the last `seconds`.
+    pub(super) fn added(&self, now: Timestamp, seconds: i64) -> i64 {
+        let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
+        within.map(|(_, change)| (*change).max(0)).sum()
+    }
+
+    /// The replicas that were removed in the last `seconds`.
+    pub(super) fn removed(&self, now: Timestamp, seconds: i64) -> i64 {
+        let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
+        within.map(|(_, change)| (-*change).max(0)).sum()
+    }
+}
+
+fn is_within(at: Timestamp, now: Timestamp, seconds: i64) -> bool {
+    now.duration_since(at).as_secs() < seconds
+}

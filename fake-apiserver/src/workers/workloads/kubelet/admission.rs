@@ -1,0 +1,69 @@
+//! Admission of Pods by the kubelet of their Node. It may refuse a Pod that the scheduler has not placed.
+
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::quantity::Quantity;
+use crate::workers::workloads::fit::{Load, allocatable, exceeds, kubelet_amount, lacking, requests};
+use crate::workers::workloads::node_rules::fits_affinity;
+use crate::workers::workloads::pods::{is_finished, status};
+use crate::workers::workloads::ports::{self, NO_FREE_PORTS};
+use crate::workers::workloads::resource::Resource;
+use crate::workers::workloads::sees::Sees;
+
+/// Reason and message of a refused Pod.
+pub(super) type Rejection = (String, String);
+
+/// Returns the reason for which the kubelet of a Pod's Node does not run it. Pods that it has admitted stay admitted.
+pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
+    if is_admitted(pod) || is_finished(pod) || pod.is_terminating() {
+        return None;
+    }
+    let name = Cursor::root(pod).text("spec.nodeName");
+    let node = sees.cluster.find(Resource::Node, "", name)?;
+    let predicate = |name: &str, why: &str| (name.to_owned(), format!("Predicate {name} failed: {why}"));
+    if let Some(rejection) = lack(pod, node, load, sees) {
+        return Some(rejection);
+    }
+    if !fits_affinity(pod, node) {
+        return Some(predicate(
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        ));
+    }
+    ports::conflict(pod, name, sees, is_admitted).then(|| predicate("NodePorts", NO_FREE_PORTS))
+}
+
+fn is_admitted(pod: &Object) -> bool {
+    Cursor::root(status(pod)).is_set("startTime")
+}
+
+/// Returns the first resource that the Node has too little of, next to the Pods that it has admitted.
+fn lack(pod: &Object, node: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
+    // Counts the Pod itself and the Pods to be admitted, so that most Pods are not examined.
+    let room = allocatable(node);
+    let most = load?;
+    let is_full = room.get("pods").is_some_and(|it| Quantity::from_int(count(most)) > *it);
+    if room.is_empty() || (!is_full && most.asked().keys().all(|name| !exceeds(most.asked(), &room, name))) {
+        return None;
+    }
+    let mut used = Load::default();
+    let admitted = sees.cluster.all(Resource::Pod).filter(|it| {
+        let is_there = Cursor::root(it).text("spec.nodeName") == node.name() && it.uid() != pod.uid();
+        is_there && !is_finished(it) && is_admitted(it)
+    });
+    admitted.for_each(|it| used.add(it));
+    let asked = requests(pod);
+    let why = lacking(&asked, node, Some(&used)).into_iter().next()?;
+    let (name, asked, used) = match why.strip_prefix("Insufficient ") {
+        Some(name) => (name, kubelet_amount(&asked, name), kubelet_amount(used.asked(), name)),
+        None => ("pods", 1, count(&used)),
+    };
+    let capacity = kubelet_amount(&room, name);
+    let message =
+        format!("Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {capacity}");
+    Some((format!("OutOf{name}"), message))
+}
+
+fn count(load: &Load) -> i64 {
+    i64::try_from(load.pods).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,121 @@
+//! The next step of a Pod or a Node: by the scheduler, by Stages or by the script of a Pod.
+
+use super::look::{Look, sync};
+use super::node::{self, DEFAULT_NODE};
+use super::nodes::Nodes;
+use super::{admission, resize};
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+use crate::storage::Key;
+use crate::workers::workloads::cluster::Cluster;
+use crate::workers::workloads::controller::Changed;
+use crate::workers::workloads::kwok::{self, Addresses};
+use crate::workers::workloads::node_lifecycle::ready;
+use crate::workers::workloads::plan::{Note, Plan, Regarding, Write};
+use crate::workers::workloads::pods;
+use crate::workers::workloads::resource::{Resource, key_of};
+use crate::workers::workloads::scheduler;
+use crate::workers::workloads::sees::Sees;
+
+/// Seconds between two attempts of a resize for which the Node has no room.
+const RESIZE_RETRY: i64 = 10;
+
+/// Adds the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or back.
+pub(super) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    scheduler::concerns(change, cluster, add);
+    if change.resource != Resource::Node || change.old.map(ready) == change.new.map(ready) {
+        return;
+    }
+    let pods = cluster.all(Resource::Pod);
+    let there = pods.filter(|it| Cursor::root(it).text("spec.nodeName") == change.key.name());
+    there.for_each(|it| add(key_of(it)));
+}
+
+/// Plans the work of the scheduler for a Pod without a node, and the work of the kubelet for others.
+pub(super) fn place_or_run(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
+    let node = Cursor::root(pod).text("spec.nodeName");
+    let mut plan = Plan::default();
+    let needs_node = scheduler::is_waiting(pod) || (node == DEFAULT_NODE && pods::is_active(pod));
+    if needs_node && node::register_first(sees, &mut plan) {
+        // The new Node is observed first, and then the Pod is synced again.
+        return plan;
+    }
+    if node.is_empty() {
+        return scheduler::sync(pod, &nodes.load, sees);
+    }
+    if sees
+        .cluster
+        .find(Resource::Node, "", node)
+        .is_some_and(|it| ready(it) == "Unknown")
+    {
+        // The kubelet of a lost Node does nothing.
+        return plan;
+    }
+    let load = nodes.load.get(node);
+    if let Some((reason, message)) = admission::rejection(pod, load, sees) {
+        reject(pod, reason, message, sees, &mut plan);
+        return plan;
+    }
+    let refused_resize = resize::refusal(pod, load, sees);
+    let is_deferred = refused_resize.as_ref().is_some_and(|(reason, _)| *reason == "Deferred");
+    if let Some(stages) = nodes.kubelet.stages_of(Resource::Pod, pod) {
+        let (_, memory) = nodes.enter(pod, sees.cluster);
+        let addresses = Addresses {
+            node_name: node.to_owned(),
+            node: memory.host.clone(),
+            pod: memory.address.clone(),
+        };
+        return kwok::sync(Resource::Pod, pod, &stages, addresses, &mut memory.stage, sees);
+    }
+    let (script, memory) = nodes.enter(pod, sees.cluster);
+    let look = Look {
+        pod,
+        script: &script,
+        memory,
+        sees,
+        now: sees.now,
+        stamp: sees.stamp(),
+        refused_resize,
+        again: None,
+        notes: Vec::new(),
+    };
+    let mut plan = sync(look);
+    if is_deferred {
+        plan.look_again(pods::plus(sees.now, RESIZE_RETRY));
+    }
+    plan
+}
+
+/// Plans the work for a Node: by Stages if there are any for Nodes.
+pub(super) fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
+    let Some(stages) = nodes.kubelet.stages_of(Resource::Node, node) else {
+        return node::sync(node, sees);
+    };
+    let addresses = Addresses {
+        node_name: node.name().to_owned(),
+        node: node::address_of(node, sees),
+        pod: String::new(),
+    };
+    let pending = nodes.stages.entry(node.name().to_owned()).or_default();
+    let mut plan = kwok::sync(Resource::Node, node, &stages, addresses, pending, sees);
+    node::drop_taint(node, &mut plan);
+    plan
+}
+
+/// Fails a Pod that the kubelet does not admit.
+fn reject(pod: &Object, reason: String, message: String, sees: &Sees<'_>, plan: &mut Plan) {
+    let mut next = pods::status(pod).clone();
+    next.insert("phase".into(), "Failed".into());
+    next.insert("reason".into(), reason.as_str().into());
+    next.insert("message".into(), format!("Pod was rejected: {message}").into());
+    next.insert("startTime".into(), sees.stamp().into());
+    plan.status(Resource::Pod, pod, next);
+    plan.writes.push(Write::Note(Note {
+        about: Regarding::of(Resource::Pod, pod),
+        component: "kubelet",
+        host: Cursor::root(pod).text("spec.nodeName").to_owned(),
+        is_warning: true,
+        reason: reason.into(),
+        message,
+    }));
+}

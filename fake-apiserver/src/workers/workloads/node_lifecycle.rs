@@ -1,0 +1,191 @@
+//! Nodes by their conditions: taints of a Node that is not ready, lost or under pressure, and the eviction of Pods that
+//! do not tolerate them (`node_lifecycle_controller.go` and the taint eviction controller). A Node is lost if its
+//! condition `Ready` is `Unknown`; then its kubelet stops, too.
+
+use jiff::Timestamp;
+
+use super::cluster::Cluster;
+use super::controller::{Changed, WorkloadController};
+use super::plan::{Plan, Write};
+use super::pods::{is_finished, is_true, plus, status, time};
+use super::resource::{Resource, Target, key_of};
+use super::sees::{Sees, conditions, find_condition, put_condition};
+use crate::api::json::{Map, Value, json};
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+use crate::storage::Key;
+use crate::workers::WorkerRow;
+
+const COMPONENT: &str = "node-controller";
+const TAINT_COMPONENT: &str = "taint-eviction-controller";
+
+/// The taint of a Node by the type and the status of a condition.
+const TAINTS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", "node.kubernetes.io/not-ready"),
+    ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+];
+
+pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
+    "nodelifecycle",
+    &[
+        WorkloadController::new(Resource::Node, COMPONENT, sync_node),
+        WorkloadController {
+            concerns: pods_concerned,
+            ..WorkloadController::new(Resource::Pod, COMPONENT, sync_pod)
+        },
+    ],
+);
+
+/// Adds the Pods of a Node whose taints or readiness change.
+fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource != Resource::Node {
+        return;
+    }
+    let of =
+        |node: Option<&Object>| node.map(|it| (Cursor::root(it).list("spec.taints").to_vec(), ready(it).to_owned()));
+    if of(change.old) == of(change.new) {
+        return;
+    }
+    for pod in cluster.all(Resource::Pod) {
+        if Cursor::root(pod).text("spec.nodeName") == change.key.name() {
+            add(key_of(pod));
+        }
+    }
+}
+
+/// The status of the condition `Ready`; empty if it is absent.
+pub(crate) fn ready(node: &Object) -> &str {
+    find_condition(status(node), "Ready").map_or("", |it| Cursor::root(it).text("status"))
+}
+
+/// Plans the taints of a Node.
+fn sync_node(node: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if node.is_terminating() || ready(node).is_empty() {
+        return plan;
+    }
+    let holds = |kind: &str, value: &str| {
+        find_condition(status(node), kind).is_some_and(|it| Cursor::root(it).text("status") == value)
+    };
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for (kind, _, key) in TAINTS.into_iter().filter(|(kind, value, _)| holds(kind, value)) {
+        wanted.push((key, "NoSchedule"));
+        if kind == "Ready" {
+            wanted.push((key, "NoExecute"));
+        }
+    }
+    if Cursor::root(node).flag("spec.unschedulable") == Some(true) {
+        wanted.push(("node.kubernetes.io/unschedulable", "NoSchedule"));
+    }
+    let is_own = |taint: &Value| {
+        let key = text(taint, "key");
+        TAINTS.iter().any(|(.., own)| *own == key) || key == "node.kubernetes.io/unschedulable"
+    };
+    let is_wanted = |taint: &Value| wanted.contains(&(text(taint, "key"), text(taint, "effect")));
+    let known = Cursor::root(node).list("spec.taints");
+    let mut next: Vec<Value> = known
+        .iter()
+        .filter(|it| !is_own(it) || is_wanted(it))
+        .cloned()
+        .collect();
+    for (key, effect) in wanted.iter().copied() {
+        if !next
+            .iter()
+            .any(|it| text(it, "key") == key && text(it, "effect") == effect)
+        {
+            next.push(json!({"key": key, "effect": effect, "timeAdded": sees.stamp()}));
+        }
+    }
+    if next != known {
+        let next = if next.is_empty() { Value::Null } else { json!(next) };
+        plan.merge(Resource::Node, node, json!({"spec": {"taints": next}}));
+    }
+    plan
+}
+
+/// Plans the eviction of a Pod that does not tolerate its Node's taints, and marks a Pod unready if its Node is lost.
+fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let node = Cursor::root(pod).text("spec.nodeName");
+    let Some(node) = sees.cluster.find(Resource::Node, "", node) else {
+        return plan;
+    };
+    if is_finished(pod) {
+        return plan;
+    }
+    if ready(node) == "Unknown" && is_true(pod, "Ready") {
+        let mut list = conditions(status(pod));
+        for condition in list.iter_mut().filter_map(Value::as_object_mut) {
+            if Cursor::root(condition).text("type") == "Ready" {
+                condition.insert("status".into(), "False".into());
+                condition.insert("lastTransitionTime".into(), sees.stamp().into());
+            }
+        }
+        plan.merge_status(Resource::Pod, pod, json!({"status": {"conditions": list}}));
+        let about = (Resource::Pod, pod);
+        plan.warn(about, COMPONENT, "NodeNotReady", "Node is not ready".to_owned());
+    }
+    if pod.is_terminating() {
+        return plan;
+    }
+    match eviction(pod, node, sees.now) {
+        None => {}
+        Some(at) if at > sees.now => plan.look_again(at),
+        Some(_) => evict(pod, sees, &mut plan),
+    }
+    plan
+}
+
+/// Returns the time at which a Pod has to leave its Node.
+fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
+    let taints = Cursor::root(node).list("spec.taints").iter();
+    let taints = taints.filter(|it| text(it, "effect") == "NoExecute");
+    let ends = taints.filter_map(|taint| {
+        let since = time(text(taint, "timeAdded")).unwrap_or(now);
+        let tolerations = Cursor::root(pod).maps("spec.tolerations").map(Cursor::root);
+        let mut bearing = tolerations.filter(|it| bears(it, taint)).peekable();
+        if bearing.peek().is_none() {
+            return Some(now);
+        }
+        // The shortest toleration applies; a toleration without seconds lasts for ever.
+        let seconds = bearing.filter_map(|it| it.integer("tolerationSeconds")).min()?;
+        Some(plus(since, seconds.max(0)))
+    });
+    ends.min()
+}
+
+fn bears(toleration: &Cursor<'_>, taint: &Value) -> bool {
+    let key = toleration.text("key");
+    let effect = toleration.text("effect");
+    let value_fits = match toleration.text("operator") {
+        "Exists" => true,
+        _ => !key.is_empty() && toleration.text("value") == text(taint, "value"),
+    };
+    (key.is_empty() || key == text(taint, "key")) && (effect.is_empty() || effect == "NoExecute") && value_fits
+}
+
+fn text<'a>(taint: &'a Value, field: &str) -> &'a str {
+    taint.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn evict(pod: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let mut list = conditions(status(pod));
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": sees.stamp(),
+        "reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint",
+    });
+    put_condition(&mut list, condition.as_object().cloned().unwrap_or_else(Map::new));
+    plan.merge_status(Resource::Pod, pod, json!({"status": {"conditions": list}}));
+    plan.writes.push(Write::Delete {
+        at: Target::of(Resource::Pod, pod),
+        grace: None,
+        propagation: None,
+        told: None,
+    });
+    let message = format!("Marking for deletion Pod {}/{}", pod.namespace(), pod.name());
+    plan.note((Resource::Pod, pod), TAINT_COMPONENT, "TaintManagerEviction", message);
+}

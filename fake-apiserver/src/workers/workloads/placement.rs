@@ -1,0 +1,264 @@
+//! Rules that place a Pod by other Pods: affinity, anti-affinity and topology spread (`InterPodAffinity` and
+//! `PodTopologySpread` of the scheduler). Preferences decide among the nodes that fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::cluster::selects;
+use super::node_rules::{fits_affinity, fits_term};
+use super::pods::{is_finished, label};
+use super::resource::Resource;
+use super::sees::{Sees, selector_of};
+use crate::api::json::Map;
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+
+const NO_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const NO_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+const REPELLED: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+const NO_SPREAD: &str = "node(s) didn't match pod topology spread constraints";
+const NO_SPREAD_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+
+/// A node that is not allowed.
+pub(crate) struct Refused {
+    pub(crate) why: &'static str,
+    /// Set if the node would be allowed without some other Pod.
+    pub(crate) can_change: bool,
+}
+
+/// The rules of one Pod, with the Pods that they concern.
+pub(crate) struct Placement<'a> {
+    pod: &'a Object,
+    attracts: Vec<Term>,
+    /// Set if the Pod is the first one that its own affinity selects.
+    is_first: bool,
+    repels: Vec<Term>,
+    /// Anti-affinity terms of other Pods that apply to this Pod.
+    repelled_by: Vec<Term>,
+    spreads: Vec<Spread>,
+    preferences: Vec<(i64, Term)>,
+}
+
+/// The values of a node label, each with the number of Pods that a term selects.
+struct Term {
+    topology: String,
+    counts: BTreeMap<String, i64>,
+}
+
+/// A constraint of `topologySpreadConstraints`.
+struct Spread {
+    term: Term,
+    is_required: bool,
+    max_skew: i64,
+    /// The lowest number of Pods of any value.
+    minimum: i64,
+    /// 1 if the Pod itself counts.
+    own: i64,
+}
+
+impl Term {
+    /// The term with the nodes of Pods.
+    fn of<'a>(topology: &str, pods: impl Iterator<Item = &'a Arc<Object>>, sees: &Sees<'_>) -> Self {
+        let mut counts = BTreeMap::new();
+        for pod in pods {
+            let node = Cursor::root(pod).text("spec.nodeName");
+            let node = sees.cluster.find(Resource::Node, "", node);
+            if let Some(value) = node.and_then(|it| label(it, topology)) {
+                *counts.entry(value.to_owned()).or_default() += 1;
+            }
+        }
+        Self {
+            topology: topology.to_owned(),
+            counts,
+        }
+    }
+
+    /// Number of Pods on nodes with the same label as a node; `None` if the node lacks the label.
+    fn count(&self, node: &Object) -> Option<i64> {
+        label(node, &self.topology).map(|value| self.counts.get(value).copied().unwrap_or(0))
+    }
+}
+
+impl<'a> Placement<'a> {
+    /// Collects the rules of a Pod.
+    pub(crate) fn of(pod: &'a Object, nodes: &[&Arc<Object>], sees: &Sees<'_>) -> Self {
+        let terms = |path: &str| -> Vec<&Map> { Cursor::root(pod).maps(path).collect() };
+        let term = |it: &&Map| Term::of(Cursor::root(it).text("topologyKey"), concerned(it, pod, sees), sees);
+        let required = |kind: &str| {
+            terms(&format!(
+                "spec.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution"
+            ))
+        };
+        let attracting = required("podAffinity");
+        let attracts: Vec<Term> = attracting.iter().map(term).collect();
+        let is_first = attracts.iter().all(|it| it.counts.is_empty())
+            && attracting.iter().all(|it| is_concerned(it, pod, pod, sees));
+        let mut preferences = Vec::new();
+        for (kind, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
+            for it in terms(&format!(
+                "spec.affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution"
+            )) {
+                let weight = sign * Cursor::root(it).integer("weight").unwrap_or(0);
+                let affinity = Cursor::root(it).map_or_empty("podAffinityTerm");
+                preferences.push((weight, term(&affinity)));
+            }
+        }
+        let spread = |it: &Map| Spread::of(it, pod, nodes, sees);
+        Self {
+            attracts,
+            is_first,
+            repels: required("podAntiAffinity").iter().map(term).collect(),
+            repelled_by: repelling(pod, sees),
+            spreads: terms("spec.topologySpreadConstraints")
+                .into_iter()
+                .filter_map(spread)
+                .collect(),
+            preferences,
+            pod,
+        }
+    }
+
+    /// Returns the reason for which a node is not allowed, in the scheduler's words.
+    pub(crate) fn refusal(&self, node: &Object) -> Option<Refused> {
+        let why = self.reason(node)?;
+        Some(Refused {
+            can_change: !matches!(why, NO_AFFINITY | NO_SPREAD_LABEL),
+            why,
+        })
+    }
+
+    fn reason(&self, node: &Object) -> Option<&'static str> {
+        for spread in self.spreads.iter().filter(|it| it.is_required) {
+            match spread.term.count(node) {
+                None => return Some(NO_SPREAD_LABEL),
+                Some(count) if count + spread.own - spread.minimum > spread.max_skew => return Some(NO_SPREAD),
+                Some(_) => {}
+            }
+        }
+        let meets = |it: &Term| it.count(node).is_some_and(|count| count > 0 || self.is_first);
+        if !self.attracts.iter().all(meets) {
+            return Some(NO_AFFINITY);
+        }
+        let holds_some = |it: &Term| it.count(node).is_some_and(|count| count > 0);
+        if self.repels.iter().any(holds_some) {
+            return Some(NO_ANTI_AFFINITY);
+        }
+        self.repelled_by.iter().any(holds_some).then_some(REPELLED)
+    }
+
+    /// The sum of the preferences that a node meets.
+    pub(crate) fn score(&self, node: &Object) -> i64 {
+        let by_pods = self
+            .preferences
+            .iter()
+            .map(|(weight, term)| weight * term.count(node).unwrap_or(0));
+        let soft = self.spreads.iter().filter(|it| !it.is_required);
+        let by_spread = soft.map(|it| -it.term.count(node).unwrap_or(0));
+        let path = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
+        let by_node = Cursor::root(self.pod).maps(path).filter_map(|it| {
+            let it = Cursor::root(it);
+            fits_term(it.map_or_empty("preference"), node).then(|| it.integer("weight").unwrap_or(0))
+        });
+        by_pods.chain(by_spread).chain(by_node).sum()
+    }
+}
+
+impl Spread {
+    fn of(constraint: &Map, pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>) -> Option<Self> {
+        let cursor = Cursor::root(constraint);
+        let topology = cursor.text("topologyKey");
+        let selector = selector_of(constraint, "labelSelector")?;
+        let keys: Vec<&str> = cursor
+            .list("matchLabelKeys")
+            .iter()
+            .filter_map(|it| it.as_str())
+            .collect();
+        let counts = |it: &Object| {
+            let same = |key: &&str| label(pod, key).is_none_or(|value| label(it, key) == Some(value));
+            selects(&selector, it) && keys.iter().all(same)
+        };
+        let allowed: BTreeSet<&str> = nodes
+            .iter()
+            .filter(|it| cursor.text("nodeAffinityPolicy") == "Ignore" || fits_affinity(pod, it))
+            .map(|it| it.name())
+            .collect();
+        let others = sees.cluster.selected(Resource::Pod, pod.namespace(), &selector);
+        let others = others.into_iter().filter(|it| {
+            let node = Cursor::root(it).text("spec.nodeName");
+            counts(it) && !is_finished(it) && !it.is_terminating() && allowed.contains(node)
+        });
+        let mut term = Term::of(topology, others, sees);
+        for node in nodes.iter().filter(|it| allowed.contains(it.name())) {
+            if let Some(value) = label(node, topology) {
+                term.counts.entry(value.to_owned()).or_default();
+            }
+        }
+        let values = i64::try_from(term.counts.len()).unwrap_or(i64::MAX);
+        let minimum = match cursor.integer("minDomains").is_some_and(|least| values < least) {
+            true => 0,
+            false => term.counts.values().min().copied().unwrap_or(0),
+        };
+        Some(Self {
+            is_required: cursor.text("whenUnsatisfiable") != "ScheduleAnyway",
+            max_skew: cursor.integer("maxSkew").unwrap_or(1),
+            own: i64::from(counts(pod)),
+            minimum,
+            term,
+        })
+    }
+}
+
+/// Returns the Pods on nodes that a term of a Pod selects.
+fn concerned<'a>(term: &Map, owner: &Object, sees: &Sees<'a>) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+    let mut found = Vec::new();
+    if let Some(selector) = selector_of(term, "labelSelector") {
+        for namespace in namespaces(term, owner, sees) {
+            found.extend(sees.cluster.selected(Resource::Pod, &namespace, &selector));
+        }
+    }
+    found
+        .into_iter()
+        .filter(|it| !Cursor::root(it).text("spec.nodeName").is_empty() && !is_finished(it))
+}
+
+/// Returns `true` if a term of `owner` is about a Pod.
+fn is_concerned(term: &Map, owner: &Object, pod: &Object, sees: &Sees<'_>) -> bool {
+    let selector = selector_of(term, "labelSelector");
+    selector.is_some_and(|it| selects(&it, pod)) && namespaces(term, owner, sees).iter().any(|it| it == pod.namespace())
+}
+
+fn namespaces(term: &Map, owner: &Object, sees: &Sees<'_>) -> BTreeSet<String> {
+    let named = Cursor::root(term)
+        .list("namespaces")
+        .iter()
+        .filter_map(|it| it.as_str());
+    let mut found: BTreeSet<String> = named.map(str::to_owned).collect();
+    match selector_of(term, "namespaceSelector") {
+        Some(selector) => {
+            let all = sees.cluster.all(Resource::Namespace);
+            found.extend(all.filter(|it| selects(&selector, it)).map(|it| it.name().to_owned()));
+        }
+        None if found.is_empty() => drop(found.insert(owner.namespace().to_owned())),
+        None => {}
+    }
+    found
+}
+
+/// Returns the required anti-affinity terms of other Pods that select a Pod, each with the nodes of those Pods.
+fn repelling(pod: &Object, sees: &Sees<'_>) -> Vec<Term> {
+    let others = sees
+        .cluster
+        .repelling()
+        .filter(|it| !Cursor::root(it).text("spec.nodeName").is_empty() && !is_finished(it));
+    let mut terms = Vec::new();
+    for other in others {
+        let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+        for term in Cursor::root(other).maps(path) {
+            if is_concerned(term, other, pod, sees) {
+                let topology = Cursor::root(term).text("topologyKey");
+                terms.push(Term::of(topology, std::iter::once(other), sees));
+            }
+        }
+    }
+    terms
+}

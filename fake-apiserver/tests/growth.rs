@@ -1,0 +1,252 @@
+//! The cost of a request grows in proportion to the number of its parts: a request with four times as many parts
+//! allocates at most five times as many bytes. Allocations are counted, because they are a function of the request,
+//! unlike time.
+
+#![allow(
+    unsafe_code,
+    reason = "an allocator that counts is written with the unsafe trait GlobalAlloc"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use fake_apiserver::ApiServer;
+use http::{HeaderMap, Request};
+use rstest::rstest;
+use serde_json::{Map, Value, json};
+
+/// The system's allocator with the allocated bytes counted, for each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed to the system's allocator unchanged; the additional work is only counting.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that ends has no counter.
+        let _ = ALLOCATED.try_with(|it| it.set(it.get() + layout.size() as u64));
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A request, and the object that it changes.
+struct Measured {
+    before: Option<(&'static str, Value)>,
+    method: &'static str,
+    path: String,
+    content_type: &'static str,
+    body: Value,
+}
+
+impl Measured {
+    fn post(path: &str, body: Value) -> Self {
+        Self {
+            before: None,
+            method: "POST",
+            path: path.to_owned(),
+            content_type: JSON,
+            body,
+        }
+    }
+
+    fn patch(collection: &'static str, before: Value, content_type: &'static str, body: Value) -> Self {
+        Self {
+            before: Some((collection, before)),
+            method: "PATCH",
+            path: format!("{collection}/a"),
+            content_type,
+            body,
+        }
+    }
+}
+
+fn list(count: usize, item: impl Fn(usize) -> Value) -> Value {
+    (0..count).map(item).collect()
+}
+
+fn map(count: usize, key: impl Fn(usize) -> String, value: &Value) -> Value {
+    let entries = (0..count).map(|at| (key(at), value.clone()));
+    Value::Object(entries.collect::<Map<String, Value>>())
+}
+
+fn config_map(metadata: Value) -> Value {
+    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    map["metadata"]["name"] = "a".into();
+    map
+}
+
+fn pod(container: Value) -> Value {
+    let mut container = container;
+    container["name"] = "c".into();
+    container["image"] = "i".into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}})
+}
+
+fn thing(spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+}
+
+fn definition() -> Value {
+    let spec = json!({"type": "object", "properties": {
+        "texts": {"type": "object", "additionalProperties": {"type": "string"}},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}},
+    }});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}],
+        },
+    })
+}
+
+/// The code, the headers, and the allocated bytes of a request.
+async fn sent(server: &ApiServer, method: &str, path: &str, content_type: &str, body: &Value) -> (u16, HeaderMap, u64) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .body(body.to_string())
+        .expect("the request is whole");
+    let before = ALLOCATED.get();
+    let answer = server.call(request).await;
+    let allocated = ALLOCATED.get() - before;
+    (answer.status().as_u16(), answer.headers().clone(), allocated)
+}
+
+/// The allocated bytes of a request on a server of its own.
+async fn cost(measured: &Measured, code: u16) -> u64 {
+    let server = ApiServer::start();
+    server.load([definition()]).expect("the definition is valid");
+    if let Some((collection, object)) = &measured.before {
+        assert_eq!(sent(&server, "POST", collection, JSON, object).await.0, 201);
+    }
+    let (answered, headers, allocated) = sent(
+        &server,
+        measured.method,
+        &measured.path,
+        measured.content_type,
+        &measured.body,
+    )
+    .await;
+    assert_eq!(answered, code, "{} {}", measured.method, measured.path);
+    let warnings: usize = headers.get_all("warning").iter().map(http::HeaderValue::len).sum();
+    assert!(warnings < 16 * 1024, "{warnings} bytes of warnings");
+    allocated
+}
+
+/// Variables of a container.
+fn variables(count: usize, item: impl Fn(usize) -> Value) -> Value {
+    pod(json!({"env": list(count, item)}))
+}
+
+/// Unknown fields.
+fn unknown(count: usize) -> Value {
+    map(count, |at| format!("u{at}"), &json!(1))
+}
+
+fn owner(at: usize) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("o{at}"), "uid": format!("u{at}")})
+}
+
+/// A ConfigMap with finalizers that begin with a letter.
+fn finalized(count: usize, letter: &str) -> Value {
+    config_map(json!({"finalizers": list(count, |at| json!(format!("a.b/{letter}{at}")))}))
+}
+
+/// A ConfigMap with field managers.
+fn managed(count: usize, data: Value) -> Value {
+    let entry = |at| {
+        json!({
+            "manager": format!("m{at}"), "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {format!("f:k{at}"): {}}},
+        })
+    };
+    let mut map = config_map(json!({"managedFields": list(count, entry)}));
+    map["data"] = data;
+    map
+}
+
+fn moves(count: usize) -> Measured {
+    let texts = map(4 * count, |at| format!("k{at}"), &json!("v"));
+    let text = |letter: &str, at: usize| format!("/spec/texts/{letter}{at}");
+    let one = |at| json!({"op": "move", "from": text("k", at), "path": text("z", at)});
+    Measured::patch(THINGS, thing(json!({"texts": texts})), JSON_PATCH, list(count, one))
+}
+
+fn additions(count: usize) -> Measured {
+    let one = |at| json!({"op": "add", "path": "/spec/set/-", "value": format!("v{at}")});
+    Measured::patch(THINGS, thing(json!({"set": []})), JSON_PATCH, list(count, one))
+}
+
+fn applied(count: usize) -> Measured {
+    let items = list(count, |at| json!({"k": format!("v{at}")}));
+    Measured {
+        method: "PATCH",
+        path: format!("{THINGS}/a?fieldManager=m"),
+        content_type: APPLY,
+        ..Measured::post(THINGS, thing(json!({"map": items})))
+    }
+}
+
+fn ordered(count: usize) -> Measured {
+    let before = variables(count, |at| json!({"name": format!("A{at}"), "value": "x"}));
+    let order = list(count, |at| json!({"name": format!("A{at}")}));
+    let patch = json!({"spec": {"containers": [{"name": "c", "$setElementOrder/env": order}]}});
+    Measured::patch(PODS, before, STRATEGIC, patch)
+}
+
+#[rstest]
+#[case::equal_names(201, |n| Measured::post(PODS, variables(n, |_| json!({"name": "A", "value": "x"}))))]
+#[case::references(201, |n| Measured::post(PODS,
+    variables(n, |at| json!({"name": format!("A{at}"), "value": format!("$(A{at})")}))))]
+#[case::unknown_fields(201, |n| Measured::post(&format!("{THINGS}?fieldValidation=Warn"), thing(unknown(n))))]
+#[case::unknown_fields_of_a_pod(201, |n| Measured::post(&format!("{PODS}?fieldValidation=Warn"), pod(unknown(n))))]
+#[case::refused_fields(400, |n| Measured::post(&format!("{THINGS}?fieldValidation=Strict"), thing(unknown(n))))]
+#[case::owners(201, |n| Measured::post(MAPS, config_map(json!({"ownerReferences": list(n, owner)}))))]
+#[case::finalizers(201, |n| Measured::post(MAPS, finalized(n, "f")))]
+#[case::replaced_finalizers(200, |n| Measured::patch(MAPS, finalized(n, "f"), STRATEGIC, finalized(n, "g")))]
+#[case::managers(201, |n| Measured::post(MAPS, managed(n, json!({}))))]
+#[case::merged_managers(201, |n| Measured::post(MAPS, managed(n, json!({"k": "v"}))))]
+#[case::moves(200, moves)]
+#[case::additions_to_a_list(200, additions)]
+#[case::a_set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
+#[case::an_applied_map(201, applied)]
+#[case::an_order_of_variables(200, ordered)]
+#[tokio::test(start_paused = true)]
+async fn four_times_as_many_parts_cost_at_most_five_times_as_much(
+    #[case] code: u16,
+    #[case] request: fn(usize) -> Measured,
+) {
+    const COUNT: usize = 250;
+    let first = cost(&request(COUNT), code).await;
+    let double = cost(&request(2 * COUNT), code).await;
+    let fourfold = cost(&request(4 * COUNT), code).await;
+    let bytes = [first, double, fourfold];
+    assert!(double <= first * 5 / 2, "{bytes:?} bytes");
+    assert!(fourfold <= first * 5, "{bytes:?} bytes");
+}

@@ -1,0 +1,263 @@
+//! Aggregated API servers, which a service in this process answers for.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use fake_apiserver::api::status::Status;
+use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Seen, Verdict};
+use http::{Request, Response};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{get, post};
+
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const HOST: &str = "flunders.default.svc";
+
+/// The requests that the aggregated API server has received: the method with the path, and the headers.
+type Received = Arc<Mutex<Vec<(String, Vec<(String, String)>)>>>;
+
+/// An API server of `wardle.example.com/v1` with the resource `flunders`.
+fn wardle(builder: ApiServerBuilder) -> (ApiServer, Received) {
+    let received = Received::default();
+    let seen = Arc::clone(&received);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let headers = request.headers().iter();
+        let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
+        let line = format!("{} {}", request.method(), request.uri());
+        seen.lock().expect("no test panics here").push((line, headers));
+        let (code, body) = answer(request.uri().path());
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = http::StatusCode::from_u16(code).expect("a code");
+        let json = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert("content-type", json);
+        if code == 307 {
+            let location = http::HeaderValue::from_static("/elsewhere");
+            response.headers_mut().insert("location", location);
+        }
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    (builder.webhook(HOST, service).start(), received)
+}
+
+fn answer(path: &str) -> (u16, Value) {
+    match path {
+        "/apis/wardle.example.com/v1" => (
+            200,
+            json!({
+                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "wardle.example.com/v1",
+                "resources": [
+                    {"name": "flunders", "singularName": "flunder", "namespaced": true, "kind": "Flunder",
+                        "verbs": ["get", "list"], "shortNames": ["fl"]},
+                    {"name": "flunders/status", "singularName": "", "namespaced": true, "kind": "Flunder",
+                        "verbs": ["get"]},
+                ],
+            }),
+        ),
+        "/apis/wardle.example.com/v1/namespaces/default/flunders/a" => (
+            200,
+            json!({"kind": "Flunder", "apiVersion": "wardle.example.com/v1", "metadata": {"name": "a"}}),
+        ),
+        "/apis/wardle.example.com/v1/redirected" => (307, json!({})),
+        _ => (404, json!({"kind": "Status", "apiVersion": "v1", "code": 404})),
+    }
+}
+
+fn api_service(group: &str, service: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("v1.{group}")},
+        "spec": {"group": group, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": service}},
+    })
+}
+
+async fn with_wardle() -> (ApiServer, Received) {
+    let (server, received) = wardle(ApiServer::builder());
+    let (code, answer) = post(&server, API_SERVICES, &api_service("wardle.example.com", "flunders")).await;
+    assert_eq!(code, 201, "{answer}");
+    (server, received)
+}
+
+/// The condition `Available`, after all tasks have had their turn.
+async fn available(server: &ApiServer, group: &str) -> (Value, Value) {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let (_, service) = get(server, &format!("{API_SERVICES}/v1.{group}")).await;
+    let condition = &service["status"]["conditions"][0];
+    (condition["status"].clone(), condition["reason"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_reaches_the_server_with_its_user() {
+    let (server, received) = wardle(ApiServer::builder().authorization(Authorization::Rbac).token_with_uid(
+        "t",
+        "jane",
+        "7",
+        ["system:masters", "devs"],
+    ));
+    let service = api_service("wardle.example.com", "flunders");
+    assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
+    received.lock().expect("no test panics here").clear();
+    let path = "/apis/wardle.example.com/v1/namespaces/default/flunders/a?pretty=false";
+    let request = Request::get(path)
+        .header("authorization", "Bearer t")
+        .header("x-remote-user", "admin")
+        .header("x-remote-extra-x", "1")
+        .header("accept", "application/json")
+        .body(String::new());
+    let answer = server.call(request.expect("the request is whole")).await;
+    assert_eq!(answer.status(), 200);
+    let body: Value = serde_json::from_slice(answer.body()).expect("JSON");
+    assert_eq!(body["kind"], "Flunder");
+    let received = received.lock().expect("no test panics here").clone();
+    let (line, headers) = received
+        .iter()
+        .find(|it| it.0.contains("flunders/a"))
+        .expect("it was called");
+    assert_eq!(line, &format!("GET {path}"));
+    let values = |name: &str| -> Vec<&str> {
+        let named = headers.iter().filter(|it| it.0 == name);
+        named.map(|it| &*it.1).collect()
+    };
+    assert_eq!(values("x-remote-user"), ["jane"]);
+    assert_eq!(values("x-remote-uid"), ["7"]);
+    assert_eq!(
+        values("x-remote-group"),
+        ["system:masters", "devs", "system:authenticated"]
+    );
+    assert_eq!(values("x-remote-extra-x"), Vec::<&str>::new());
+    assert_eq!(values("authorization"), Vec::<&str>::new());
+    assert_eq!(values("accept"), ["application/json"]);
+    assert_eq!(values("host"), [HOST]);
+    assert_eq!(values("audit-id").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rbac_decides_before_the_server_is_called() {
+    let builder = ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .token("t", "dev", ["devs"]);
+    let (server, received) = wardle(builder);
+    let service = api_service("wardle.example.com", "flunders");
+    assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
+    received.lock().expect("no test panics here").clear();
+    let request = Request::get("/apis/wardle.example.com/v1/namespaces/default/flunders/a")
+        .header("authorization", "Bearer t")
+        .body(String::new());
+    let answer = server.call(request.expect("the request is whole")).await;
+    let body: Value = serde_json::from_slice(answer.body()).expect("JSON");
+    let expected = "flunders.wardle.example.com \"a\" is forbidden: User \"dev\" cannot get resource \"flunders\" in \
+                    API group \"wardle.example.com\" in the namespace \"default\"";
+    assert_eq!(
+        (answer.status().as_u16(), body["message"].as_str()),
+        (403, Some(expected))
+    );
+    let received = received.lock().expect("no test panics here").clone();
+    assert!(received.iter().all(|it| !it.0.contains("flunders/a")), "{received:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_contain_the_group_in_the_order_of_priorities() {
+    let (server, _) = with_wardle().await;
+    let (_, list) = get(&server, "/apis").await;
+    let names: Vec<_> = list["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| &it["name"])
+        .collect();
+    let at = names.iter().position(|it| **it == "wardle.example.com");
+    assert_eq!(at, Some(names.len() - 1), "{names:?}");
+    let (code, group) = get(&server, "/apis/wardle.example.com").await;
+    let version = json!({"groupVersion": "wardle.example.com/v1", "version": "v1"});
+    assert_eq!((code, &group["preferredVersion"]), (200, &version));
+    let (code, resources) = get(&server, "/apis/wardle.example.com/v1").await;
+    assert_eq!((code, &resources["resources"][0]["name"]), (200, &json!("flunders")));
+    let request = Request::get("/apis")
+        .header(
+            "accept",
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        )
+        .body(String::new());
+    let answer = server.call(request.expect("the request is whole")).await;
+    let document: Value = serde_json::from_slice(answer.body()).expect("JSON");
+    let items = document["items"].as_array().expect("a list");
+    let item = items.iter().find(|it| it["metadata"]["name"] == "wardle.example.com");
+    let kind = json!({"group": "wardle.example.com", "version": "v1", "kind": "Flunder"});
+    let expected = json!({
+        "version": "v1", "freshness": "Current",
+        "resources": [{
+            "resource": "flunders", "responseKind": kind, "scope": "Namespaced", "singularResource": "flunder",
+            "verbs": ["get", "list"], "shortNames": ["fl"],
+            "subresources": [{"subresource": "status", "responseKind": kind, "verbs": ["get"]}],
+        }],
+    });
+    assert_eq!(item.map(|it| &it["versions"][0]), Some(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_follows_a_call_of_the_server() {
+    let (server, received) = with_wardle().await;
+    let passed = (json!("True"), json!("Passed"));
+    assert_eq!(available(&server, "wardle.example.com").await, passed);
+    let calls = received.lock().expect("no test panics here").clone();
+    let (line, headers) = &calls[0];
+    assert_eq!(line, "GET /apis/wardle.example.com/v1");
+    let user = headers.iter().find(|it| it.0 == "x-remote-user");
+    assert_eq!(user.map(|it| &*it.1), Some("system:kube-aggregator"));
+
+    // The server has the host, but not the group.
+    assert_eq!(
+        post(&server, API_SERVICES, &api_service("other.example.com", "flunders"))
+            .await
+            .0,
+        201
+    );
+    let failed = (json!("False"), json!("FailedDiscoveryCheck"));
+    assert_eq!(available(&server, "other.example.com").await, failed);
+}
+
+#[rstest]
+#[case::no_such_object(
+    "/apis/wardle.example.com/v1/namespaces/default/flunders/b",
+    404,
+    "{\"apiVersion\":\"v1\""
+)]
+#[case::a_redirect(
+    "/apis/wardle.example.com/v1/redirected",
+    502,
+    "the backend attempted to redirect this request, which is not permitted"
+)]
+#[case::no_route("/apis/lost.example.com/v1/things", 503, "service unavailable\n")]
+#[case::no_api_service("/apis/nothing.example.com/v1/things", 404, "404 page not found\n")]
+#[tokio::test(start_paused = true)]
+async fn error_is_passed_on(#[case] path: &str, #[case] code: u16, #[case] start: &str) {
+    let (server, _) = with_wardle().await;
+    assert_eq!(
+        post(&server, API_SERVICES, &api_service("lost.example.com", "lost"))
+            .await
+            .0,
+        201
+    );
+    let request = Request::get(path).body(String::new()).expect("the request is whole");
+    let answer = server.call(request).await;
+    let text = String::from_utf8_lossy(answer.body()).into_owned();
+    assert_eq!(answer.status().as_u16(), code, "{text}");
+    assert!(text.starts_with(start), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_strikes_a_request_for_an_aggregated_api_server() {
+    let (server, _) = with_wardle().await;
+    let guard = server.inject(|seen: &Seen<'_>| match &*seen.info.resource {
+        "flunders" => Verdict::Fail(Box::new(Status::new(500, "InternalError", "x"))),
+        _ => Verdict::Pass,
+    });
+    let path = "/apis/wardle.example.com/v1/namespaces/default/flunders/a";
+    assert_eq!(get(&server, path).await.0, 500);
+    drop(guard);
+    assert_eq!(get(&server, path).await.0, 200);
+}

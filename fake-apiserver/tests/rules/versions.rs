@@ -1,0 +1,239 @@
+//! Custom resources in several versions: their owners, their first writes, and watches of a definition that changes.
+
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{APPLY, MERGE, Watch, get, message, post, put, send, with};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.e.com";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+fn foos(version: &str) -> String {
+    format!("/apis/e.com/{version}/namespaces/default/foos")
+}
+
+/// A version with a spec with these properties.
+fn version(name: &str, is_stored: bool, spec: &Value) -> Value {
+    json!({"name": name, "served": true, "storage": is_stored, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "properties": spec, "default": {}},
+            "status": {"type": "object", "properties": {"n": {"type": "integer"}}}}}}})
+}
+
+fn definition(versions: &Value) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"}, "versions": versions}})
+}
+
+async fn server(versions: &Value) -> ApiServer {
+    let server = ApiServer::start();
+    let (code, answer) = post(&server, DEFINITIONS, &definition(versions)).await;
+    assert_eq!(code, 201, "{answer}");
+    server
+}
+
+fn foo(version: &str, spec: &Value) -> Value {
+    json!({"apiVersion": format!("e.com/{version}"), "kind": "Foo", "metadata": {"name": "a"}, "spec": spec})
+}
+
+/// Changes the schema of the definition.
+async fn change(server: &ApiServer, property: &str) {
+    let properties = json!({property: {"type": "string"}});
+    let patch = json!({"spec": {"versions": [version("v1", true, &properties)]}});
+    let (code, answer) = send(server, "PATCH", DEFINITION, MERGE, &patch).await;
+    assert_eq!(code, 200, "{answer}");
+}
+
+async fn label(server: &ApiServer, value: &str) {
+    let patch = json!({"metadata": {"labels": {"l": value}}});
+    let path = format!("{}/a", foos("v1"));
+    assert_eq!(send(server, "PATCH", &path, MERGE, &patch).await.0, 200);
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|it| it["type"].as_str().unwrap_or_default())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_of_changed_definition_continues_for_a_second() {
+    let server = server(&json!([version("v1", true, &json!({}))])).await;
+    assert_eq!(post(&server, &foos("v1"), &foo("v1", &json!({}))).await.0, 201);
+    let from = server.resource_version();
+    let mut watch = Watch::open(&server, &format!("{}?watch=1&resourceVersion={from}", foos("v1"))).await;
+    change(&server, "x").await;
+    label(&server, "one").await;
+    assert_eq!(kinds(&watch.told()), ["MODIFIED"]);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    label(&server, "two").await;
+    assert_eq!(kinds(&watch.told()), ["MODIFIED"]);
+    assert!(!watch.has_ended());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(watch.told(), Vec::<Value>::new());
+    assert!(watch.has_ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_ends_if_the_definition_changes_again() {
+    let server = server(&json!([version("v1", true, &json!({}))])).await;
+    let from = server.resource_version();
+    let mut watch = Watch::open(&server, &format!("{}?watch=1&resourceVersion={from}", foos("v1"))).await;
+    change(&server, "x").await;
+    assert_eq!(watch.told(), Vec::<Value>::new());
+    assert!(!watch.has_ended());
+    change(&server, "y").await;
+    assert_eq!(watch.told(), Vec::<Value>::new());
+    assert!(watch.has_ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_outlives_the_mark_of_a_deleted_definition() {
+    let server = server(&json!([version("v1", true, &json!({}))])).await;
+    let held = with(
+        &foo("v1", &json!({})),
+        &json!({"metadata": {"finalizers": ["e.com/x"]}}),
+    );
+    assert_eq!(post(&server, &foos("v1"), &held).await.0, 201);
+    let from = server.resource_version();
+    let mut watch = Watch::open(&server, &format!("{}?watch=1&resourceVersion={from}", foos("v1"))).await;
+    send(&server, "DELETE", DEFINITION, "application/json", &Value::Null).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(kinds(&watch.told()), ["MODIFIED"]);
+    assert!(!watch.has_ended());
+    let freed = json!({"metadata": {"finalizers": null}});
+    send(&server, "PATCH", &format!("{}/a", foos("v1")), MERGE, &freed).await;
+    assert_eq!(kinds(&watch.told()), ["DELETED"]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(watch.told(), Vec::<Value>::new());
+    assert!(watch.has_ended());
+}
+
+/// The entries of a field that the version of another entry lacks.
+#[tokio::test]
+async fn owners_in_a_version_without_a_field_are_dropped_by_updates_and_stop_applies() {
+    let text = json!({"type": "string"});
+    let server = server(&json!([
+        version("v1", true, &json!({"a": text, "b": {"type": "string", "default": "x"}})),
+        version("v2", false, &json!({"a": text})),
+    ]))
+    .await;
+    assert_eq!(post(&server, &foos("v1"), &foo("v1", &json!({}))).await.0, 201);
+    let (code, made) = send(
+        &server,
+        "PATCH",
+        &format!("{}/a?fieldManager=m", foos("v2")),
+        MERGE,
+        &json!({"metadata": {"labels": {"l": "x"}}}),
+    )
+    .await;
+    assert_eq!(code, 200, "{made}");
+    assert_eq!(made["metadata"]["managedFields"].as_array().map(Vec::len), Some(2));
+
+    let path = format!("{}/a?fieldManager=n", foos("v1"));
+    let applied = with(
+        &foo("v1", &json!({"a": "x"})),
+        &json!({"metadata": {"managedFields": null}}),
+    );
+    let (code, answer) = send(&server, "PATCH", &path, APPLY, &applied).await;
+    assert_eq!((code, message(&answer)), (500, ".spec.b: field not declared in schema"));
+    let (code, answer) = send(&server, "PATCH", &path, MERGE, &json!({"spec": {"a": "y"}})).await;
+    assert_eq!((code, &answer["metadata"]["managedFields"]), (200, &Value::Null));
+}
+
+/// A write without changes creates a new version if the object was stored without the defaults of a read.
+#[rstest]
+#[case::plain(json!([version("v1", true, &json!({}))]), "v1", false)]
+#[case::with_a_status_by_default(
+    json!([with(&version("v1", true, &json!({})), &json!({"schema": {"openAPIV3Schema": {"properties": {"status":
+        {"type": "object", "default": {"n": 1}}}}}}))]), "v1", true)]
+#[case::with_defaults_of_the_stored_version(
+    json!([version("v1", true, &json!({"a": {"type": "string", "default": "d"}})),
+        version("v2", false, &json!({"a": {"type": "string"}}))]), "v2", true)]
+#[case::with_defaults_that_the_version_lacks(
+    json!([version("v1", true, &json!({"a": {"type": "string", "default": "d"}})),
+        version("v2", false, &json!({}))]), "v2", false)]
+#[tokio::test]
+async fn first_identical_write_of_a_custom_resource_adds_defaults(
+    #[case] versions: Value,
+    #[case] name: &str,
+    #[case] makes_a_version: bool,
+) {
+    let server = server(&versions).await;
+    let (code, made) = post(&server, &foos(name), &foo(name, &json!({}))).await;
+    assert_eq!(code, 201, "{made}");
+    identical_writes(&server, &format!("{}/a", foos(name)), &made, makes_a_version).await;
+}
+
+#[tokio::test]
+async fn first_identical_write_of_a_claim_creates_a_version() {
+    let server = ApiServer::start();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let (code, made) = post(&server, CLAIMS, &claim).await;
+    assert_eq!(code, 201, "{made}");
+    identical_writes(&server, &format!("{CLAIMS}/a"), &made, true).await;
+}
+
+#[tokio::test]
+async fn apply_of_null_metadata_always_makes_a_version() {
+    let server = server(&json!([version("v1", true, &json!({}))])).await;
+    let path = format!("{}/a?fieldManager=m", foos("v1"));
+    let mut applied = foo("v1", &json!({}));
+    applied["metadata"]["annotations"] = Value::Null;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (code, answer) = send(&server, "PATCH", &path, APPLY, &applied).await;
+        assert!(code < 300, "{answer}");
+        seen.push(answer["metadata"]["resourceVersion"].clone());
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 3);
+}
+
+/// Writes an object twice unchanged; the second write never creates a version.
+async fn identical_writes(server: &ApiServer, path: &str, made: &Value, makes_a_version: bool) {
+    let rv = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    let (code, first) = put(server, path, made).await;
+    assert_eq!(code, 200, "{first}");
+    assert_eq!(rv(&first) != rv(made), makes_a_version);
+    let (code, second) = put(server, path, &first).await;
+    assert_eq!((code, rv(&second)), (200, rv(&first)));
+}
+
+#[rstest]
+#[case::served(true, json!("XgnXlqn3xQU="))]
+#[case::not_served(false, Value::Null)]
+#[tokio::test]
+async fn storage_version_hash_is_of_the_served_storage_version(#[case] served: bool, #[case] expected: Value) {
+    let server = server(&json!([
+        with(&version("v1", true, &json!({})), &json!({"served": served})),
+        version("v2", false, &json!({})),
+    ]))
+    .await;
+    let (_, listed) = get(&server, "/apis/e.com/v2").await;
+    assert_eq!(listed["resources"][0]["storageVersionHash"], expected);
+}
+
+const MISSING: &str = "Object 'Kind' is missing in '{\"spec\":{}}'";
+
+#[rstest]
+#[case::lenient("Ignore", "Foo in version \"v1\" cannot be handled as a Foo: ", "")]
+#[case::strict(
+    "Strict",
+    "the object provided is unrecognized (must be of type Foo): ",
+    " ({\"spec\":{}})"
+)]
+#[tokio::test]
+async fn body_without_a_kind_is_refused(#[case] validation: &str, #[case] before: &str, #[case] after: &str) {
+    let server = server(&json!([version("v1", true, &json!({}))])).await;
+    let path = format!("{}?fieldValidation={validation}", foos("v1"));
+    let (code, answer) = post(&server, &path, &json!({"spec": {}})).await;
+    assert_eq!((code, message(&answer)), (400, &*format!("{before}{MISSING}{after}")));
+}

@@ -1,0 +1,166 @@
+//! HorizontalPodAutoscalers: the numbers of replicas computed from metrics.
+
+use fake_apiserver::{PodScript, PodSelector};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, condition, deployment};
+
+/// A Deployment of four Pods with requests of 100m CPU, and an autoscaler of 1 to 10.
+async fn scaled(metrics: Value, behavior: Value) -> Cluster {
+    let cluster = Cluster::start();
+    let mut web = deployment("web", 4);
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
+    cluster.create(web).await;
+    cluster.pass(3.0).await;
+    let mut autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "minReplicas": 1,
+            "maxReplicas": 10, "metrics": metrics,
+        },
+    });
+    if !behavior.is_null() {
+        autoscaler["spec"]["behavior"] = behavior;
+    }
+    cluster.create(autoscaler).await;
+    cluster
+}
+
+fn cpu(target: Value) -> Value {
+    json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
+}
+
+fn half() -> Value {
+    cpu(json!({"type": "Utilization", "averageUtilization": 50}))
+}
+
+async fn replicas(cluster: &Cluster) -> Value {
+    cluster.get("apps/v1", "Deployment", "web").await["spec"]["replicas"].clone()
+}
+
+#[rstest]
+#[case::above("100m", half(), 17.0, 8)]
+#[case::within_the_tolerance("53m", half(), 60.0, 4)]
+#[case::far_above("1", half(), 17.0, 8)]
+#[case::far_above_later("1", half(), 32.0, 10)]
+#[case::below_at_first("25m", half(), 60.0, 4)]
+#[case::below_after_five_minutes("25m", half(), 320.0, 2)]
+#[case::average("150m", cpu(json!({"type": "AverageValue", "averageValue": "100m"})), 17.0, 6)]
+#[tokio::test(start_paused = true)]
+async fn usage_scales_a_deployment(
+    #[case] usage: &str,
+    #[case] metrics: Value,
+    #[case] after: f64,
+    #[case] expected: i64,
+) {
+    let cluster = scaled(metrics, Value::Null).await;
+    let script = PodScript::default().uses("cpu", usage);
+    cluster.0.kubelet().script(PodSelector::all(), script);
+    cluster.pass(after).await;
+    assert_eq!(replicas(&cluster).await, expected);
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    assert_eq!(
+        condition(&autoscaler, "ScalingActive")[..2],
+        ["True", "ValidMetricFound"]
+    );
+    assert_eq!(condition(&autoscaler, "AbleToScale")[0], "True");
+    assert_eq!(autoscaler["status"]["desiredReplicas"], expected);
+    assert!(autoscaler["status"]["currentMetrics"][0]["resource"]["current"]["averageValue"].is_string());
+}
+
+#[rstest]
+#[case::value(json!({"type": "Value", "value": "10"}), "30", 10)]
+#[case::average(json!({"type": "AverageValue", "averageValue": "10"}), "60", 6)]
+#[tokio::test(start_paused = true)]
+async fn metric_set_by_the_test_scales_a_deployment(#[case] target: Value, #[case] value: &str, #[case] expected: i64) {
+    let metric = json!([{"type": "External", "external": {"metric": {"name": "queue_length"}, "target": target}}]);
+    let cluster = scaled(metric, Value::Null).await;
+    cluster.0.kubelet().metric("queue_length", value);
+    cluster.pass(40.0).await;
+    assert_eq!(replicas(&cluster).await, expected);
+}
+
+#[rstest]
+#[case::pods(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1", 47.0, 5)]
+#[case::pods_again(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1", 80.0, 6)]
+#[case::disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
+#[case::down_at_once(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
+#[tokio::test(start_paused = true)]
+async fn behavior_limits_changes(
+    #[case] behavior: Value,
+    #[case] usage: &str,
+    #[case] after: f64,
+    #[case] expected: i64,
+) {
+    let cluster = scaled(half(), behavior).await;
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("cpu", usage));
+    cluster.pass(after).await;
+    assert_eq!(replicas(&cluster).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_without_metrics_reports_the_reason() {
+    let cluster = scaled(half(), Value::Null).await;
+    cluster.pass(16.0).await;
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    let [status, reason, message] = condition(&autoscaler, "ScalingActive");
+    assert_eq!([status, reason], ["False", "FailedGetResourceMetric"]);
+    assert!(
+        message.contains("no metrics returned from resource metrics API"),
+        "{message}"
+    );
+    assert_eq!(replicas(&cluster).await, 4);
+    let found = cluster.events("FailedGetResourceMetric").await;
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+/// The JSON of a GET.
+async fn read(cluster: &Cluster, path: &str) -> (u16, Value) {
+    let request = http::Request::get(path)
+        .body(String::new())
+        .expect("the request is whole");
+    let answer = cluster.0.call(request).await;
+    let code = answer.status().as_u16();
+    (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_api_returns_the_usage_of_scripts() {
+    let cluster = scaled(half(), Value::Null).await;
+    let script = PodScript::default().uses("cpu", "50m").uses("memory", "32Mi");
+    cluster.0.kubelet().script(PodSelector::all(), script);
+    let root = "/apis/metrics.k8s.io/v1beta1";
+    let (_, groups) = read(&cluster, "/apis").await;
+    let mut names = groups["groups"].as_array().into_iter().flatten().map(|it| &it["name"]);
+    assert!(
+        names.any(|it| it == "metrics.k8s.io"),
+        "kubectl top looks for the group"
+    );
+    let (code, resources) = read(&cluster, root).await;
+    assert_eq!((code, &resources["resources"][1]["kind"]), (200, &json!("PodMetrics")));
+
+    let (code, pods) = read(
+        &cluster,
+        &format!("{root}/namespaces/default/pods?labelSelector=app%3Dweb"),
+    )
+    .await;
+    assert_eq!((code, pods["items"].as_array().map(Vec::len)), (200, Some(4)), "{pods}");
+    let usage = json!({"cpu": "50m", "memory": "32Mi"});
+    assert_eq!(pods["items"][0]["containers"][0]["usage"], usage);
+    let (_, others) = read(&cluster, &format!("{root}/pods?labelSelector=app%3Dother")).await;
+    assert_eq!(others["items"], json!([]));
+    let (code, missing) = read(&cluster, &format!("{root}/namespaces/default/pods/none")).await;
+    let text = json!("podmetrics.metrics.k8s.io \"default/none\" not found");
+    assert_eq!((code, &missing["message"]), (404, &text));
+
+    let (_, nodes) = read(&cluster, &format!("{root}/nodes")).await;
+    assert_eq!(
+        nodes["items"][0]["usage"],
+        json!({"cpu": "200m", "memory": "128Mi"}),
+        "{nodes}"
+    );
+}

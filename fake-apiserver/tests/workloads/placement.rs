@@ -1,0 +1,183 @@
+//! Pods placed by other Pods: affinity, anti-affinity, topology spread and preemption.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, condition};
+
+/// A cluster with the nodes `a` and `b` in zone `x`, and `c` in zone `y`.
+async fn zones() -> Cluster {
+    let cluster = Cluster::start();
+    for (name, zone) in [("a", "x"), ("b", "x"), ("c", "y")] {
+        let labels = json!({"zone": zone, "kubernetes.io/hostname": name});
+        cluster
+            .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}))
+            .await;
+    }
+    cluster.pass(1.0).await;
+    cluster
+}
+
+async fn place(cluster: &Cluster, name: &str, app: &str, spec: Value) -> String {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+    });
+    for (field, value) in spec.as_object().expect("fields") {
+        pod["spec"][field] = value.clone();
+    }
+    cluster.create(pod).await;
+    cluster.pass(2.0).await;
+    let pod = cluster.get("v1", "Pod", name).await;
+    match pod["spec"]["nodeName"].as_str() {
+        Some(node) => node.to_owned(),
+        None => condition(&pod, "PodScheduled")[2].to_owned(),
+    }
+}
+
+fn term(app: &str, topology: &str) -> Value {
+    json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology})
+}
+
+fn required(kind: &str, term: Value) -> Value {
+    json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+#[rstest]
+#[case::next_to_another(required("podAffinity", term("db", "zone")), "c")]
+#[case::on_the_same_node(required("podAffinity", term("db", "kubernetes.io/hostname")), "c")]
+#[case::away_from_it(required("podAntiAffinity", term("db", "zone")), "a")]
+#[case::preferred(
+    json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 10, "podAffinityTerm": term("db", "zone")}]}}}), "c",
+)]
+#[case::preferred_node(
+    json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}}]}}}), "c",
+)]
+#[case::next_to_its_own_kind(required("podAffinity", term("web", "zone")), "a")]
+#[case::next_to_nothing(
+    required("podAffinity", term("none", "zone")),
+    "0/3 nodes are available: 3 node(s) didn't match pod affinity rules. preemption: 0/3 nodes are available: 3 \
+     Preemption is not helpful for scheduling."
+)]
+#[case::in_another_namespace(
+    required("podAntiAffinity", json!({
+        "labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone", "namespaces": ["kube-system"]})), "a",
+)]
+#[tokio::test(start_paused = true)]
+async fn affinity_is_followed(#[case] spec: Value, #[case] node: &str) {
+    let cluster = zones().await;
+    assert_eq!(
+        place(&cluster, "db", "db", json!({"nodeSelector": {"zone": "y"}})).await,
+        "c"
+    );
+    assert_eq!(place(&cluster, "web", "web", spec).await, node);
+}
+
+#[tokio::test(start_paused = true)]
+async fn anti_affinity_holds_for_both_and_ends_with_the_pod() {
+    let cluster = zones().await;
+    let alone = required("podAntiAffinity", term("web", "zone"));
+    let mut pinned = alone.clone();
+    pinned["nodeSelector"] = json!({"zone": "x"});
+    place(&cluster, "one", "db", pinned).await;
+    let spec = json!({"nodeSelector": {"zone": "x"}});
+    let message = place(&cluster, "two", "web", spec).await;
+    assert!(
+        message.contains("2 node(s) didn't satisfy existing pods anti-affinity rules"),
+        "{message}"
+    );
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "two").await["spec"]["nodeName"], "a");
+}
+
+fn spread(when: &str, topology: &str) -> Value {
+    json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": when, "labelSelector": {"matchLabels": {"app": "web"}},
+    }]})
+}
+
+#[rstest]
+#[case::zones("DoNotSchedule", "zone", ["a", "c", "b", "c"])]
+#[case::nodes("DoNotSchedule", "kubernetes.io/hostname", ["a", "b", "c", "a"])]
+#[case::preference("ScheduleAnyway", "zone", ["a", "c", "b", "c"])]
+#[tokio::test(start_paused = true)]
+async fn pods_are_spread_over_topologies(#[case] when: &str, #[case] topology: &str, #[case] nodes: [&str; 4]) {
+    let cluster = zones().await;
+    for (number, node) in nodes.into_iter().enumerate() {
+        let placed = place(&cluster, &format!("web-{number}"), "web", spread(when, topology)).await;
+        assert_eq!(placed, node, "Pod {number}");
+    }
+}
+
+#[rstest]
+#[case::skew("zone", json!({"zone": "x"}), "")]
+#[case::no_label("rack", json!({}), "3 node(s) didn't match pod topology spread constraints (missing required label)")]
+#[tokio::test(start_paused = true)]
+async fn pod_waits_if_every_node_exceeds_the_skew(#[case] topology: &str, #[case] selector: Value, #[case] why: &str) {
+    let cluster = zones().await;
+    let mut spec = spread("DoNotSchedule", topology);
+    spec["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
+    spec["nodeSelector"] = selector;
+    if why.is_empty() {
+        assert_eq!(place(&cluster, "one", "web", spec.clone()).await, "a");
+        let message = place(&cluster, "two", "web", spec).await;
+        assert!(
+            message.contains("2 node(s) didn't match pod topology spread constraints"),
+            "{message}"
+        );
+    } else {
+        let message = place(&cluster, "one", "web", spec).await;
+        assert!(message.contains(why), "{message}");
+    }
+}
+
+#[rstest]
+#[case::lowest_priority_first(json!({"cpu": "3"}), json!({}), &["low"])]
+#[case::as_few_as_possible(json!({"cpu": "1"}), json!({}), &["low"])]
+#[case::as_many_as_needed(json!({"cpu": "6"}), json!({}), &["low", "middle"])]
+#[case::never(json!({"cpu": "6"}), json!({"priorityClassName": "polite"}), &[])]
+#[case::not_enough(json!({"cpu": "8"}), json!({}), &[])]
+#[tokio::test(start_paused = true)]
+async fn a_pod_preempts_others_of_lower_priority(
+    #[case] requests: Value,
+    #[case] mut spec: Value,
+    #[case] victims: &[&str],
+) {
+    let cluster = Cluster::start();
+    for (name, value) in [("low", 1), ("middle", 2), ("high", 3), ("polite", 3)] {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
+            "preemptionPolicy": if name == "polite" { "Never" } else { "PreemptLowerPriority" }});
+        cluster.create(class).await;
+    }
+    let asking = |requests: Value| json!([{"name": "main", "image": "nginx:1", "resources": {"requests": requests}}]);
+    for (name, class, cpu) in [("low", "low", "3"), ("middle", "middle", "3"), ("same", "high", "2")] {
+        let spec = json!({"containers": asking(json!({"cpu": cpu})), "priorityClassName": class});
+        assert_eq!(place(&cluster, name, "web", spec).await, "node-0");
+    }
+    spec["containers"] = asking(requests);
+    if spec["priorityClassName"].is_null() {
+        spec["priorityClassName"] = json!("high");
+    }
+    let placed = place(&cluster, "urgent", "web", spec).await;
+    let names: Vec<String> = cluster
+        .pods()
+        .await
+        .iter()
+        .map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    for name in ["low", "middle", "same"] {
+        assert_eq!(
+            names.contains(&name.to_owned()),
+            !victims.contains(&name),
+            "{name} of {names:?}"
+        );
+    }
+    assert_eq!(placed == "node-0", !victims.is_empty(), "{placed}");
+    assert_eq!(cluster.events("Preempted").await.len(), victims.len());
+    if victims.is_empty() {
+        assert!(placed.contains("preemption: "), "{placed}");
+    }
+}

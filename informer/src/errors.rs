@@ -1,0 +1,198 @@
+//! Predicates of errors that also check wrapped errors (client-go's `apierrors`).
+//!
+//! Each takes any error and checks it and its chain of [sources](std::error::Error::source) for an [`Error`], a
+//! [`kube::Error`] or a [`Status`] of the server. As a result, they also support a `kube::Error` of a plain client, a
+//! caller's own error type with one of these as its source, and `anyhow::Error` (by `as_ref()`).
+//!
+//! ```
+//! use std::time::Duration;
+//! use informer::errors;
+//! use informer::reconcile::{Action, ReconcileError};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::Api;
+//!
+//! async fn create(maps: Api<ConfigMap>, map: &ConfigMap) -> Result<Action, ReconcileError> {
+//!     match maps.create(&Default::default(), map).await {
+//!         Ok(_) => Ok(Action::await_change()),
+//!         Err(err) if errors::is_already_exists(&err) => Ok(Action::await_change()),
+//!         // A retry does not change what the server refuses.
+//!         Err(err) if errors::is_invalid(&err) => Err(ReconcileError::terminal(err)),
+//!         // An administrator has to act; look again later.
+//!         Err(err) if errors::is_forbidden(&err) => Ok(Action::requeue(Duration::from_secs(600))),
+//!         Err(err) => Err(err.into()),
+//!     }
+//! }
+//! ```
+
+use std::error::Error as StdError;
+use std::io;
+use std::iter::successors;
+
+use kube::core::Status;
+use tokio::time::error::Elapsed;
+
+use crate::Error;
+use crate::error::Cause;
+
+/// Any error, as `std::error::Error::source` returns it.
+type AnyError<'a> = &'a (dyn StdError + 'static);
+
+/// 403: the caller is not allowed to do this.
+pub fn is_forbidden(err: AnyError<'_>) -> bool {
+    is_answer(err, 403, "Forbidden")
+}
+
+/// 401: the server does not accept the credentials.
+pub fn is_unauthorized(err: AnyError<'_>) -> bool {
+    is_answer(err, 401, "Unauthorized")
+}
+
+/// 422: the object breaks a rule of its type. The same request fails again.
+pub fn is_invalid(err: AnyError<'_>) -> bool {
+    is_answer(err, 422, "Invalid")
+}
+
+/// 404: the object or its type does not exist.
+pub fn is_not_found(err: AnyError<'_>) -> bool {
+    status(err).is_some_and(|it| it.code == 404)
+}
+
+/// 409 with the reason `AlreadyExists`: an object with this name exists.
+pub fn is_already_exists(err: AnyError<'_>) -> bool {
+    status(err).is_some_and(|it| it.code == 409 && it.reason == "AlreadyExists")
+}
+
+/// 409 with the reason `Conflict`: another client has written in the meantime. Read again, then write again.
+pub fn is_conflict(err: AnyError<'_>) -> bool {
+    status(err).is_some_and(|it| it.code == 409 && it.reason == "Conflict")
+}
+
+/// 410, or the reason `Expired` or `Gone`: the requested version is no longer available, and a new list is required.
+pub fn is_expired(err: AnyError<'_>) -> bool {
+    is_answer(err, 410, "Expired") || is_answer(err, 410, "Gone")
+}
+
+/// 429: the client should retry later. Evictions that a PodDisruptionBudget forbids get this answer, too.
+pub fn is_too_many_requests(err: AnyError<'_>) -> bool {
+    is_answer(err, 429, "TooManyRequests")
+}
+
+/// A time limit was exceeded: the server's (504, or the reason `Timeout` or `ServerTimeout`), this library's, a
+/// socket's, or one of `tokio::time::timeout`. A write may have been executed; see [`is_unknown_outcome`].
+pub fn is_timeout(err: AnyError<'_>) -> bool {
+    is_answer(err, 504, "Timeout")
+        || status(err).is_some_and(|it| it.reason == "ServerTimeout")
+        || chain(err).any(|it| {
+            it.is::<Elapsed>()
+                || it.downcast_ref().is_some_and(Error::is_unanswered)
+                || it
+                    .downcast_ref()
+                    .is_some_and(|it: &io::Error| it.kind() == io::ErrorKind::TimedOut)
+        })
+}
+
+/// The server may have executed a write although it failed: the answer was lost, invalid or too late, or a proxy or the
+/// server gave up waiting for it (502, 504). Read before you write again; if a create was executed, repeating it fails
+/// with [`is_already_exists`].
+///
+/// `false` if the request was certainly not executed: refused by the server or by a fence, or because no process
+/// listens at the address.
+pub fn is_unknown_outcome(err: AnyError<'_>) -> bool {
+    for link in chain(err) {
+        if link.is::<Elapsed>() {
+            return true;
+        }
+        if let Some(err) = link.downcast_ref::<Error>() {
+            return match err.cause() {
+                Cause::Unanswered => true,
+                Cause::Request(err) => is_outcome_unknown(err),
+                Cause::Failed(source) => is_unknown_outcome(source),
+                Cause::Fenced | Cause::LostLeadership | Cause::Gated | Cause::Decode | Cause::Refused => false,
+            };
+        }
+        if let Some(err) = link.downcast_ref::<kube::Error>() {
+            return is_outcome_unknown(err);
+        }
+        if let Some(status) = as_status(link) {
+            return is_given_up(status);
+        }
+    }
+    false
+}
+
+/// A write was refused before it was sent, because this process is no longer the leader, or because another replica now
+/// owns the key. It was not executed, and the work that it belongs to should end.
+pub fn is_fenced(err: AnyError<'_>) -> bool {
+    has_cause(err, |it| matches!(it, Cause::Fenced))
+}
+
+/// The manager has ended because this process lost its lease. Usually the process then exits and is restarted.
+pub fn is_lost_leadership(err: AnyError<'_>) -> bool {
+    has_cause(err, |it| matches!(it, Cause::LostLeadership))
+}
+
+/// A cache has not received an own write in time: a read of [`CachedClient`](crate::runtime::CachedClient) failed, or a
+/// key was held back for too long (see [`Writes`](crate::reconcile::Writes)). A retry succeeds once the cache is up to
+/// date.
+pub fn is_gated(err: AnyError<'_>) -> bool {
+    has_cause(err, |it| matches!(it, Cause::Gated))
+}
+
+/// Returns the server's Status, if it answered with one.
+pub fn status(err: AnyError<'_>) -> Option<&Status> {
+    chain(err).find_map(|link| match link.downcast_ref::<Error>().map(Error::cause) {
+        Some(Cause::Request(kube::Error::Api(status))) => Some(&**status),
+        _ => as_status(link),
+    })
+}
+
+/// Returns the error and its sources, outermost first.
+pub(crate) fn chain(err: AnyError<'_>) -> impl Iterator<Item = AnyError<'_>> {
+    successors(Some(err), source)
+}
+
+fn source<'a>(err: &AnyError<'a>) -> Option<AnyError<'a>> {
+    let err: AnyError<'a> = *err;
+    err.source()
+}
+
+fn is_answer(err: AnyError<'_>, code: u16, reason: &str) -> bool {
+    status(err).is_some_and(|it| it.code == code || it.reason == reason)
+}
+
+fn has_cause(err: AnyError<'_>, is_it: impl Fn(Cause<'_>) -> bool) -> bool {
+    chain(err).any(|it| it.downcast_ref().is_some_and(|it: &Error| is_it(it.cause())))
+}
+
+fn as_status(link: AnyError<'_>) -> Option<&Status> {
+    if let Some(kube::Error::Api(status)) = link.downcast_ref() {
+        return Some(status);
+    }
+    // A wrapper of kube may hide the error, but not its source.
+    link.downcast_ref()
+        .or_else(|| link.downcast_ref::<Box<Status>>().map(|it| &**it))
+}
+
+fn is_outcome_unknown(err: &kube::Error) -> bool {
+    match err {
+        kube::Error::Api(status) => is_given_up(status),
+        kube::Error::Service(source) => {
+            let is_ours = chain(&**source).any(|it| it.is::<Error>());
+            if is_ours {
+                is_unknown_outcome(&**source)
+            } else {
+                !crate::error::is_connection_refused(err)
+            }
+        }
+        kube::Error::HyperError(_)
+        | kube::Error::ReadEvents(_)
+        | kube::Error::FromUtf8(_)
+        | kube::Error::SerdeError(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns `true` if the time limit of the server or of a proxy has expired, while the work may continue.
+fn is_given_up(status: &Status) -> bool {
+    matches!(status.code, 502 | 504) || status.reason == "Timeout"
+}

@@ -1,0 +1,132 @@
+//! Threads of a test that run one at a time and switch whenever they lock a mutex, in an order that a seed determines.
+//! Code under test uses [`Mutex`](crate::sync::Mutex), which is the mutex of this file in unit tests.
+//!
+//! Only critical sections are interleaved: all state that the crate shares between threads is behind locks.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Condvar, LockResult, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+
+/// A mutex that lets another thread run before it is locked.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let Some(turns) = TURNS.with_borrow(Clone::clone) else {
+            return self.0.lock();
+        };
+        loop {
+            turns.pass();
+            match self.0.try_lock() {
+                Ok(guard) => return Ok(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+                // The holder of the lock will run again soon.
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+    }
+}
+
+thread_local! {
+    static TURNS: RefCell<Option<Turns>> = const { RefCell::new(None) };
+}
+
+/// A thread's part in a schedule.
+#[derive(Clone)]
+struct Turns {
+    me: usize,
+    schedule: Arc<Schedule>,
+}
+
+struct Schedule {
+    state: std::sync::Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    current: usize,
+    is_live: Vec<bool>,
+    random: u64,
+}
+
+impl State {
+    /// Chooses the thread that runs next.
+    fn choose(&mut self) {
+        let live: Vec<_> = (0..self.is_live.len()).filter(|it| self.is_live[*it]).collect();
+        // A step of xorshift.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        if !live.is_empty() {
+            self.current = live[(self.random % live.len() as u64) as usize];
+        }
+    }
+}
+
+impl Turns {
+    /// Lets another thread run, or continues this one.
+    fn pass(&self) {
+        self.state().choose();
+        self.schedule.changed.notify_all();
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let state = self
+            .schedule
+            .changed
+            .wait_while(self.state(), |it| it.current != self.me);
+        drop(state.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.is_live[self.me] = false;
+        state.choose();
+        drop(state);
+        self.schedule.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.schedule.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the part of a thread, even if it panics.
+struct End(Turns);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        TURNS.set(None);
+        self.0.end();
+    }
+}
+
+/// Runs each function in its own thread, interleaved in an order that the seed determines.
+pub(crate) fn interleave(seed: u64, functions: Vec<Box<dyn FnOnce() + Send + '_>>) {
+    let schedule = Arc::new(Schedule {
+        state: std::sync::Mutex::new(State {
+            current: 0,
+            is_live: vec![true; functions.len()],
+            random: (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }),
+        changed: Condvar::new(),
+    });
+    thread::scope(|scope| {
+        for (me, function) in functions.into_iter().enumerate() {
+            let schedule = Arc::clone(&schedule);
+            scope.spawn(move || {
+                let turns = Turns { me, schedule };
+                TURNS.set(Some(turns.clone()));
+                let end = End(turns);
+                end.0.wait();
+                function();
+            });
+        }
+    });
+}

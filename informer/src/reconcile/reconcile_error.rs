@@ -1,0 +1,169 @@
+//! `ReconcileError`: the reason of a failed reconcile, and whether a retry can help.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Write as _};
+
+use crate::error::{BoxError, write_request};
+use crate::errors::chain;
+
+/// Error of a reconcile. `?` converts any error to it. It is retried with an increasing delay, unless the error or one
+/// of its sources is a [`TerminalError`].
+///
+/// Its text consists of the error and its sources, so that a log line contains the reason as well as the context.
+pub struct ReconcileError {
+    source: BoxError,
+    is_terminal: bool,
+}
+
+impl ReconcileError {
+    /// An error that a retry cannot fix: the key is not retried until something changes (controller-runtime's
+    /// `TerminalError`). For an error that passes through functions with other error types, see [`TerminalError`].
+    pub fn terminal(source: impl Into<BoxError>) -> Self {
+        TerminalError::new(source).into()
+    }
+
+    /// Returns `true` if a retry cannot help.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Returns the error itself, for the predicates in [`errors`](crate::errors).
+    pub fn get_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.source
+    }
+
+    /// Returns the error itself. It stays terminal: a [`ReconcileError`] created from it is terminal, too.
+    pub fn into_inner(self) -> BoxError {
+        self.source
+    }
+}
+
+// It does not implement `Error`, so that every error can be converted to it.
+impl<E: Into<BoxError>> From<E> for ReconcileError {
+    fn from(source: E) -> Self {
+        let source = source.into();
+        let is_terminal = chain(&*source).any(|it| it.is::<TerminalError>() || it.is::<Mark>());
+        Self { source, is_terminal }
+    }
+}
+
+impl fmt::Debug for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl fmt::Display for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        if self.is_terminal {
+            text.push_str(TERMINAL);
+        }
+        for link in chain(&*self.source) {
+            let mut next = String::new();
+            let answer = link.downcast_ref::<kube::Error>();
+            match answer {
+                Some(err) => write_request(&mut next, err)?,
+                None => write!(next, "{link}")?,
+            }
+            // Many errors include the text of their source in their own.
+            if next.is_empty() || text.contains(&next) || link.is::<Mark>() {
+                continue;
+            }
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&next);
+            if let Some(kube::Error::Api(_)) = answer {
+                break;
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
+/// An error that a retry cannot fix (controller-runtime's `reconcile.TerminalError`).
+///
+/// It implements [`std::error::Error`], so that functions with any error type can return it, and it may be wrapped: a
+/// [`ReconcileError`] is terminal if one of the sources of its error is a `TerminalError`.
+///
+/// ```
+/// use informer::reconcile::{ReconcileError, TerminalError};
+///
+/// /// An error of the caller's own.
+/// #[derive(Debug)]
+/// struct Failed(TerminalError);
+/// # impl std::fmt::Display for Failed {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("rollout") }
+/// # }
+///
+/// impl std::error::Error for Failed {
+///     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+///         Some(&self.0)
+///     }
+/// }
+///
+/// let err = ReconcileError::from(Failed(TerminalError::new("the spec names no image")));
+/// assert!(err.is_terminal());
+/// assert_eq!(err.to_string(), "terminal error: rollout: the spec names no image");
+/// ```
+pub struct TerminalError(Mark);
+
+/// The source of a [`TerminalError`], which marks it as well: a wrapper that forwards its error's sources, as
+/// `anyhow::Error` does, hides the error itself.
+struct Mark(BoxError);
+
+const TERMINAL: &str = "terminal error";
+
+impl TerminalError {
+    /// Marks an error as terminal.
+    pub fn new(source: impl Into<BoxError>) -> Self {
+        Self(Mark(source.into()))
+    }
+
+    /// Returns the marked error.
+    pub fn get_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.0.0
+    }
+
+    /// Returns the marked error, without the mark.
+    pub fn into_inner(self) -> BoxError {
+        self.0.0
+    }
+}
+
+impl fmt::Debug for TerminalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TerminalError").field(&self.0.0).finish()
+    }
+}
+
+impl fmt::Display for TerminalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TERMINAL)
+    }
+}
+
+impl StdError for TerminalError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl fmt::Debug for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a retry cannot help")
+    }
+}
+
+impl StdError for Mark {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
+}

@@ -1,0 +1,56 @@
+//! The span of a reconcile: the context of log lines and panics of the user's code.
+
+use std::any::Any;
+use std::fmt;
+
+use tracing::{Span, error_span};
+
+use super::reconciler::Request;
+use crate::ObjectKey;
+
+/// Creates the span of a reconcile.
+pub(crate) type SpanOf<R> = Box<dyn Fn(&Request<R>) -> Span + Send + Sync>;
+
+/// Group and kind of the controller's objects; empty if it has none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ControllerKind {
+    pub(crate) group: Option<String>,
+    pub(crate) kind: Option<String>,
+}
+
+/// Cluster and object named by a key, if it names any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyParts<'a> {
+    pub(crate) cluster: Option<&'a str>,
+    pub(crate) object: Option<&'a ObjectKey>,
+}
+
+/// Returns the function that creates the default span. Each span is a root: a parent with the lifetime of the process
+/// would combine all reconciles into one trace.
+///
+/// The level is ERROR: with a lower one, a subscriber that only shows errors would drop the span, and with it the name
+/// of the object.
+pub(crate) fn default_span<R: fmt::Debug + 'static>(
+    controller: &str,
+    ControllerKind { group, kind }: ControllerKind,
+    parts_of: fn(&dyn Any) -> KeyParts<'_>,
+) -> SpanOf<R> {
+    let controller = controller.to_owned();
+    Box::new(move |request| {
+        let KeyParts { cluster, object } = parts_of(&request.key);
+        error_span!(
+            target: "informer::reconcile",
+            parent: None,
+            "reconcile",
+            controller,
+            group,
+            kind,
+            cluster,
+            namespace = object.and_then(ObjectKey::namespace),
+            name = object.map(ObjectKey::name),
+            key = object.is_none().then(|| tracing::field::debug(&request.key)),
+            reconcile_id = request.id,
+            attempt = u64::from(request.failures) + 1,
+        )
+    })
+}

@@ -1,0 +1,63 @@
+//! `WriteOptions`: the options of all writes of a client.
+
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, PatchParams, PostParams, ValidationDirective};
+
+use crate::{Error, ObjectKey};
+
+/// Options of all writes of a client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteOptions {
+    pub(super) is_dry_run: bool,
+    pub(super) field_owner: Option<Arc<str>>,
+    pub(super) is_forced: bool,
+    pub(super) field_validation: Option<ValidationDirective>,
+}
+
+impl WriteOptions {
+    fn owner(&self) -> Option<String> {
+        self.field_owner.as_deref().map(str::to_owned)
+    }
+
+    pub(super) fn post(&self) -> PostParams {
+        PostParams {
+            dry_run: self.is_dry_run,
+            field_manager: self.owner(),
+        }
+    }
+
+    pub(super) fn patch(&self) -> PatchParams {
+        PatchParams {
+            dry_run: self.is_dry_run,
+            field_manager: self.owner(),
+            ..PatchParams::default()
+        }
+    }
+
+    pub(super) fn apply(&self, key: &ObjectKey) -> Result<PatchParams, Error> {
+        if self.field_owner.is_none() {
+            return Err(Error::refused(format!(
+                "apply of {key}: the client has no field owner, which `field_owner` sets"
+            )));
+        }
+        Ok(PatchParams {
+            force: self.is_forced,
+            ..self.patch()
+        })
+    }
+
+    pub(super) fn delete(&self, params: &DeleteParams) -> DeleteParams {
+        DeleteParams {
+            dry_run: params.dry_run || self.is_dry_run,
+            ..params.clone()
+        }
+    }
+}
+
+/// Target of a write: the object itself, or a subresource of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'a> {
+    Whole,
+    Sub(&'a str),
+}

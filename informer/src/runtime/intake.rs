@@ -1,0 +1,167 @@
+//! `Intake`: the events of a controller's watches become keys in its queue.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::redelivery::{EventPanics, Redelivery};
+use super::replays::{Replay, Replays};
+use super::request_key::RequestKey;
+use super::sharding::ShardKeys;
+use crate::cache::{HandlerOptions, HandlerRegistration, SharedInformer};
+use crate::handler::{AnyEvent, Event, HandlerFn, Predicate, ToKeys, enqueue};
+use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
+use crate::reconcile::CacheState;
+use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
+
+/// A watch to start: it receives the queue, and returns how to wait for it and how to end it.
+pub(super) type Watch<R = ObjectKey> = Box<dyn FnOnce(&Intake<R>) -> Result<Registered, Error> + Send>;
+
+/// A source of keys other than an informer; it runs until the token is cancelled.
+pub(super) type Source<R = ObjectKey> = Box<dyn FnOnce(Intake<R>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
+
+/// Decides on events of all types.
+pub(super) type Filter = Arc<dyn Fn(&AnyEvent<'_>) -> bool + Send + Sync>;
+
+/// An active watch.
+pub(super) struct Registered {
+    /// Name of the watched resource, for messages.
+    pub(super) name: String,
+    pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Returns the reason why it has not synced, if it is known.
+    pub(super) reason: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub(super) synced: BoxFuture<'static, Result<(), Error>>,
+    pub(super) remove: Box<dyn FnOnce() + Send>,
+}
+
+/// The queue that a watch adds keys to, and the filters of its events.
+#[derive(Clone)]
+pub(super) struct Intake<R: RequestKey> {
+    pub(super) queue: WorkQueue<R>,
+    pub(super) filters: Arc<[Filter]>,
+    /// Set if the keys are shared.
+    pub(super) shard: Option<Arc<ShardKeys<R>>>,
+    /// Set if a trigger makes the controller reconcile all keys again.
+    pub(super) replays: Option<Replays<R>>,
+    /// Time for which a key of an event waits for further events.
+    pub(super) debounce: Duration,
+    pub(super) panics: Arc<EventPanics>,
+}
+
+impl<R: RequestKey> Intake<R> {
+    /// Adds a key to the queue, if it belongs to this replica. A key of a first list has a low priority.
+    pub(super) fn add(&self, key: R, is_replay: bool) {
+        if self.shard.as_ref().is_some_and(|it| !it.takes(&key)) {
+            return;
+        }
+        let is_low = is_replay && self.queue.has_priorities();
+        let priority = if is_low { LOW_PRIORITY } else { 0 };
+        self.queue.add_with(
+            key,
+            AddOptions {
+                priority,
+                after: self.debounce,
+                ..AddOptions::default()
+            },
+        );
+    }
+
+    /// Adds the keys of all objects that the watched caches contain now, as a new list would.
+    pub(super) fn add_all(&self) {
+        if let Some(replays) = &self.replays {
+            replays.run(|key| self.add(key, true));
+        }
+    }
+
+    /// Starts adding keys of an informer's events to the queue.
+    pub(super) fn watch<K: Cacheable, T: ToKeys<K, R>, P: Predicate<K>>(
+        &self,
+        informer: &SharedInformer<K>,
+        to_keys: T,
+        predicate: P,
+    ) -> Result<HandlerRegistration, Error> {
+        let (intake, filters) = (self.clone(), Arc::clone(&self.filters));
+        let watch = Arc::new((to_keys, predicate));
+        let replayed = Arc::clone(&watch);
+        // Only the user's functions can panic in here.
+        let each_key = move |event: &Event<K>, watch: &(T, P), sink: &mut dyn FnMut(enqueue::Enqueued<R>)| {
+            let (to_keys, predicate) = watch;
+            let any = AnyEvent::from(event);
+            if filters.iter().all(|filter| filter(&any)) && predicate.passes(event) {
+                enqueue::each_key::<K, _, R>(to_keys, event, sink);
+            }
+        };
+        let replayed_key = each_key.clone();
+        let redelivery = Redelivery::new(&self.panics, move |event| {
+            each_key(event, &watch, &mut |it| intake.add(it.key, it.is_replay));
+        });
+        let options = HandlerOptions {
+            name: Some(format!("controller {}", self.panics.controller())),
+            ..HandlerOptions::default()
+        };
+        let (delivering, again) = (Arc::clone(&redelivery), Arc::clone(&redelivery).run());
+        let handler = HandlerFn::new(move |event: &Event<K>| delivering.deliver(event));
+        let registration = informer.add_handler_beside(handler, options, again)?;
+        let cache = informer.cache();
+        let replay: Replay<R> = Arc::new(move |push| {
+            for object in cache.snapshot().iter() {
+                let event = Event::Added {
+                    object: object.clone(),
+                    is_in_initial_list: true,
+                };
+                redelivery.attempt(&event, &mut |event| {
+                    replayed_key(event, &replayed, &mut |it| push(it.key))
+                });
+            }
+        });
+        if let Some(shard) = &self.shard {
+            let (replay, watched) = (Arc::clone(&replay), registration.clone());
+            shard.replay_by(Box::new(move |push| {
+                replay(push);
+                !watched.has_ended()
+            }));
+        }
+        if let Some(replays) = &self.replays {
+            let watched = registration.clone();
+            replays.add(replay, move || watched.has_ended());
+        }
+        Ok(registration)
+    }
+}
+
+pub(super) fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRegistration) -> Registered {
+    let (waiting, looking, failing) = (registration.clone(), registration.clone(), informer.clone());
+    Registered {
+        name: informer.name(),
+        reason: Box::new(move || failing.reason()),
+        has_synced: Box::new(move || looking.has_synced()),
+        synced: Box::pin(async move { waiting.synced().await }),
+        remove: Box::new(move || informer.remove_handler(&registration)),
+    }
+}
+
+impl<K: Cacheable> CacheState for SharedInformer<K> {
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        Self::may_have(self, key, labels)
+    }
+
+    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
+        self.version_for(key)
+    }
+
+    fn uid(&self, key: &ObjectKey) -> Option<String> {
+        Self::uid(self, key)
+    }
+
+    fn is_deleting(&self, key: &ObjectKey) -> bool {
+        Self::is_deleting(self, key)
+    }
+
+    fn restored(&self, key: &ObjectKey) -> Option<Instant> {
+        Self::restored(self, key)
+    }
+}

@@ -1,0 +1,163 @@
+//! `Redelivery`: delivers the events of a controller's watch, and repeats a delivery after a panic in a user's
+//! function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::select;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::cache::merge;
+use crate::error::text_of_panic;
+use crate::handler::Event;
+use crate::metrics::{Collect, Samples};
+use crate::{Cacheable, ObjectKey};
+
+/// First and longest pause before an event is delivered again. The pause doubles with each panic.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
+
+/// Panics of the functions that map and filter the events of a controller.
+#[derive(Debug)]
+pub(super) struct EventPanics {
+    controller: String,
+    count: AtomicU64,
+}
+
+impl EventPanics {
+    pub(super) fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn controller(&self) -> &str {
+        &self.controller
+    }
+}
+
+impl Collect for EventPanics {
+    fn collect(&self, samples: &mut Samples) {
+        let help = "Panics of mapping functions, predicates and event filters per controller.";
+        let (labels, count) = (
+            &[("controller", self.controller.as_str())],
+            self.count.load(Ordering::Relaxed),
+        );
+        samples.counter("informer_event_panics_total", help, labels, count as f64);
+    }
+}
+
+/// Delivers an event to its handlers.
+type Deliver<K> = Box<dyn Fn(&Event<K>) + Send + Sync>;
+
+/// Delivers the events of one watch. Undelivered events wait for their next attempt: for each object, at most a
+/// deletion and the state after it.
+pub(super) struct Redelivery<K> {
+    deliver: Deliver<K>,
+    panics: Arc<EventPanics>,
+    /// Guards the undelivered events.
+    failed: Mutex<BTreeMap<ObjectKey, Failed<K>>>,
+    added: Notify,
+}
+
+struct Failed<K> {
+    deleted: Option<Event<K>>,
+    after: Option<Event<K>>,
+    pause: Duration,
+    due: Instant,
+}
+
+impl<K: Cacheable> Redelivery<K> {
+    /// `deliver` calls the user's functions.
+    pub(super) fn new(panics: &Arc<EventPanics>, deliver: impl Fn(&Event<K>) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            deliver: Box::new(deliver),
+            panics: Arc::clone(panics),
+            failed: Mutex::default(),
+            added: Notify::new(),
+        })
+    }
+
+    /// Delivers an event now, and again later if a function panics.
+    pub(super) fn deliver(&self, event: &Event<K>) {
+        self.attempt(event, &mut |event| (self.deliver)(event));
+    }
+
+    /// Delivers an event by `deliver`; repeated deliveries use the usual function.
+    pub(super) fn attempt(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| deliver(event))) else {
+            return;
+        };
+        self.panics.count.fetch_add(1, Ordering::Relaxed);
+        let (controller, panic, key) = (self.panics.controller(), text_of_panic(&*panic), event.object().key());
+        tracing::error!(
+            controller,
+            object = %key,
+            ?event,
+            panic,
+            "a mapping function, predicate or event filter panicked; the event is delivered again"
+        );
+        let mut all = self.failed();
+        let failed = all.entry(key.clone()).or_insert_with(|| Failed {
+            deleted: None,
+            after: None,
+            pause: PAUSES.0,
+            due: Instant::now() + PAUSES.0,
+        });
+        merge(&mut failed.deleted, &mut failed.after, event.clone());
+        drop(all);
+        self.added.notify_one();
+    }
+
+    /// Repeats deliveries when they are due. Never returns.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            let due = self.failed().values().map(|it| it.due).min();
+            match due {
+                None => self.added.notified().await,
+                Some(due) => {
+                    let _first = select(pin!(self.added.notified()), pin!(sleep_until(due))).await;
+                }
+            }
+            self.deliver_due();
+        }
+    }
+
+    fn deliver_due(&self) {
+        let now = Instant::now();
+        let due: Vec<_> = {
+            let mut all = self.failed();
+            let keys: Vec<_> = all
+                .iter()
+                .filter(|(_, it)| it.due <= now)
+                .map(|(key, _)| key.clone())
+                .collect();
+            keys.into_iter().filter_map(|key| all.remove_entry(&key)).collect()
+        };
+        for (key, failed) in due {
+            for event in failed.deleted.iter().chain(&failed.after) {
+                self.deliver(event);
+            }
+            let pause = (failed.pause * 2).min(PAUSES.1);
+            if let Some(again) = self.failed().get_mut(&key) {
+                (again.pause, again.due) = (pause, Instant::now() + pause);
+            }
+        }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Failed<K>>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> fmt::Debug for Redelivery<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redelivery").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! The spans of webhooks: the context of log lines and panics of the user's code.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use tracing::{Span, error_span};
+
+use super::review::AdmissionRequest;
+use crate::error::text_of_panic;
+
+/// Creates the span of an admission request.
+pub(super) type SpanOf = Arc<dyn Fn(&AdmissionRequest) -> Span + Send + Sync>;
+
+/// Creates the span of a request to the webhook at `path`. The function may be the user's; decisions do not depend on
+/// it.
+pub(super) fn of_admission(span_of: Option<&SpanOf>, path: &str, request: &AdmissionRequest) -> Span {
+    let Some(span_of) = span_of else {
+        return admission(path, request);
+    };
+    std::panic::catch_unwind(AssertUnwindSafe(|| span_of(request))).unwrap_or_else(|panic| {
+        let (uid, panic) = (&request.uid, text_of_panic(&*panic));
+        tracing::error!(path, uid, panic, "the function that creates spans panicked");
+        Span::none()
+    })
+}
+
+/// The level is ERROR as for reconciles, so a subscriber that only shows errors keeps the fields. The parent is the
+/// span in which the request arrived.
+fn admission(path: &str, request: &AdmissionRequest) -> Span {
+    error_span!(
+        target: "informer::webhook",
+        "admission",
+        path,
+        uid = request.uid,
+        operation = ?request.operation,
+        group = request.resource.group,
+        version = request.resource.version,
+        resource = request.resource.resource,
+        subresource = some(&request.sub_resource),
+        namespace = some(&request.namespace),
+        name = some(&request.name),
+        user = request.user_info.username,
+        dry_run = request.dry_run,
+    )
+}
+
+/// Creates the span of a conversion.
+pub(super) fn conversion(uid: &str, desired_version: &str) -> Span {
+    error_span!(target: "informer::webhook", "conversion", uid, desired_version)
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,305 @@
+//! Functions of the user that panic, hang, are slow or are cancelled: no change is lost, and others continue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use informer::cache::{ApiListWatch, IndexFn, SharedInformer, SharedInformerFactory};
+use informer::handler::{AnyEvent, Event, HandlerError, HandlerFn, ResourceEventHandler, enqueue};
+use informer::metrics::Metrics;
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{Controller, ControllerBuilder};
+use informer::{Object, ObjectKey};
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+use testkit::TestCluster;
+use testkit::objects::config_map;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// A function that panics in its first calls.
+#[derive(Clone)]
+struct Panics(Arc<AtomicU32>);
+
+impl Panics {
+    fn times(count: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(count)))
+    }
+
+    fn call(&self) {
+        let left = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1));
+        assert!(left.is_err(), "the function of the user panics");
+    }
+}
+
+fn mapping(builder: ControllerBuilder, panics: Panics) -> ControllerBuilder {
+    builder.watches::<ConfigMap>(enqueue::mapped(move |map: &Object<ConfigMap>| {
+        panics.call();
+        [map.key().clone()]
+    }))
+}
+
+fn predicate(builder: ControllerBuilder, panics: Panics) -> ControllerBuilder {
+    builder.watches_where::<ConfigMap>(enqueue::object(), move |_: &Event<ConfigMap>| {
+        panics.call();
+        true
+    })
+}
+
+fn event_filter(builder: ControllerBuilder, panics: Panics) -> ControllerBuilder {
+    builder
+        .with_event_filter(move |_: &AnyEvent<'_>| {
+            panics.call();
+            true
+        })
+        .for_::<ConfigMap>()
+}
+
+/// Watches ConfigMaps through a function of the user.
+type Watching = fn(ControllerBuilder, Panics) -> ControllerBuilder;
+
+#[rstest]
+#[case::mapping(mapping)]
+#[case::predicate(predicate)]
+#[case::event_filter(event_filter)]
+#[tokio::test(start_paused = true)]
+async fn change_is_redelivered_after_a_panic(#[case] watching: Watching, #[values(1, 3)] times: u32) {
+    let cluster = TestCluster::start();
+    let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
+    let panics = Panics::times(0);
+    let builder = watching(Controller::builder("maps", &factory), panics.clone());
+    let seen: Arc<std::sync::Mutex<Vec<ObjectKey>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let controller = builder.metrics(&metrics).build(move |request: Request| {
+        noted.lock().expect("no panic").push(request.key);
+        async { Ok::<_, ReconcileError>(Action::await_change()) }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.settle().await;
+    panics.0.store(times, Ordering::Relaxed);
+    cluster.create(config_map("a")).await;
+    cluster.create(config_map("b")).await;
+    cluster.advance(Duration::from_secs(30)).await;
+    let mut seen = seen.lock().expect("no panic").clone();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, ["a", "b"].map(|it| ObjectKey::new("default", it)));
+    let figures = metrics.render();
+    let counted = format!("informer_event_panics_total{{controller=\"maps\"}} {times}");
+    assert!(figures.contains(&counted), "{figures}");
+}
+
+/// Behaviour of a function of the user for the object `bad`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Panic,
+    Hang,
+    Slow,
+}
+
+impl Fault {
+    async fn happen(self) {
+        match self {
+            Self::Panic => panic!("the function of the user panics"),
+            Self::Hang => std::future::pending().await,
+            Self::Slow => sleep(Duration::from_secs(5)).await,
+        }
+    }
+}
+
+struct Faulty(Fault);
+
+impl ResourceEventHandler<ConfigMap> for Faulty {
+    async fn on_event(&self, event: &Event<ConfigMap>) -> Result<(), HandlerError> {
+        if event.object().key().name() == "bad" {
+            self.0.happen().await;
+        }
+        Ok(())
+    }
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn handler_with_a_fault_delays_no_other_and_can_be_removed(
+    #[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault,
+) {
+    let cluster = TestCluster::start();
+    let maps = SharedInformer::<ConfigMap>::new(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
+    let faulty = maps.add_handler(Faulty(fault)).expect("it runs");
+    let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let other = HandlerFn::new(move |event: &Event<ConfigMap>| {
+        let name = event.object().key().name().to_owned();
+        noted.lock().expect("no panic").push(name);
+    });
+    maps.add_handler(other).expect("it runs");
+    let stop = CancellationToken::new();
+    let running = cluster.run({
+        let (maps, stop) = (maps.clone(), stop.clone());
+        async move { maps.run(stop.cancelled()).await }
+    });
+    maps.synced().await.expect("it syncs");
+    for name in ["bad", "good"] {
+        cluster.create(config_map(name)).await;
+    }
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(*seen.lock().expect("no panic"), ["bad", "good"]);
+    assert_eq!(maps.lister().len(), 2);
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(faulty.failures(), u64::from(fault == Fault::Panic));
+    // The end of an informer waits for a call that hangs; the manager's shutdown timeout limits this.
+    maps.remove_handler(&faulty);
+    assert!(faulty.has_synced());
+    stop.cancel();
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(running.is_running(), fault == Fault::Hang);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn reconcile_with_a_fault_delays_no_other_key(#[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault) {
+    let cluster = TestCluster::start();
+    let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
+    let done: Arc<AtomicU32> = Arc::default();
+    let count = Arc::clone(&done);
+    let builder = Controller::builder("maps", &factory).for_::<ConfigMap>().concurrency(2);
+    let builder = builder.reconcile_timeout(Duration::from_secs(30)).metrics(&metrics);
+    let controller = builder.build(move |request: Request| {
+        let count = Arc::clone(&count);
+        async move {
+            if request.key.name() == "bad" {
+                fault.happen().await;
+            } else {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<_, ReconcileError>(Action::await_change())
+        }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.settle().await;
+    for name in ["bad", "good-1", "good-2"] {
+        cluster.create(config_map(name)).await;
+    }
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(done.load(Ordering::Relaxed), 2);
+    cluster.advance(Duration::from_secs(60)).await;
+    let text = metrics.render();
+    let counted = |name: &str| {
+        let line = format!("controller_runtime_reconcile_{name}_total{{controller=\"maps\"}} 0");
+        !text.contains(&line)
+    };
+    let expected = (fault != Fault::Slow, fault == Fault::Panic, fault == Fault::Hang);
+    assert_eq!(
+        (counted("errors"), counted("panics"), counted("timeouts")),
+        expected,
+        "{text}"
+    );
+}
+
+/// A call in progress; counts its end.
+struct Call(Arc<AtomicU32>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Hanging(Arc<AtomicU32>);
+
+impl ResourceEventHandler<ConfigMap> for Hanging {
+    async fn on_event(&self, _: &Event<ConfigMap>) -> Result<(), HandlerError> {
+        let _call = Call(Arc::clone(&self.0));
+        std::future::pending().await
+    }
+}
+
+#[rstest]
+#[case::handler(true)]
+#[case::reconcile(false)]
+#[tokio::test(start_paused = true)]
+async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) {
+    let cluster = TestCluster::start();
+    let ended: Arc<AtomicU32> = Arc::default();
+    let running = if is_handler {
+        let maps = SharedInformer::<ConfigMap>::new(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
+        maps.add_handler(Hanging(Arc::clone(&ended))).expect("it runs");
+        cluster.run(async move { maps.run(std::future::pending()).await })
+    } else {
+        let (factory, ended) = (SharedInformerFactory::new(cluster.client()), Arc::clone(&ended));
+        let controller = Controller::builder("maps", &factory)
+            .for_::<ConfigMap>()
+            .build(move |_: Request| {
+                let call = Call(Arc::clone(&ended));
+                async move {
+                    let _call = call;
+                    std::future::pending::<Result<Action, ReconcileError>>().await
+                }
+            });
+        cluster.run(controller.expect("it is complete").run(CancellationToken::new()))
+    };
+    cluster.create(config_map("a")).await;
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(ended.load(Ordering::Relaxed), 0);
+    running.crash();
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(ended.load(Ordering::Relaxed), 1);
+}
+
+/// Creates an informer with a function that panics for the object `bad`.
+type Panicking = fn(ApiListWatch) -> SharedInformer<ConfigMap>;
+
+fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
+    let index = IndexFn::new("picky", |map: &Object<ConfigMap>| {
+        assert_ne!(map.key().name(), "bad", "the function of the user panics");
+        [map.key().name().to_owned()]
+    });
+    let builder = SharedInformer::builder(source).index(index);
+    builder.build().expect("it is complete")
+}
+
+fn transform(source: ApiListWatch) -> SharedInformer<ConfigMap> {
+    let builder = SharedInformer::builder(source).transform(|map: &mut ConfigMap| {
+        assert_ne!(
+            map.metadata.name.as_deref(),
+            Some("bad"),
+            "the function of the user panics"
+        );
+        Ok::<_, String>(())
+    });
+    builder.build().expect("it is complete")
+}
+
+fn error_handler(source: ApiListWatch) -> SharedInformer<ConfigMap> {
+    let builder = SharedInformer::builder(source).on_error(|_| panic!("the function of the user panics"));
+    builder.build().expect("it is complete")
+}
+
+#[rstest]
+#[case::index(index, &["bad", "good"])]
+#[case::transform(transform, &["good"])]
+#[case::error_handler(error_handler, &["bad", "good"])]
+#[tokio::test(start_paused = true)]
+async fn panicking_informer_function_only_affects_its_object(#[case] panicking: Panicking, #[case] stored: &[&str]) {
+    let cluster = TestCluster::start();
+    let source = ApiListWatch::all::<ConfigMap>(cluster.client_named("cache"), &());
+    let refused = cluster.inject(testkit::faults::status(403, "Forbidden").client("cache").times(3));
+    let maps = panicking(source);
+    let runs = maps.clone();
+    cluster.run(async move { runs.run(std::future::pending()).await });
+    maps.synced().await.expect("it syncs");
+    assert!(refused.hits() > 0);
+    for name in ["bad", "good"] {
+        cluster.create(config_map(name)).await;
+    }
+    cluster.advance(Duration::from_secs(1)).await;
+    let names: Vec<_> = maps
+        .lister()
+        .list()
+        .iter()
+        .map(|it| it.key().name().to_owned())
+        .collect();
+    assert_eq!(names, stored);
+}

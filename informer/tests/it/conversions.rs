@@ -1,0 +1,106 @@
+//! Conversions of partial and of large objects, and figures of requests that are given up.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use http::{Request, header};
+use informer::metrics::Metrics;
+use informer::webhook::{AdmissionRequest, Denial, Validator, Webhooks};
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::webhooks::{ask, documents, review};
+
+async fn converted(object: Value, to: &str) -> Value {
+    let request = json!({"uid": "u", "desiredAPIVersion": format!("example.com/{to}"), "objects": [object]});
+    let body = json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "request": request});
+    let webhooks = Webhooks::new().convert(documents());
+    let (code, answer) = ask(&webhooks, "/convert", "application/json", body.to_string()).await;
+    assert_eq!(
+        (code, &answer["response"]["result"]["status"]),
+        (200, &json!("Success")),
+        "{answer}"
+    );
+    answer["response"]["convertedObjects"][0].clone()
+}
+
+fn document(version: &str, spec: Option<Value>) -> Value {
+    let mut document = json!({"apiVersion": format!("example.com/{version}"), "kind": "Document",
+        "metadata": {"name": "d", "namespace": "shop"}});
+    if let Some(spec) = spec {
+        document["spec"] = spec;
+    }
+    document
+}
+
+/// Server-side apply converts the fields of each manager by themselves.
+#[rstest]
+#[case::all(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
+#[case::required_field_is_missing(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]
+#[case::no_field(Some(json!({})), Some(json!({})))]
+#[case::no_spec(None, None)]
+#[tokio::test]
+async fn partial_object_is_converted_without_new_fields(#[case] spec: Option<Value>, #[case] wanted: Option<Value>) {
+    let answer = converted(document("v1beta1", spec.clone()), "v1").await;
+    assert_eq!(
+        answer.get("spec").cloned().unwrap_or(json!({})),
+        wanted.clone().unwrap_or(json!({}))
+    );
+    let back = converted(document("v1", wanted), "v1beta1").await;
+    assert_eq!(
+        back.get("spec").cloned().unwrap_or(json!({})),
+        spec.unwrap_or(json!({}))
+    );
+}
+
+#[tokio::test]
+async fn conversion_of_many_objects_is_not_refused_for_its_length() {
+    let text = "x".repeat(9 * 1024 * 1024);
+    let answer = converted(document("v1beta1", Some(json!({"name": text}))), "v1").await;
+    assert_eq!(answer["spec"]["title"].as_str().map(str::len), Some(text.len()));
+}
+
+/// A validator that never decides.
+struct Undecided;
+
+impl Validator<ConfigMap> for Undecided {
+    async fn validate_create(&self, _: &ConfigMap, _: &AdmissionRequest) -> Result<Vec<String>, Denial> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_the_server_gives_up_is_counted_and_no_longer_in_flight() {
+    let metrics = Metrics::new();
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(Undecided)
+        .expect("it is new")
+        .metrics(&metrics);
+    let body = review("CREATE", json!({"metadata": {"name": "m"}}), Value::Null).to_string();
+    for _ in 0..5 {
+        let request = Request::post("/validate--v1-configmap").header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(axum::body::Body::from(body.clone())).expect("a request");
+        let mut asking = Box::pin(webhooks.service().oneshot(request));
+        assert!((&mut asking).now_or_never().is_none());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let text = metrics.render();
+        assert!(
+            text.contains("in_flight{webhook=\"/validate--v1-configmap\"} 1"),
+            "{text}"
+        );
+        drop(asking);
+    }
+    let text = metrics.render();
+    assert!(
+        text.contains("in_flight{webhook=\"/validate--v1-configmap\"} 0"),
+        "{text}"
+    );
+    let total = "requests_total{code=\"499\",webhook=\"/validate--v1-configmap\"} 5";
+    assert!(text.contains(total), "{text}");
+    assert!(
+        text.contains("latency_seconds_sum{webhook=\"/validate--v1-configmap\"} 50"),
+        "{text}"
+    );
+}

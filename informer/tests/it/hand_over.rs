@@ -1,0 +1,116 @@
+//! Keys that change hands between replicas: one by one, within a bound, and never to two processes of one identity.
+
+use std::time::Duration;
+
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{Manager, Sharding, ShardingConfig};
+use k8s_openapi::api::core::v1::ConfigMap;
+use testkit::{Running, TestCluster};
+use tokio::time::{Instant, sleep};
+
+use crate::sharding::{Ledger, OBJECTS, manager, maps, seconds, touch};
+
+/// A replica; its reconciles of the keys in `hangs` never end.
+struct Replica {
+    manager: Manager,
+    sharding: Sharding,
+    running: Running,
+}
+
+fn join(cluster: &TestCluster, client: &str, identity: &str, ledger: &Ledger, hangs: fn(&str) -> bool) -> Replica {
+    let manager = manager(cluster, client);
+    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", identity)).expect("the times fit");
+    let (noted, replica) = (ledger.clone(), client.to_owned());
+    let reconcile = move |request: Request| {
+        let (ledger, replica) = (noted.clone(), replica.clone());
+        async move {
+            let (key, since) = (request.key.to_string(), Instant::now());
+            let _working = ledger.begin(&key, &replica);
+            if hangs(&key) {
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_millis(300)).await;
+            ledger.finish(&key, &replica, since);
+            Ok::<_, ReconcileError>(Action::await_change())
+        }
+    };
+    let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
+    builder.concurrency(16).complete(reconcile).expect("it is complete");
+    let runs = manager.clone();
+    let running = cluster.run(async move { runs.run(std::future::pending()).await });
+    Replica {
+        manager,
+        sharding,
+        running,
+    }
+}
+
+/// Eight of the keys: `map-1`, and `map-10` to `map-16`.
+fn hangs(key: &str) -> bool {
+    let number: usize = key.rsplit_once('-').and_then(|(_, it)| it.parse().ok()).unwrap_or(0);
+    number == 1 || (10..17).contains(&number)
+}
+
+fn never(_: &str) -> bool {
+    false
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_reconcile_only_blocks_its_own_key() {
+    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
+    maps(&cluster).await;
+    let a = join(&cluster, "a", "a", &ledger, hangs);
+    cluster.advance(seconds(10)).await;
+    let b = join(&cluster, "b", "b", &ledger, never);
+    cluster.advance(seconds(10)).await;
+    let of_b = |key: &String| b.sharding.owner(key).as_deref() == Some("b");
+    let moved: Vec<String> = (0..OBJECTS)
+        .map(|it| format!("default/map-{it}"))
+        .filter(of_b)
+        .collect();
+    let held: Vec<&String> = moved.iter().filter(|it| hangs(it)).collect();
+    assert!(!held.is_empty() && held.len() < moved.len(), "{moved:?}");
+    let shares = ledger.shares();
+    assert_eq!(
+        shares["b"],
+        moved.len() - held.len(),
+        "the others have changed hands: {shares:?}"
+    );
+    let metrics = |replica: &Replica| replica.manager.metrics().render();
+    let handing = format!("sharding_handing_over_keys{{name=\"maps\"}} {}", held.len());
+    assert!(metrics(&a).contains(&handing), "{}", metrics(&a));
+    assert!(
+        a.sharding.check().is_ok() && b.sharding.check().is_ok(),
+        "it takes no longer than it may"
+    );
+    let awaited = format!("sharding_awaited_keys{{name=\"maps\"}} {}", held.len());
+    assert!(metrics(&b).contains(&awaited), "{}", metrics(&b));
+    // Within the bound their reconciles are dropped, and the keys change hands.
+    cluster.advance(seconds(65)).await;
+    assert_eq!(ledger.shares()["b"], moved.len());
+    assert!(metrics(&a).contains("sharding_handing_over_keys{name=\"maps\"} 0"));
+    assert!(metrics(&b).contains("sharding_awaited_keys{name=\"maps\"} 0"));
+    ledger.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_with_the_same_identity_never_share_a_key() {
+    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
+    maps(&cluster).await;
+    let first = join(&cluster, "first", "web-0", &ledger, never);
+    let _other = join(&cluster, "other", "web-1", &ledger, never);
+    cluster.advance(seconds(20)).await;
+    // Its Pod was deleted by force: the process still runs when the next one of its name starts.
+    let _second = join(&cluster, "second", "web-0", &ledger, never);
+    for number in 0..40 {
+        touch(&cluster, &number.to_string()).await;
+        cluster.advance(seconds(2)).await;
+    }
+    assert_eq!(ledger.shares().keys().collect::<Vec<_>>(), ["first", "other"]);
+    first.running.crash();
+    cluster.advance(seconds(40)).await;
+    touch(&cluster, "last").await;
+    cluster.advance(seconds(10)).await;
+    assert_eq!(ledger.shares().keys().collect::<Vec<_>>(), ["other", "second"]);
+    ledger.check();
+}

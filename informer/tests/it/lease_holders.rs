@@ -1,0 +1,180 @@
+//! Holders of Leases with late answers to renewals, and processes that share an identity.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::Clock;
+use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::json;
+use testkit::objects::config_map;
+use testkit::{Running, TestCluster, Verb, faults};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// The time in which one process led and wrote.
+#[derive(Clone, Debug)]
+struct Term {
+    client: String,
+    began: Instant,
+    ended: Option<Instant>,
+    last_write: Option<Instant>,
+}
+
+/// The terms of all processes.
+#[derive(Clone, Default)]
+struct Terms(Arc<Mutex<Vec<Term>>>);
+
+impl Terms {
+    fn begin(&self, client: &str) -> Serving {
+        let mut all = self.0.lock().expect("no panic");
+        all.push(Term {
+            client: client.to_owned(),
+            began: Instant::now(),
+            ended: None,
+            last_write: None,
+        });
+        Serving(self.clone(), all.len() - 1)
+    }
+
+    fn all(&self) -> Vec<Term> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    /// No term, and no write within a term, overlaps with the next term.
+    fn check(&self) {
+        for pair in self.all().windows(2) {
+            let next = pair[1].began;
+            assert!(pair[0].ended.is_some_and(|it| it <= next), "{pair:?}");
+            assert!(pair[0].last_write.is_none_or(|it| it <= next), "{pair:?}");
+        }
+    }
+}
+
+struct Serving(Terms, usize);
+
+impl Serving {
+    fn note(&self, change: impl FnOnce(&mut Term)) {
+        change(&mut self.0.0.lock().expect("no panic")[self.1]);
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.note(|it| it.ended = Some(Instant::now()));
+    }
+}
+
+/// Runs a candidate that writes every 50 ms through a fenced client, from its election until the end of the test.
+fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
+    let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
+    let elector = LeaderElector::new(lock, config).expect("the times fit");
+    let fenced = elector.fenced(&cluster.client_named(&format!("{client}-writes")));
+    let maps: Api<ConfigMap> = Api::default_namespaced(fenced);
+    let (terms, client) = (terms.clone(), client.to_owned());
+    cluster.run(async move {
+        let lead = |stop: CancellationToken| async move {
+            let serving = Arc::new(terms.begin(&client));
+            let writing = Arc::clone(&serving);
+            // A task of the user that is not stopped: only the fence refuses its writes.
+            tokio::spawn(async move {
+                let patch = Patch::Merge(json!({"data": {"by": client}}));
+                loop {
+                    if maps.patch("m", &PatchParams::default(), &patch).await.is_ok() {
+                        writing.note(|it| it.last_write = Some(Instant::now()));
+                    }
+                    sleep(Duration::from_millis(50)).await;
+                }
+            });
+            let _leading = Leading(serving);
+            stop.cancelled().await;
+        };
+        elector.run(CancellationToken::new(), lead).await;
+    })
+}
+
+struct Leading(Arc<Serving>);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.note(|it| it.ended = Some(Instant::now()));
+    }
+}
+
+fn config(cluster: &TestCluster, identity: &str, seed: u64) -> LeaderElectionConfig {
+    LeaderElectionConfig {
+        clock: Clock::starting_at(cluster.server().now()),
+        seed,
+        ..LeaderElectionConfig::new(identity)
+    }
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn late_answer_to_a_renewal_prolongs_neither_leadership_nor_fence(
+    #[values(10, 14)] renew: u64,
+    #[values(1, 2, 3, 4)] seed: u64,
+) {
+    let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
+    let config = |identity: &str| LeaderElectionConfig {
+        renew_deadline: seconds(renew),
+        ..config(&cluster, identity, seed)
+    };
+    let _a = join(&cluster, "a", config("a"), &terms);
+    cluster.advance(seconds(1)).await;
+    let _b = join(&cluster, "b", config("b"), &terms);
+    cluster.advance(seconds(30)).await;
+    let late = faults::slow_answer(Duration::from_millis(renew * 500 - 100));
+    let late = cluster.inject(late.client("a").on(Verb::Update, "leases").once());
+    while late.hits() == 0 {
+        cluster.advance(Duration::from_millis(100)).await;
+    }
+    cluster
+        .inject(faults::no_answer().client("a").on(Verb::Update, "leases"))
+        .forget();
+    cluster
+        .inject(faults::no_answer().client("a").on(Verb::Get, "leases"))
+        .forget();
+    cluster.advance(seconds(60)).await;
+    let clients: Vec<_> = terms.all().into_iter().map(|it| it.client).collect();
+    assert_eq!(clients, ["a", "b"]);
+    terms.check();
+}
+
+#[rstest]
+#[case::short_of_a_second(15_000, 14_500)]
+#[case::shorter_as_the_lease_has_whole_seconds(15_900, 15_000)]
+#[tokio::test(start_paused = true)]
+async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
+    let cluster = TestCluster::start();
+    let config = LeaderElectionConfig {
+        lease_duration: Duration::from_millis(lease),
+        renew_deadline: Duration::from_millis(renew),
+        ..config(&cluster, "a", 1)
+    };
+    let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
+    let err = refused.expect_err("it does not fit").to_string();
+    assert!(err.contains("longer than the renew deadline by a second"), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_with_the_same_identity_lead_in_turn() {
+    let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
+    let one = join(&cluster, "one", config(&cluster, "web-0", 1), &terms);
+    cluster.advance(seconds(1)).await;
+    let _two = join(&cluster, "two", config(&cluster, "web-0", 2), &terms);
+    cluster.advance(seconds(60)).await;
+    assert_eq!(terms.all().len(), 1, "{:?}", terms.all());
+    one.crash();
+    cluster.advance(seconds(10)).await;
+    assert_eq!(terms.all().len(), 1, "the lease of the first has not ended");
+    cluster.advance(seconds(20)).await;
+    assert_eq!(terms.all().len(), 2, "{:?}", terms.all());
+}

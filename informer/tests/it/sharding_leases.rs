@@ -1,0 +1,62 @@
+//! A replica that cannot use its Leases reports this instead of waiting silently.
+
+use std::sync::{Arc, Mutex};
+
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{Sharding, ShardingConfig};
+use k8s_openapi::api::core::v1::ConfigMap;
+use testkit::{TestCluster, Verb, faults};
+
+use crate::sharding::{manager, seconds};
+
+type Ended = Arc<Mutex<Option<String>>>;
+
+/// Runs a manager with a sharded controller; returns its sharding, and its error once it has ended.
+fn replica(cluster: &TestCluster) -> (Sharding, Ended) {
+    let manager = manager(cluster, "a");
+    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the times fit");
+    let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
+    let reconcile = |_: Request| async { Ok::<_, ReconcileError>(Action::await_change()) };
+    builder.complete(reconcile).expect("it is complete");
+    let ended: Ended = Arc::default();
+    let noted = Arc::clone(&ended);
+    cluster.run(async move {
+        let result = manager.run(std::future::pending()).await;
+        *noted.lock().expect("no panic") = Some(result.expect_err("nothing stops it").to_string());
+    });
+    (sharding, ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn manager_fails_if_the_leases_of_its_sharding_cannot_be_listed() {
+    let cluster = TestCluster::start();
+    let forbidden = [Verb::List, Verb::Watch].map(|verb| {
+        let fault = faults::status(403, "Forbidden").client("a").on(verb, "leases");
+        cluster.inject(fault)
+    });
+    let (_sharding, ended) = replica(&cluster);
+    cluster.advance(seconds(119)).await;
+    assert_eq!(*ended.lock().expect("no panic"), None);
+    cluster.advance(seconds(10)).await;
+    assert!(forbidden.iter().any(|it| it.hits() > 0));
+    let ended = ended.lock().expect("no panic").clone().expect("it has ended");
+    assert!(ended.contains("leases") && ended.contains("Forbidden"), "{ended}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_that_cannot_publish_its_lease_is_not_ready() {
+    let cluster = TestCluster::start();
+    let forbidden = faults::status(403, "Forbidden").client("a");
+    let forbidden = cluster.inject(forbidden.on(Verb::Create, "leases"));
+    let (sharding, ended) = replica(&cluster);
+    // A lease duration, and the time limit of a hand-over.
+    cluster.advance(seconds(70)).await;
+    sharding.check().expect("it may come to join");
+    cluster.advance(seconds(10)).await;
+    let late = sharding.check().expect_err("it works on no key").to_string();
+    assert!(late.contains("\"a\" has had no valid Lease"), "{late}");
+    drop(forbidden);
+    cluster.advance(seconds(10)).await;
+    sharding.check().expect("it has joined");
+    assert_eq!(*ended.lock().expect("no panic"), None);
+}

@@ -1,0 +1,31 @@
+//! `Bounds`: limits of waiting in a test.
+
+use std::time::Duration;
+
+/// Limits of waiting. All times are virtual.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Quiet time after which `settle` returns. Slightly longer than five seconds, so that the usual retry after five
+    /// seconds still counts as work.
+    pub(crate) quiet: Duration,
+    /// Time after which `settle` fails.
+    pub(crate) settle: Duration,
+    /// Time after which `eventually` fails.
+    pub(crate) eventually: Duration,
+    /// Maximum number of requests of one `settle`, and of all clients at one instant.
+    pub(crate) requests: u64,
+    /// Number of requests and events at one instant that count as a hot loop if they concern only a few objects.
+    pub(crate) at_one_instant: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            quiet: Duration::from_millis(5_100),
+            settle: Duration::from_secs(600),
+            eventually: Duration::from_secs(60),
+            requests: 10_000,
+            at_one_instant: 2_000,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `Clients`: builds the clients of a cluster.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fake_apiserver::ApiServer;
+
+use crate::hooks::Hooks;
+use crate::service::ClientService;
+use crate::test_cluster::TestCluster;
+
+/// Builds clients of a cluster.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    server: ApiServer,
+    hooks: Option<Arc<dyn Hooks>>,
+    /// Client of a real server; `None` if the test's own server answers the requests.
+    remote: Option<kube::Client>,
+}
+
+impl Clients {
+    pub(crate) fn client(&self, name: &str) -> kube::Client {
+        match (&self.hooks, &self.remote) {
+            (Some(hooks), _) => Arc::clone(hooks).client(name),
+            (None, Some(remote)) => self.server.relay(remote, name),
+            (None, None) => self.server.client_named(name),
+        }
+    }
+
+    /// Builds the service for clients of any version of kube.
+    pub(crate) fn service(&self, name: &str) -> ClientService {
+        match (&self.hooks, &self.remote) {
+            (Some(hooks), _) => ClientService::explored(Arc::clone(hooks).service(name)),
+            (None, Some(remote)) => ClientService::remote(self.server.relay(remote, name)),
+            (None, None) => ClientService::of_server(self.server.client_service(name)),
+        }
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients")
+            .field("hooks", &self.hooks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TestCluster {
+    pub(crate) fn clients(&self) -> Clients {
+        Clients {
+            server: self.server.clone(),
+            hooks: self.hooks.clone(),
+            remote: self.real.as_ref().map(|real| real.client().clone()),
+        }
+    }
+}

@@ -1,0 +1,619 @@
+//! `Gate`: decides which faults strike each message of a run, according to its plan, and records the messages.
+//!
+//! Its input is requests, answers and events as data. It does not send anything and does not wait.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fake_apiserver::{ApiServer, Verb};
+use tokio::time::Instant;
+
+use super::life::{Life, Shown};
+use crate::explore::outcomes::{Bodies, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Violation, Wrote};
+use crate::explore::plans::{Action, OnAnswer, OnCall, OnEvent, OnRequest, Plan, escaped, given};
+use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timeless, without_task_ids};
+use crate::lock::lock;
+use crate::test_cluster::TEST_CLIENT;
+
+/// Number of requests and events at one instant of virtual time that is treated as a loop that stops the clock.
+const AT_ONE_INSTANT: u64 = 2_000;
+
+/// While all work is done, as many messages as in a whole run are permitted within this time.
+const RATE: Duration = Duration::from_secs(120);
+
+/// Maximum number of messages that are listed when there were too many.
+const CULPRITS: usize = 4;
+
+/// Maximum number of lines of controllers' output that a run keeps.
+#[cfg(all(feature = "processes", unix))]
+const OUTPUT_LINES: usize = 1_000;
+
+/// Minimum delay for which a request counts as held. In real time every request takes a moment.
+const HELD: Duration = Duration::from_millis(1);
+
+/// The gate of one run.
+pub(crate) struct Gate {
+    pub(crate) server: ApiServer,
+    pub(crate) plan: Plan,
+    /// The revision at which the run began.
+    pub(crate) base: u64,
+    pub(crate) started: Instant,
+    /// Number of requests and events from which the run counts as a hot loop.
+    limit: u64,
+    /// Set if deletes by name are checked.
+    checks_deletes: bool,
+    /// Guards the record of the run.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) trace: Vec<Step>,
+    /// The named steps of the workload, in the order in which they began.
+    pub(crate) steps: Vec<String>,
+    counts: BTreeMap<String, u32>,
+    paused: BTreeMap<Arc<str>, Instant>,
+    lagging: BTreeMap<(Arc<str>, String), Instant>,
+    lives: BTreeMap<Arc<str>, u32>,
+    pub(crate) violations: Vec<Violation>,
+    /// End of the last fault that has begun.
+    pub(crate) windows_end: Option<Instant>,
+    /// Delay of the latest step with a state that became right only after `within`.
+    pub(crate) late_step: Option<std::time::Duration>,
+    pub(crate) messages: u64,
+    /// Messages caused by the server's workers, which do not count for a hot loop.
+    pub(crate) allowed: u64,
+    /// Uids of the objects that controllers created, by object; objects with generated names are keyed by their prefix.
+    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) coverage: BTreeSet<u64>,
+    /// Number of times each controller ended by itself and was restarted.
+    pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// Description of the first step of the test that began during a fault.
+    pub(crate) went_on: Option<String>,
+    /// Delay after which the end state was right.
+    pub(crate) late: Option<Duration>,
+    /// Messages at one instant of virtual time.
+    at_instant: (Option<Instant>, u64),
+    /// Pages that are still to be read, by client and resource.
+    pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
+    /// State at each return of `settle`.
+    pub(crate) milestones: Vec<Milestone>,
+    /// Number of times `settle` returned.
+    pub(crate) settled: usize,
+    /// Number of entries in the journal at the last return of `settle`.
+    pub(crate) settled_at: u64,
+    /// Set if the scenario is over.
+    pub(crate) is_over: bool,
+    /// Number of times the scenario waited for the cluster.
+    pub(crate) waited: usize,
+    /// Set if the scenario ended early because it did not wait for the cluster.
+    pub(crate) is_void: bool,
+    /// Set if the reference lacks the state to compare the end with.
+    pub(crate) is_unjudged: bool,
+    /// Descriptions of values that were assigned to objects in another order than in the reference.
+    pub(crate) permuted: Vec<String>,
+    /// Resources and paths of the fields that differed from the reference in the last comparison.
+    pub(crate) unlike: BTreeSet<(String, String)>,
+    /// The controller that created each object, by uid.
+    pub(crate) made: BTreeMap<String, Arc<str>>,
+    /// Indices of the `sometimes` checks that have held.
+    pub(crate) held: BTreeSet<usize>,
+    /// Revision at which the `always` checks ran last.
+    pub(crate) checked_at: u64,
+    /// Output of controllers, oldest line first.
+    pub(crate) output: VecDeque<Wrote>,
+    /// The bodies of requests and answers by the index of the request in the trace, in runs that are recorded.
+    pub(crate) bodies: Option<BTreeMap<usize, Bodies>>,
+}
+
+/// A registered request.
+pub(crate) struct Ticket {
+    /// Index of its step in the trace.
+    pub(crate) index: usize,
+    /// Effects before the request reaches the server, and after it has completed.
+    pub(crate) before: Vec<OnRequest>,
+    pub(crate) after: Vec<OnAnswer>,
+}
+
+/// A registered call outside of the API.
+pub(crate) struct CallTicket {
+    /// Index of its step in the trace.
+    pub(crate) index: usize,
+    /// Number of its controller's life.
+    pub(crate) life: u32,
+    /// Effects before and after the call.
+    pub(crate) before: Vec<OnCall>,
+    pub(crate) after: Vec<OnAnswer>,
+}
+
+impl Gate {
+    pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, checks_deletes: bool) -> Self {
+        Self {
+            base: server.resource_version(),
+            server,
+            plan,
+            started: Instant::now(),
+            limit,
+            checks_deletes,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Registers the start of a named step of the workload.
+    pub(crate) fn step(&self, name: &str, place: &str) {
+        let place = match place {
+            "" => String::new(),
+            place => format!(" ({place})"),
+        };
+        self.note(&TEST_CLIENT.into(), 0, format!("{STEP}{name}{place}"));
+        self.state().steps.push(name.to_owned());
+    }
+
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Returns `true` if the plan skips a step of the workload.
+    pub(crate) fn skips(&self, step: &str) -> bool {
+        self.plan.skipped.iter().any(|it| it == step)
+    }
+
+    /// Keeps the body of a request, and later the body of its answer, in runs that are recorded.
+    pub(crate) fn keep(&self, index: usize, body: &Bytes, which: impl FnOnce(&mut Bodies) -> &mut Bytes) {
+        if let Some(bodies) = &mut self.state().bodies {
+            *which(bodies.entry(index).or_default()) = body.clone();
+        }
+    }
+
+    /// Returns the number of steps so far.
+    pub(crate) fn place(&self) -> usize {
+        // Output written while the state is locked belongs to the step that is being recorded.
+        self.state.try_lock().map_or(usize::MAX, |it| it.trace.len())
+    }
+
+    pub(crate) fn note(&self, client: &Arc<str>, life: u32, text: String) {
+        let truth = self.server.resource_version();
+        let at = self.started.elapsed();
+        self.state().trace.push(Step {
+            at,
+            client: Arc::clone(client),
+            life,
+            what: What::Note(text),
+            view: truth,
+            truth,
+            point: String::new(),
+        });
+    }
+
+    /// Starts a new life of a client.
+    pub(crate) fn life(&self, client: &str) -> Arc<Life> {
+        let client: Arc<str> = escaped(client).into();
+        let number = {
+            let mut state = self.state();
+            let number = state.lives.entry(Arc::clone(&client)).or_default();
+            *number += 1;
+            *number
+        };
+        Arc::new(Life::new(client, number))
+    }
+
+    /// Increments the count of a point and returns the faults that strike there.
+    pub(crate) fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
+        let count = match state.counts.get_mut(&stem) {
+            Some(count) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                state.counts.insert(stem.clone(), 1);
+                1
+            }
+        };
+        let mut point = stem;
+        // Writing to a String does not fail.
+        let _ = write!(point, "#{count}");
+        let struck = self.plan.faults.iter().filter(|it| it.point == point);
+        let actions: Vec<Action> = struck.map(|it| it.action).collect();
+        if !actions.is_empty() {
+            // A fault without a duration is over at once.
+            state.windows_end = state.windows_end.max(Some(Instant::now()));
+        }
+        (point, actions)
+    }
+
+    /// Counts a message. Returns `true` if it exceeds a limit, which is reported as a hot loop.
+    fn is_too_many(&self, state: &mut State, about: impl FnOnce() -> String) -> bool {
+        state.messages += 1;
+        let now = Some(Instant::now());
+        match state.at_instant.0 == now {
+            true => state.at_instant.1 += 1,
+            false => state.at_instant = (now, 1),
+        }
+        let limit = self.limit.saturating_add(state.allowed);
+        let is_stuck = state.at_instant.1 > AT_ONE_INSTANT;
+        let is_too_many = is_stuck || state.messages > limit;
+        if is_too_many && !state.violations.iter().any(|it| it.oracle == HOT_LOOP) {
+            let what = match is_stuck {
+                true => format!(
+                    "{AT_ONE_INSTANT} requests and events at one instant of virtual time:{}",
+                    most_frequent(&state.trace[state.trace.len().saturating_sub(AT_ONE_INSTANT as usize)..])
+                ),
+                false => format!(
+                    "more than {limit} requests and events; the last is {}, the most frequent are:{}",
+                    about(),
+                    most_frequent(&state.trace)
+                ),
+            };
+            state.violations.push(Violation::new(HOT_LOOP, what));
+        }
+        is_too_many
+    }
+
+    /// Records a comparison with the reference. Returns the differences, one line each.
+    pub(crate) fn compared(&self, judged: Judged) -> Vec<String> {
+        let mut state = self.state();
+        state.permuted = judged.permuted;
+        state.unlike = judged.fields;
+        judged.lines
+    }
+
+    /// Registers that the test waits for a time, which raises the permitted number of messages.
+    pub(crate) fn waits(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let more = self.limit.saturating_mul(millis) / (RATE.as_secs() * 1_000);
+        let mut state = self.state();
+        state.allowed = state.allowed.saturating_add(more);
+    }
+
+    /// Registers a request.
+    pub(crate) fn request(&self, life: &Life, request: Request, body_about: &str) -> Option<Ticket> {
+        let view = life.view(&request.resource);
+        let truth = self.server.resource_version();
+        let mut state = self.state();
+        if self.is_too_many(&mut state, || body_about.to_owned()) {
+            return None;
+        }
+        let (verb, resource, object) = (request.verb.as_str(), &request.resource, &request.object);
+        let stem = format!("{}:{verb}:{resource}:{object}", life.client);
+        let (point, actions) = self.actions(&mut state, stem);
+        let index = state.trace.len();
+        let (at, client) = (self.started.elapsed(), Arc::clone(&life.client));
+        state.trace.push(Step {
+            at,
+            client,
+            life: life.number,
+            what: What::Request(request),
+            view,
+            truth,
+            point,
+        });
+        Some(Ticket {
+            index,
+            before: effects(&actions, |it| it.effects().request),
+            after: effects(&actions, |it| it.effects().answer),
+        })
+    }
+
+    /// Registers an event that is about to be delivered.
+    pub(crate) fn event(&self, life: &Life, resource: &str, kind: &str, shown: &Shown) -> (usize, Vec<OnEvent>) {
+        let view = life.view(resource);
+        let truth = self.server.resource_version();
+        let mut state = self.state();
+        let object = format!("{}/{}", shown.namespace, timeless(resource, &shown.name));
+        self.is_too_many(&mut state, || format!("the event {kind} of {resource} {object}"));
+        let (point, actions) = self.actions(&mut state, format!("{}:event:{resource}:{object}", life.client));
+        let at = self.started.elapsed();
+        let what = What::Event {
+            kind: kind.to_owned(),
+            resource: resource.to_owned(),
+            object,
+            revision: shown.revision,
+            told: Delivery::AtOnce,
+        };
+        let index = state.trace.len();
+        state.trace.push(Step {
+            at,
+            client: Arc::clone(&life.client),
+            life: life.number,
+            what,
+            view,
+            truth,
+            point,
+        });
+        (index, effects(&actions, |it| it.effects().event))
+    }
+
+    /// Records that a request reaches the server.
+    pub(crate) fn reaches(&self, index: usize) {
+        let now = self.started.elapsed();
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        if let What::Request(request) = &mut step.what
+            && now >= step.at + HELD
+        {
+            request.reached = Some(now);
+        }
+    }
+
+    /// Records the object that a write changed, and the version that it wrote.
+    pub(crate) fn struck(&self, about: &Request, index: usize, shown: &Shown) {
+        if !about.is_write() || shown.name.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        if let What::Request(request) = &mut step.what {
+            request.wrote = (shown.revision > 0).then_some(shown.revision);
+            match request.verb {
+                Verb::Create => request.creates = Some(timeless(&request.resource, &shown.name).into_owned()),
+                _ => {
+                    let saw = request.saw.as_ref();
+                    request.is_of_another = saw.is_some_and(|it| !shown.uid.is_empty() && *it != shown.uid);
+                }
+            }
+        }
+    }
+
+    /// Records that an event was delivered late or dropped.
+    pub(crate) fn told_late(&self, index: usize, is_told: bool) {
+        let now = self.started.elapsed();
+        if let Some(Step {
+            what: What::Event { told, .. },
+            ..
+        }) = self.state().trace.get_mut(index)
+        {
+            *told = if is_told { Delivery::At(now) } else { Delivery::Never };
+        }
+    }
+
+    /// Records the outcome of a request.
+    pub(crate) fn outcome(&self, life: &Life, index: usize, outcome: Outcome) {
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        let lag = step.truth.saturating_sub(step.view);
+        let lag = lag.checked_ilog2().map_or(0, |it| it + 1);
+        if let What::Request(request) = &mut step.what {
+            request.outcome = outcome;
+            let mut hasher = DefaultHasher::new();
+            let code = match request.outcome {
+                Outcome::Open => 0,
+                Outcome::Answered(code) => code,
+                Outcome::Broken => 1,
+                Outcome::Unseen => 2,
+            };
+            (
+                &*life.client,
+                &request.object,
+                &request.resource,
+                request.verb,
+                lag,
+                code,
+            )
+                .hash(&mut hasher);
+            state.coverage.insert(hasher.finish());
+        }
+    }
+
+    /// Records that a controller ended by itself, and its back-off if it will be restarted.
+    pub(crate) fn ended(&self, name: &str, how: &str, back_off: Option<Duration>) {
+        let (client, how): (Arc<str>, _) = (escaped(name).into(), without_task_ids(how));
+        let life = self.state().lives.get(&client).copied().unwrap_or_default();
+        let Some(back_off) = back_off else {
+            let what = format!("{how}; it is not restarted (call `.restarts()` to restart it as a kubelet does)");
+            return self.note(&client, life, what);
+        };
+        self.lasts(back_off);
+        self.note(&client, life, format!("{how}; it is restarted after {back_off:?}"));
+        *self.state().ended.entry(client).or_default() += 1;
+    }
+
+    /// Records a line of a controller's output. If there are too many lines, the oldest is dropped.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn wrote(&self, name: &str, line: String) {
+        let at = self.started.elapsed();
+        let mut state = self.state();
+        if state.output.len() >= OUTPUT_LINES {
+            state.output.pop_front();
+        }
+        state.output.push_back(Wrote {
+            at,
+            client: name.to_owned(),
+            line,
+        });
+    }
+
+    /// Registers that a step of the test begins at this place.
+    pub(crate) fn goes_on(&self, place: &str) {
+        let (now, mut state) = (Instant::now(), self.state());
+        let is_first = state.went_on.is_none();
+        if let Some(end) = state.windows_end.filter(|end| is_first && *end > now) {
+            let [at, until] = [now, end].map(|it| (it - self.started).as_secs_f64());
+            state.went_on = Some(format!(
+                "the step at {place} began at {at:.3} s, before the faults ended at {until:.3} s: the controller must \
+                 handle this if users may take this step at any time; if the step depends on earlier results, wait for \
+                 them with `eventually`"
+            ));
+        }
+    }
+
+    /// Returns the end of the faults that have begun so far; `None` if the test does not wait for it.
+    pub(crate) fn settles_at(&self) -> Option<Instant> {
+        let state = self.state();
+        // A wait for the cluster to settle is counted when it ends.
+        let is_early = self.is_early(state.waited + 1);
+        state.windows_end.filter(|_| !is_early)
+    }
+
+    /// Returns `true` if the test continues during faults at a wait with this number, counted from 1.
+    pub(crate) fn is_early(&self, wait: usize) -> bool {
+        self.plan.overlaps() && self.plan.patient_from.is_none_or(|patient| wait < patient)
+    }
+
+    /// Returns `true` if a fault is active although the test has continued.
+    pub(crate) fn is_overlapped(&self) -> bool {
+        let state = self.state();
+        self.is_early(state.waited) && state.windows_end > Some(Instant::now())
+    }
+
+    /// Registers that a fault lasts for this time.
+    pub(crate) fn lasts(&self, time: Duration) {
+        let end = Some(Instant::now() + time);
+        let mut state = self.state();
+        state.windows_end = state.windows_end.max(end);
+    }
+
+    /// Cuts off a client.
+    pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
+        self.lasts(time);
+        self.state().paused.insert(Arc::clone(client), Instant::now() + time);
+    }
+
+    /// Makes the client's next watch of a resource silent for a time.
+    pub(crate) fn lag(&self, life: &Life, resource: &str, time: Duration) {
+        self.lasts(time);
+        let key = (Arc::clone(&life.client), resource.to_owned());
+        self.state().lagging.insert(key, Instant::now() + time);
+    }
+
+    /// Returns the end of the silence of a watch that begins.
+    pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
+        let mut state = self.state();
+        if state.lagging.is_empty() {
+            return None;
+        }
+        state.lagging.remove(&(Arc::clone(&life.client), resource.to_owned()))
+    }
+
+    /// Returns the end of a client's isolation.
+    pub(crate) fn paused(&self, client: &str) -> Option<Instant> {
+        let state = self.state();
+        if state.paused.is_empty() {
+            return None;
+        }
+        state
+            .paused
+            .get(client)
+            .copied()
+            .filter(|until| *until > Instant::now())
+    }
+
+    /// Returns the number of the current life of the controller `name`.
+    pub(crate) fn life_of(&self, name: &str) -> u32 {
+        self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
+    }
+
+    /// Records a violation once.
+    pub(crate) fn violation(&self, oracle: &'static str, what: String) {
+        let mut state = self.state();
+        if !state.violations.iter().any(|it| it.oracle == oracle) {
+            state.violations.push(Violation::new(oracle, what));
+        }
+    }
+
+    /// Registers a client's call outside of the API.
+    pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> CallTicket {
+        let truth = self.server.resource_version();
+        let at = self.started.elapsed();
+        let life = self.life_of(client);
+        let mut state = self.state();
+        state.messages += 1;
+        let (point, actions) = self.actions(&mut state, format!("{client}:call:{name}:{}", escaped(object)));
+        let index = state.trace.len();
+        state.trace.push(Step {
+            at,
+            client: client.into(),
+            life,
+            what: What::Call {
+                name: name.to_owned(),
+                object: object.to_owned(),
+                outcome: Outcome::Broken,
+            },
+            view: truth,
+            truth,
+            point,
+        });
+        CallTicket {
+            index,
+            life,
+            before: effects(&actions, |it| it.effects().call),
+            after: effects(&actions, |it| it.effects().answer),
+        }
+    }
+
+    /// Records that a call has completed.
+    pub(crate) fn called(&self, index: usize) {
+        if let Some(Step {
+            what: What::Call { outcome, .. },
+            ..
+        }) = self.state().trace.get_mut(index)
+        {
+            *outcome = Outcome::Unseen;
+        }
+    }
+
+    /// Records a create or delete of a controller.
+    pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
+        let base = request.resource.split('/').next().unwrap_or_default();
+        if matches!(base, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") || shown.uid.is_empty() {
+            return;
+        }
+        let (namespace, name) = request.object.split_once('/').unwrap_or_default();
+        let name = if shown.name.is_empty() { name } else { &shown.name };
+        let key = match shown.generate_name.is_empty() {
+            true => format!("{base} {namespace}/{name}"),
+            false => format!("{base} {namespace}/{}*", shown.generate_name),
+        };
+        if created {
+            let mut state = self.state();
+            state.made.insert(shown.uid.clone(), Arc::clone(&life.client));
+            state.created.entry(key).or_default().insert(shown.uid.clone());
+        } else if request.verb == Verb::Delete && !request.resource.contains('/') {
+            let is_checked = !has_precondition && self.checks_deletes;
+            let known = life.uid(base, namespace, name);
+            if let Some(known) = known.filter(|known| *known != shown.uid && is_checked) {
+                let what = format!(
+                    "{} deleted {base} {namespace}/{name} by name: it had observed the object with uid {known}, but \
+                     deleted the one with uid {}, which it had not observed",
+                    given(&life.client),
+                    shown.uid
+                );
+                self.violation(DELETES_BY_NAME, what);
+            }
+            let mut state = self.state();
+            state.deleted.entry(key).or_default().insert(shown.uid.clone());
+        }
+    }
+}
+
+/// Returns the effects at one point of attack.
+fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
+    actions.iter().filter_map(at).collect()
+}
+
+/// Lists the most frequent messages with their counts, one per line.
+fn most_frequent(trace: &[Step]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for step in trace {
+        let what = match &step.what {
+            What::Request(_) => step.subject(),
+            What::Event { resource, object, .. } => format!("event {resource} {}", object.trim_matches('/')),
+            What::Call { .. } | What::Note(_) => continue,
+        };
+        *counts.entry(format!("{} {what}", given(&step.client))).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let lines = counts.into_iter().take(CULPRITS);
+    lines.map(|(what, count)| format!("\n{count:>7} × {what}")).collect()
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

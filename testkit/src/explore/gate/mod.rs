@@ -1,0 +1,13 @@
+//! The gate of a run: it decides which faults strike, and records the messages.
+
+mod decide;
+mod messages;
+mod life;
+mod owners;
+mod pages;
+
+pub(crate) use decide::{CallTicket, Gate};
+pub(crate) use life::{Life, Shown};
+pub(crate) use messages::{Answer, Line, REVISION, contains, look_inside, name_in, read};
+pub(crate) use owners::Deletion;
+pub(crate) use pages::Page;

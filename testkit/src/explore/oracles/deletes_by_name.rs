@@ -1,0 +1,9 @@
+//! No client deletes, by name, an object that it has not observed.
+
+use super::row::{Looks, OracleRow};
+use crate::explore::outcomes::DELETES_BY_NAME;
+
+pub(super) const ROW: OracleRow = OracleRow {
+    name: DELETES_BY_NAME,
+    looks: Looks::AtMessages,
+};

@@ -1,0 +1,45 @@
+//! The end state equals the end state of the run without faults.
+
+use super::facts::Facts;
+use super::row::{Looks, OracleRow};
+use crate::explore::outcomes::{EndState, Violation, left_behind};
+use crate::explore::specs::BACK;
+
+pub(super) const ROW: OracleRow = OracleRow {
+    name: "end state",
+    looks: Looks::UntilRight(check),
+};
+
+/// Names of the oracle for a changed spec and for a restored spec.
+const PATH_INDEPENDENCE: &str = "path independence";
+const RECOVERY: &str = "recovery";
+
+fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
+    let reference = facts.reference?;
+    let (plan, within) = (&facts.gate.plan, facts.within);
+    let differences = match plan.is_sequence() {
+        true => reference.outcome.end.compare_decided(end, &reference.mask),
+        false => {
+            let judged = reference.outcome.end.judge(end, &reference.mask);
+            facts.gate.compared(judged)
+        }
+    };
+    if differences.is_empty() {
+        return None;
+    }
+    let text = differences.join("\n  ");
+    if !plan.is_sequence() {
+        let headline = match left_behind(&reference.outcome.end, &reference.outcome.trace, end) {
+            Some(left) => left,
+            None if plan.overlaps() => format!("the two runs end differently after {within:?}; one of them is wrong"),
+            None => format!("still differs from the reference after {within:?}"),
+        };
+        return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));
+    }
+    let (oracle, object) = match plan.changes.last().is_some_and(|it| it == BACK) {
+        true => (RECOVERY, "a fresh object with the first spec"),
+        false => (PATH_INDEPENDENCE, "a fresh object with the same spec"),
+    };
+    let what = format!("after {within:?} the end state still differs from that of {object}:\n  {text}");
+    Some(Violation::new(oracle, what))
+}

@@ -1,0 +1,32 @@
+//! `Facts`: the input of oracles.
+
+use std::time::Duration;
+
+use crate::explore::gate::Gate;
+use crate::explore::outcomes::{EndState, Reference, Returned};
+use crate::explore::specs::Spec;
+use crate::test_cluster::TestCluster;
+
+/// The data of a run that oracles check.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) cluster: &'a TestCluster,
+    /// The record of the run's messages, with its plan.
+    pub(crate) gate: &'a Gate,
+    /// The run without faults; `None` in that run itself.
+    pub(crate) reference: Option<&'a Reference>,
+    /// The explored spec, if the exploration changes one.
+    pub(crate) spec: Option<&'a Spec>,
+    /// Fields that returned to an earlier value. Set at the end of the run.
+    pub(crate) returned: Option<&'a Returned>,
+    /// Virtual time from the last fault within which the end state must be right.
+    pub(crate) within: Duration,
+}
+
+impl Facts<'_> {
+    /// Reads the current state.
+    pub(crate) fn end_state(&self) -> EndState {
+        let state = EndState::of(&self.gate.server, self.gate.base, &self.cluster.work);
+        state.with_externals(self.cluster.externals.contents())
+    }
+}

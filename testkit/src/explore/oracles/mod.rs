@@ -1,0 +1,20 @@
+//! Oracles. Each has its own file with its name, the time of its check, and the check. `oracle.rs` lists them.
+
+mod oracle;
+mod row;
+mod facts;
+mod end_state;
+mod observed_generation;
+mod pages;
+mod idempotence;
+mod owners;
+mod rollback;
+mod creates_and_deletes;
+mod hot_loop;
+mod deletes_by_name;
+
+pub(crate) use facts::Facts;
+pub use oracle::Oracle;
+pub(crate) use oracle::Oracles;
+pub(crate) use rollback::returned;
+pub(crate) use row::Restarted;

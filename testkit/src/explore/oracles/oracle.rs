@@ -1,0 +1,141 @@
+//! `Oracle`: the list of oracles. Each is described by the [`OracleRow`] in its own file.
+
+use std::collections::BTreeSet;
+
+use super::facts::Facts;
+use super::row::{Looks, OracleRow, Restarted};
+use super::{
+    creates_and_deletes, deletes_by_name, end_state, hot_loop, idempotence, observed_generation, owners, pages,
+    rollback,
+};
+use crate::explore::outcomes::{EndState, Violation};
+
+/// Generates the enum, its list and the lookup of rows from one list.
+macro_rules! oracles {
+    ($(#[$about:meta])* pub enum Oracle { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Oracle { $($(#[$doc])+ $name,)+ }
+
+        impl Oracle {
+            /// All oracles, in the order of their evaluation.
+            const ALL: &'static [Oracle] = &[$(Oracle::$name),+];
+
+            const fn row(self) -> &'static OracleRow {
+                match self {
+                    $(Oracle::$name => { const ROW: &OracleRow = &$row; ROW })+
+                }
+            }
+        }
+    };
+}
+
+oracles! {
+/// The checks that [`explore`](fn@crate::explore::explore) applies to every run, and that
+/// [`Explore::without`](crate::explore::Explore::without) can disable. All are enabled by default. Some failures always
+/// count and are not listed here: a panic, a failed assertion of the scenario, a scenario that never ends, and a loop
+/// that stops the clock.
+pub enum Oracle {
+    /// The end state equals the end state of the run without faults, except for fields that differ between two such
+    /// runs.
+    EndState => end_state::ROW,
+    /// If the object of [`explore_spec`](crate::explore::explore_spec) has a `status.observedGeneration`, it is the
+    /// newest generation at the end. Other explorations do not check it.
+    ObservedGeneration => observed_generation::ROW,
+    /// A client that lists with a limit greater than one reads all pages.
+    Pages => pages::ROW,
+    /// A restart after all work is done changes nothing.
+    Idempotence => idempotence::ROW,
+    /// The objects that a controller creates for an owner either all have an ownerReference or all lack one. Fails for
+    /// an object without an ownerReference if it is named after an object of its namespace that owns other objects of
+    /// the same controller and has no finalizer.
+    Owners => owners::ROW,
+    /// No field outside of `metadata` and `status` returns to an earlier value, unless it also does so in the run
+    /// without faults. Runs in which a client reads an older state, or in which a request arrives late, are exempt.
+    Rollback => rollback::ROW,
+    /// No object is created or deleted more often than in the run without faults.
+    CreatesAndDeletes => creates_and_deletes::ROW,
+    /// A run has at most ten times as many messages as the reference plus 200. Without this oracle a controller may
+    /// continue indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
+    HotLoop => hot_loop::ROW,
+    /// No client deletes an object by name if the object has another uid than the one that the client last observed.
+    DeletesByName => deletes_by_name::ROW,
+}
+}
+
+impl Oracle {
+    /// Returns the name in reports.
+    pub(crate) const fn name(self) -> &'static str {
+        self.row().name
+    }
+}
+
+#[cfg(all(feature = "processes", unix))]
+impl Oracle {
+    /// Lists the names in reports.
+    pub(crate) fn names() -> Vec<&'static str> {
+        Self::ALL.iter().map(|it| it.name()).collect()
+    }
+
+    /// Returns the oracle with this name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.name() == name)
+    }
+}
+
+/// The oracles of an exploration, except for those that the test has disabled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracles {
+    left_out: BTreeSet<Oracle>,
+}
+
+impl Oracles {
+    pub(crate) fn leave_out(&mut self, oracle: Oracle) {
+        self.left_out.insert(oracle);
+    }
+
+    pub(crate) fn has(&self, oracle: Oracle) -> bool {
+        !self.left_out.contains(&oracle)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'static OracleRow> {
+        let all = Oracle::ALL.iter().filter(|it| self.has(**it));
+        all.map(|it| it.row())
+    }
+
+    /// Checks the run when the scenario is over.
+    pub(crate) fn after_scenario(&self, facts: &Facts<'_>) -> Vec<Violation> {
+        let found = self.rows().filter_map(|row| match row.looks {
+            Looks::AfterScenario(check) => Some(Violation::new(row.name, check(facts)?)),
+            Looks::AtMessages | Looks::UntilRight(_) | Looks::AfterRestart(_) | Looks::AtTheEnd(_) => None,
+        });
+        found.collect()
+    }
+
+    /// Checks a state that may not be final.
+    pub(crate) fn not_right(&self, facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
+        self.rows().find_map(|row| match row.looks {
+            Looks::UntilRight(check) => check(facts, end),
+            Looks::AtMessages | Looks::AfterScenario(_) | Looks::AfterRestart(_) | Looks::AtTheEnd(_) => None,
+        })
+    }
+
+    /// Checks the run after the restart of a controller.
+    pub(crate) fn after_restart(&self, facts: &Facts<'_>, restarted: &Restarted<'_>) -> Vec<Violation> {
+        let found = self.rows().filter_map(|row| match row.looks {
+            Looks::AfterRestart(check) => Some(Violation::new(row.name, check(facts, restarted)?)),
+            Looks::AtMessages | Looks::AfterScenario(_) | Looks::UntilRight(_) | Looks::AtTheEnd(_) => None,
+        });
+        found.collect()
+    }
+
+    /// Checks the run at its end.
+    pub(crate) fn at_the_end(&self, facts: &Facts<'_>) -> Vec<Violation> {
+        let found = self.rows().filter_map(|row| match row.looks {
+            Looks::AtTheEnd(check) => Some(Violation::new(row.name, check(facts)?)),
+            Looks::AtMessages | Looks::AfterScenario(_) | Looks::UntilRight(_) | Looks::AfterRestart(_) => None,
+        });
+        found.collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! Fields that return to an earlier value, as after a decision based on an old state.
+
+use std::collections::BTreeMap;
+
+use fake_apiserver::{ApiServer, StoredObject};
+use serde_json::Value;
+
+use super::facts::Facts;
+use super::row::{Looks, OracleRow};
+use crate::explore::outcomes::{Returned, by_keys, resource};
+use crate::text::shortened;
+use crate::work::Work;
+
+/// Maximum number of characters shown of a value.
+const VALUE_CHARS: usize = 60;
+
+/// Fields of an object below which values may return.
+const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
+
+pub(super) const ROW: OracleRow = OracleRow {
+    name: "no field goes back",
+    looks: Looks::AtTheEnd(check),
+};
+
+fn check(facts: &Facts<'_>) -> Option<String> {
+    let (reference, returned) = (facts.reference?, facts.returned?);
+    // A client with an older state acts on it, and a late write is based on an old one.
+    let mut faults = facts.gate.plan.faults.iter();
+    if faults.any(|it| it.action.fault.row().shows_old) {
+        return None;
+    }
+    let mut found = returned.iter();
+    let ((object, field), how) = found.find(|(it, _)| !reference.outcome.returned.contains_key(*it))?;
+    Some(format!("{object} {field} {how}"))
+}
+
+/// Returns the fields that have returned to an earlier value since a revision, with their object and a description.
+/// `metadata` and `status` are excluded.
+pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned {
+    let mut versions: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
+    for object in server.written_objects(since) {
+        if !work.is_beside(object.group(), object.resource()) {
+            versions.entry(object.uid().to_owned()).or_default().push(object);
+        }
+    }
+    let mut returned = BTreeMap::new();
+    for versions in versions.into_values() {
+        // Most writes only change the status, and a field can only return to a value after three different contents.
+        let versions = with_own_content(versions);
+        if versions.len() < 3 {
+            continue;
+        }
+        let object = format!(
+            "{} {}/{}",
+            resource(&versions[0]),
+            versions[0].namespace(),
+            versions[0].name()
+        );
+        let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for (nth, version) in versions.iter().enumerate() {
+            let mut leaves = BTreeMap::new();
+            let mut value = version.value();
+            by_keys(version, &mut value);
+            if let Value::Object(mut fields) = value {
+                fields.retain(|name, _| !STATUS.contains(&name.as_str()));
+                collect("", Value::Object(fields), &mut leaves);
+            }
+            // A missing field counts as a value.
+            for (path, taken) in &mut values {
+                let now = leaves.remove(path).unwrap_or_default();
+                if taken.last() != Some(&now) {
+                    taken.push(now);
+                }
+            }
+            for (path, now) in leaves {
+                let before = (nth > 0).then_some(Value::Null);
+                values.entry(path).or_default().extend(before.into_iter().chain([now]));
+            }
+        }
+        for (path, taken) in values {
+            let last = taken
+                .iter()
+                .enumerate()
+                .find(|(at, value)| taken[..*at].contains(value));
+            // Removing and adding entries of lists and maps is permitted.
+            if let Some((at, value)) = last.filter(|(at, _)| !taken[..*at].contains(&Value::Null)) {
+                let left = shortened(&taken[at - 1].to_string(), VALUE_CHARS);
+                let how = format!(
+                    "was {0}, then {left}, then {0} again",
+                    shortened(&value.to_string(), VALUE_CHARS)
+                );
+                returned.insert((object.replace(" /", " "), path), how);
+            }
+        }
+    }
+    returned
+}
+
+/// Removes the versions of an object whose content equals the version before them.
+fn with_own_content(versions: Vec<StoredObject>) -> Vec<StoredObject> {
+    let mut kept: Vec<StoredObject> = Vec::new();
+    for version in versions {
+        let is_repeated = kept.last().is_some_and(|it| {
+            let [before, now] = [it, &version].map(StoredObject::stored_bytes);
+            content(before).eq(content(now))
+        });
+        if !is_repeated {
+            kept.push(version);
+        }
+    }
+    kept
+}
+
+/// Returns the texts of an object's fields except for `metadata` and `status`. The text of a stored object begins
+/// within its metadata.
+fn content(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut at, mut depth) = (0, 2_u32);
+    let fields = std::iter::from_fn(move || {
+        let start = at;
+        while let Some(byte) = text.get(at) {
+            match byte {
+                b'"' => at = end_of_string(text, at),
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            at += 1;
+            let is_end = depth == 0 || depth == 1 && *byte == b',';
+            if is_end {
+                return Some(&text[start..at]);
+            }
+        }
+        None
+    });
+    // Skip the rest of the metadata.
+    fields.skip(1).filter(|it| !it.starts_with(b"\"status\":"))
+}
+
+/// Returns the index of the closing quote of a string.
+fn end_of_string(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(offset) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        match text[at + offset] {
+            b'"' => return at + offset,
+            _ => at += offset + 2,
+        }
+    }
+    text.len()
+}
+
+fn collect(path: &str, value: Value, leaves: &mut BTreeMap<String, Value>) {
+    let step = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                collect(&step(&name), field, leaves);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.into_iter().enumerate() {
+                collect(&step(&at.to_string()), item, leaves);
+            }
+        }
+        leaf => drop(leaves.insert(path.to_owned(), leaf)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content;
+
+    #[rstest::rstest]
+    #[case::the_status_changes(
+        r#""name":"a"},"spec":{"x":[1,"}"]},"status":{"n":1}}"#,
+        r#""name":"a","generation":2},"spec":{"x":[1,"}"]},"status":{"n":2}}"#,
+        true
+    )]
+    #[case::the_spec_changes(r#""name":"a"},"spec":{"x":1}}"#, r#""name":"a"},"spec":{"x":2}}"#, false)]
+    #[case::data_is_added(r#""name":"a"}}"#, r#""name":"a"},"data":{"k":"\"v"}}"#, false)]
+    fn content_excludes_metadata_and_status(#[case] one: &str, #[case] other: &str, #[case] is_same: bool) {
+        assert_eq!(content(one.as_bytes()).eq(content(other.as_bytes())), is_same);
+    }
+}

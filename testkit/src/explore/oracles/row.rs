@@ -1,0 +1,35 @@
+//! `OracleRow`: the description of an oracle.
+
+use super::facts::Facts;
+use crate::explore::outcomes::{EndState, Violation};
+
+/// Description of an oracle.
+pub(crate) struct OracleRow {
+    /// The name in reports. Two failures with the same name are treated as the same.
+    pub(crate) name: &'static str,
+    pub(crate) looks: Looks,
+}
+
+/// The time of an oracle's check, and the check. A check returns a description of the violation.
+pub(crate) enum Looks {
+    /// At each message. The check is in the gate.
+    AtMessages,
+    /// When the scenario is over.
+    AfterScenario(fn(&Facts<'_>) -> Option<String>),
+    /// After all faults, repeatedly, until the check passes or the time is over.
+    UntilRight(fn(&Facts<'_>, &EndState) -> Option<Violation>),
+    /// After the restart of a controller that had no work left.
+    AfterRestart(fn(&Facts<'_>, &Restarted<'_>) -> Option<String>),
+    /// Once, at the end of the run.
+    AtTheEnd(fn(&Facts<'_>) -> Option<String>),
+}
+
+/// A restart of a controller that had no work left.
+pub(crate) struct Restarted<'a> {
+    /// The controller's name as it appears in points.
+    pub(crate) client: &'a str,
+    /// Revision before the restart.
+    pub(crate) revision: u64,
+    /// Number of steps in the trace before the restart.
+    pub(crate) steps: usize,
+}

@@ -1,0 +1,33 @@
+//! `Difference`: a field in which two end states differ.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// A field that differs.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) key: Arc<str>,
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Both values, if the difference is in a field of one object.
+    pub(crate) values: Option<(Value, Value)>,
+    /// Set if the object of the reference has the value in another, equal field as well.
+    pub(crate) is_copied: bool,
+    /// Set if the server's workers derived the value from the writes of controllers.
+    pub(crate) is_derived: bool,
+}
+
+impl Difference {
+    pub(crate) fn line(&self) -> String {
+        format!("{}{}: {}", self.key.replace(" /", " "), prefixed(&self.path), self.text)
+    }
+}
+
+fn prefixed(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!(" {path}")
+    }
+}

@@ -1,0 +1,442 @@
+//! `EndState`: the result of a run, in a form that can be compared with another run's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use fake_apiserver::{ApiServer, StoredObject, Worker};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::derived::Deciders;
+use super::difference::Difference;
+use super::identities::{Identities, Keys, Referent, Which, resource};
+use super::pair::Pair;
+use super::permutations::take_permuted;
+use super::sameness::owners;
+use super::times::{is_time, machine_since, times_within};
+use super::versions::Versions;
+use crate::explore::trace::timeless;
+use crate::externals::Contents;
+use crate::mask::{Mask, general};
+use crate::work::Work;
+
+/// Maximum number of reported differences.
+const SHOWN: usize = 12;
+
+/// Maximum number of listed objects with fields that workers derived.
+const FOLDED: usize = 4;
+
+/// All objects by resource, namespace and name. Objects with generated names share the key of their prefix.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndState {
+    objects: BTreeMap<Arc<str>, Vec<Kept>>,
+    /// By-products (Events and Leases), which other objects may refer to.
+    others: Vec<StoredObject>,
+    /// Objects that were deleted in the run, oldest first.
+    deleted: Vec<StoredObject>,
+    keys: Arc<Keys>,
+    /// Computed on first use.
+    identities: OnceLock<Identities>,
+    /// The server, and the revision at which the run began.
+    history: Option<(ApiServer, u64)>,
+    /// Computed on first use.
+    versions: OnceLock<Versions>,
+    /// Set if a garbage collector runs, so that the state contains no garbage.
+    is_collected: bool,
+    deciders: Deciders,
+    /// Contents of the external systems.
+    externals: Contents,
+}
+
+/// An object of an end state.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) object: StoredObject,
+    /// Set if the run left it unchanged.
+    pub(crate) is_untouched: bool,
+    /// The tokens in its text except for its own uid; computed on first use.
+    mentions: OnceLock<Vec<String>>,
+    /// The uids of its owners; computed on first use.
+    owners: OnceLock<Vec<String>>,
+}
+
+impl Kept {
+    pub(crate) fn owners(&self) -> &[String] {
+        self.owners.get_or_init(|| owners(&self.object))
+    }
+}
+
+/// Differences of an end state from the reference's.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// One line per field.
+    pub(crate) lines: Vec<String>,
+    /// Values that were assigned to objects in another order, one line per field.
+    pub(crate) permuted: Vec<String>,
+    /// Resources and paths of the fields that differ. Objects that are missing are not listed.
+    pub(crate) fields: BTreeSet<(String, String)>,
+}
+
+impl EndState {
+    /// Reads the current state; `base` is the revision at which the run began.
+    pub(crate) fn of(server: &ApiServer, base: u64, work: &Work) -> Self {
+        let (others, objects) = server
+            .stored_objects()
+            .into_iter()
+            .partition::<Vec<_>, _>(|it| work.is_beside(it.group(), it.resource()));
+        let keys = Keys::of(objects.iter());
+        let mut state = Self {
+            is_collected: server.runs(Worker::GarbageCollector),
+            deciders: Deciders::of(server),
+            deleted: server.deleted_objects(base),
+            others,
+            history: Some((server.clone(), base)),
+            ..Self::default()
+        };
+        for object in objects {
+            let is_untouched = object.revision() <= base;
+            let key = match is_untouched {
+                true => plain_key(&object),
+                false => keys.key(&object),
+            };
+            let key: Arc<str> = (*timeless(&resource(&object), &key)).into();
+            let kept = Kept {
+                object,
+                is_untouched,
+                mentions: OnceLock::new(),
+                owners: OnceLock::new(),
+            };
+            state.objects.entry(key).or_default().push(kept);
+        }
+        state.keys = Arc::new(keys);
+        state
+    }
+
+    /// Adds the contents of external systems.
+    pub(crate) fn with_externals(mut self, externals: Contents) -> Self {
+        self.externals = externals;
+        self
+    }
+
+    /// Returns the server of the run, and the revision at which the run began; `None` without a run.
+    pub(crate) fn history(&self) -> Option<&(ApiServer, u64)> {
+        self.history.as_ref()
+    }
+
+    pub(crate) fn externals(&self) -> &Contents {
+        &self.externals
+    }
+
+    /// Returns the greatest number of times that a Lease has changed hands.
+    pub(crate) fn last_term(&self) -> Option<u64> {
+        let leases = self.others.iter().filter(|it| it.resource() == "leases");
+        leases
+            .filter_map(|it| it.value()["spec"]["leaseTransitions"].as_u64())
+            .max()
+    }
+
+    /// Returns the names generated in the run and the objects they belong to.
+    pub(crate) fn identities(&self) -> &Identities {
+        self.identities.get_or_init(|| {
+            let existing = self.objects.iter().flat_map(|(key, all)| {
+                let all = all.iter().enumerate();
+                all.map(move |(place, kept)| (Arc::clone(key), place, &kept.object))
+            });
+            let others = self.others.iter().map(|it| (plain_key(it).into(), 0, it));
+            let mut identities = Identities::of(&self.keys, existing.chain(others), &self.deleted);
+            for (id, words) in self.ids_outside(&identities) {
+                identities.enter_outside(id, &words);
+            }
+            identities
+        })
+    }
+
+    /// Returns the object that a token refers to.
+    pub(crate) fn identity(&self, token: &str) -> Option<&Referent> {
+        self.identities().get(token)
+    }
+
+    /// Returns the versions that objects had in the run.
+    pub(crate) fn versions(&self) -> &Versions {
+        self.versions.get_or_init(|| match &self.history {
+            Some((server, base)) => Versions::of(server, *base, &self.keys),
+            None => Versions::default(),
+        })
+    }
+
+    /// Returns the object with this uid, if it exists.
+    fn existing(&self, uid: &str) -> Option<&Referent> {
+        let found = self.identity(uid);
+        found.filter(|it| matches!(it.which, Which::Existing(_)))
+    }
+
+    pub(crate) fn exists(&self, uid: &str) -> bool {
+        self.existing(uid).is_some()
+    }
+
+    /// Returns `true` if only one object has this key.
+    pub(crate) fn is_single(&self, key: &str) -> bool {
+        self.named(key).len() <= 1
+    }
+
+    pub(crate) fn keys_of_several(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.objects.iter().filter(|(_, all)| all.len() > 1).map(|(key, _)| key)
+    }
+
+    /// Returns the tokens in an object except for its own uid.
+    pub(crate) fn mentions<'a>(&self, kept: &'a Kept) -> &'a [String] {
+        kept.mentions.get_or_init(|| {
+            let mut object = kept.object.value();
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.retain(|field, _| !matches!(field.as_str(), "name" | "uid" | "managedFields"));
+            }
+            let text = object.to_string();
+            let found = self.identities().in_text(&text).into_iter();
+            found.map(|(_, token, _)| token.to_owned()).collect()
+        })
+    }
+
+    pub(crate) fn hide_choices(&self, key: &str, object: &mut Value) {
+        let resource = key.split(' ').next().unwrap_or_default();
+        self.deciders.hide_choice(resource, object);
+    }
+
+    /// Collects the differences from another run without faults, and the fields that contain a time of the machine
+    /// since `began`: a controller that reads the machine's clock writes another time in each run, but not always in
+    /// the first ones.
+    pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
+        let mut mask = Mask::default();
+        hide(&mut mask, self.differences(other, &Mask::default()));
+        if self.externals.keys().any(|it| mask.hides_names(it)) {
+            // Masked names change the keys of their objects, so compare the contents again.
+            let more = self.differences(other, &mask);
+            hide(&mut mask, more);
+        }
+        mask.add(Mask::of(ignored));
+        let machine = machine_since(began);
+        for (key, kept) in self
+            .objects
+            .iter()
+            .flat_map(|(key, all)| all.iter().map(move |it| (key, it)))
+        {
+            let resource = key.split(' ').next().unwrap_or_default();
+            let paths = times_within(&kept.object.value(), &machine);
+            mask.paths
+                .extend(paths.iter().map(|it| (resource.to_owned(), general(it))));
+        }
+        mask
+    }
+
+    /// Lists the differences of `found`, one line per field; empty if there are none.
+    pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
+        lines(self.differences(found, mask))
+    }
+
+    /// Same as `compare`, but lists values that were assigned to objects in another order separately.
+    pub(crate) fn judge(&self, found: &Self, mask: &Mask) -> Judged {
+        let mut differences = self.differences(found, mask);
+        let permuted = take_permuted(&mut differences);
+        let fields = differences.iter().filter(|it| it.values.is_some());
+        let fields = fields.map(|it| {
+            let resource = it.key.split(' ').next().unwrap_or_default();
+            (resource.to_owned(), general(&it.path))
+        });
+        Judged {
+            fields: fields.collect(),
+            lines: lines(differences),
+            permuted,
+        }
+    }
+    /// Same as `compare`, but ignores fields derived by workers, for runs with different sequences of changes.
+    pub(crate) fn compare_decided(&self, found: &Self, mask: &Mask) -> Vec<String> {
+        let differences = self.differences(found, mask).into_iter().filter(|it| !it.is_derived);
+        let lines = differences.map(|it| it.line());
+        lines.take(SHOWN).collect()
+    }
+
+    fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
+        let pair = Pair::new([self, found], mask);
+        let mut differences = Vec::new();
+        let keys: BTreeSet<&Arc<str>> = self.objects.keys().chain(found.objects.keys()).collect();
+        for key in keys {
+            let (left, right) = (self.named(key), found.named(key));
+            let mut fields = pair.fields_of_one(key, left, right);
+            if !fields.is_empty() && !self.is_collected {
+                let (left, right) = self.without_garbage(found, left.to_vec(), right.to_vec());
+                fields = pair.fields_of_one(key, &left, &right);
+            }
+            let kept = || left.iter().chain(right).map(|it| it.object.value());
+            differences.extend(fields.into_iter().map(|field| Difference {
+                key: Arc::clone(key),
+                is_derived: kept().all(|it| self.deciders.is_derived(&it, &field.path)),
+                path: field.path,
+                text: field.text,
+                values: field.values,
+                is_copied: field.is_copied,
+            }));
+        }
+        let outside = pair.fields_outside().into_iter();
+        differences.extend(outside.map(|(key, field)| Difference {
+            key,
+            path: field.path,
+            text: field.text,
+            values: field.values,
+            is_copied: field.is_copied,
+            is_derived: false,
+        }));
+        differences
+    }
+
+    /// Returns `true` if only workers wrote an object.
+    pub(crate) fn is_derived(&self, kept: &Kept) -> bool {
+        self.deciders.is_derived(&kept.object.value(), "")
+    }
+
+    /// Returns all objects, in the order of their keys.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Vec<Kept>)> {
+        self.objects.iter()
+    }
+
+    pub(crate) fn named(&self, key: &str) -> &[Kept] {
+        self.objects.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the objects of one key without garbage. Garbage of one run is kept if the other run lacks the object, so
+    /// that an object in use that has lost its owner is reported as an orphan.
+    fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
+        let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
+        let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));
+        let (missing_left, missing_right) = (
+            right.len().saturating_sub(left.len()),
+            left.len().saturating_sub(right.len()),
+        );
+        left.extend(gone_left.into_iter().take(missing_left));
+        right.extend(gone_right.into_iter().take(missing_right));
+        (left, right)
+    }
+
+    /// Returns `true` if a garbage collector would delete the object: it has owners, but each of them is missing or
+    /// garbage itself.
+    fn is_garbage(&self, kept: &Kept) -> bool {
+        let mut looked_at = BTreeSet::new();
+        self.has_lost_owners(&kept.object, &mut looked_at)
+    }
+
+    fn has_lost_owners(&self, object: &StoredObject, looked_at: &mut BTreeSet<String>) -> bool {
+        // Owners in a cycle keep each other alive.
+        if !looked_at.insert(object.uid().to_owned()) {
+            return false;
+        }
+        let value = object.value();
+        let owners = value["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let mut owners = owners.iter().filter_map(|it| it["uid"].as_str()).peekable();
+        owners.peek().is_some()
+            && owners.all(|uid| {
+                let Some(owner) = self.existing(uid) else { return true };
+                match (owner.which, self.named(&owner.key)) {
+                    (Which::Existing(place), all) if place < all.len() => {
+                        self.has_lost_owners(&all[place].object, looked_at)
+                    }
+                    // Events and Leases are ignored as owners.
+                    _ => false,
+                }
+            })
+    }
+
+    /// Returns `true` if all objects except for one are the same.
+    pub(crate) fn has_same_others(&self, found: &Self, mask: &Mask, key: &str) -> bool {
+        self.differences(found, mask).iter().all(|it| &*it.key == key)
+    }
+
+    /// Returns the objects that were deleted in the run, oldest first.
+    pub(crate) fn deleted(&self) -> &[StoredObject] {
+        &self.deleted
+    }
+
+    /// Returns the keys of the objects written after a revision.
+    pub(crate) fn written_after(&self, revision: u64) -> Vec<String> {
+        let written = self
+            .objects
+            .iter()
+            .filter(|(_, all)| all.iter().any(|it| it.object.revision() > revision));
+        written.map(|(key, _)| key.replace(" /", " ")).collect()
+    }
+}
+
+/// Adds the fields and names of differences to a mask.
+fn hide(mask: &mut Mask, differences: Vec<Difference>) {
+    for difference in differences {
+        let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
+        match difference.path.is_empty() {
+            true => mask.names.insert(resource),
+            false => mask.paths.insert((resource, general(&difference.path))),
+        };
+    }
+}
+
+/// Describes differences, one line per field. Fields written by controllers come before fields that workers derived
+/// from them; the latter are folded into one line.
+fn lines(differences: Vec<Difference>) -> Vec<String> {
+    let (derived, mut differences): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.is_derived);
+    let folded = match differences.is_empty() {
+        true => {
+            differences = derived;
+            None
+        }
+        false => folded(&derived),
+    };
+    let left_out = differences.len().saturating_sub(SHOWN);
+    let hint = hint(&differences).filter(|_| folded.is_none());
+    let mut lines: Vec<String> = differences.into_iter().take(SHOWN).map(|it| it.line()).collect();
+    if left_out > 0 {
+        lines.push(format!("and {left_out} more"));
+    }
+    lines.extend(folded);
+    lines.extend(hint);
+    lines
+}
+
+/// Suggests to ignore fields of a status if they differ only in a number or a time: these may depend on the history of
+/// the run.
+fn hint(differences: &[Difference]) -> Option<String> {
+    let is_history = |value: &Value| value.is_number() || value.as_str().is_some_and(is_time);
+    let is_counted = |it: &Difference| {
+        let values = it.values.as_ref();
+        it.path.starts_with("status.") && values.is_some_and(|(one, other)| is_history(one) && is_history(other))
+    };
+    let mut counted: Vec<String> = differences.iter().map(|it| general(&it.path)).collect();
+    counted.sort();
+    counted.dedup();
+    if counted.is_empty() || counted.len() > FOLDED || !differences.iter().all(is_counted) {
+        return None;
+    }
+    let calls: String = counted.iter().map(|it| format!(".ignore({it:?})")).collect();
+    Some(format!(
+        "if this may depend on the history of the run, ignore it: `{calls}`; otherwise the controller must handle it"
+    ))
+}
+
+fn plain_key(object: &StoredObject) -> String {
+    format!("{} {}/{}", resource(object), object.namespace(), object.name())
+}
+
+/// `3 fields of pods default/web-*, …`, in one line.
+fn folded(derived: &[Difference]) -> Option<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for difference in derived {
+        *counts.entry(difference.key.replace(" /", " ")).or_default() += 1;
+    }
+    let left_out = counts.len().saturating_sub(FOLDED);
+    let mut parts: Vec<String> = counts
+        .iter()
+        .take(FOLDED)
+        .map(|(key, count)| format!("{key} ({count})"))
+        .collect();
+    if left_out > 0 {
+        parts.push(format!("{left_out} more objects"));
+    }
+    (!parts.is_empty()).then(|| format!("and fields derived by workers: {}", parts.join(", ")))
+}

@@ -1,0 +1,86 @@
+//! Objects of the reference that outlive their owners; in that case the reference is wrong.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fake_apiserver::StoredObject;
+
+use super::end_state::EndState;
+use super::identities::{Referent, Which, resource};
+use crate::explore::plans::given;
+use crate::explore::trace::{Step, What};
+
+/// Describes an object, or a key of an external system, that exists in the reference but not in the other run, if it
+/// was created for an object that no longer exists. `end` is the state of the reference; `trace` contains the writes.
+pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
+    let gone = |owner: &StoredObject| {
+        let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
+        end.named(&key).is_empty()
+    };
+    let gone: Vec<&StoredObject> = end.deleted().iter().filter(|it| gone(it)).collect();
+    let left = |what: String, writer: Option<Arc<str>>, owner: &StoredObject| {
+        let writer = writer
+            .map(|it| format!(", written by {}", given(&it)))
+            .unwrap_or_default();
+        let owner = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name()).replace(" /", " ");
+        format!("left behind in the reference run: {what}{writer} for {owner}, which no longer exists")
+    };
+    for (key, all) in end.all().filter(|(key, all)| found.named(key).len() < all.len()) {
+        let made = all.iter().filter(|it| !it.is_untouched);
+        for kept in made {
+            let mentioned: BTreeSet<&str> = end.mentions(kept).iter().map(String::as_str).collect();
+            let is_of = |owner: &&&StoredObject| {
+                let is_near = owner.namespace().is_empty() || owner.namespace() == kept.object.namespace();
+                mentioned.contains(owner.uid()) || is_near && is_named_after(kept.object.name(), owner.name())
+            };
+            if let Some(owner) = gone.iter().find(is_of) {
+                let writer = writer(trace, key);
+                return Some(left(key.replace(" /", " "), writer, owner));
+            }
+        }
+    }
+    for (system, kept) in end.externals() {
+        let others = found.externals().get(system);
+        let missing = kept
+            .objects
+            .iter()
+            .filter(|(key, _)| others.is_none_or(|it| !it.objects.contains_key(*key)));
+        for (key, value) in missing {
+            let text = format!("{key} {value}");
+            let tokens = end.identities().in_text(&text);
+            let is_of = |owner: &&&StoredObject| {
+                let means = |it: &Referent| matches!(it.which, Which::Deleted(_)) && it.what == "uid";
+                tokens.iter().any(|(_, token, it)| means(it) && *token == owner.uid())
+                    || is_named_after(key, owner.name())
+            };
+            if let Some(owner) = gone.iter().find(is_of) {
+                return Some(left(format!("{system} {key}"), caller(trace, key), owner));
+            }
+        }
+    }
+    None
+}
+
+/// Returns `true` if a name equals another name or begins with it: `web-data` is named after `web`.
+fn is_named_after(name: &str, owner: &str) -> bool {
+    let rest = name.strip_prefix(owner);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Returns the client that wrote an object last.
+fn writer(trace: &[Step], key: &str) -> Option<Arc<str>> {
+    let (resource, object) = key.split_once(' ')?;
+    let mut steps = trace.iter().rev();
+    let step = steps.find(|step| match &step.what {
+        What::Request(request) => request.is_write() && request.base() == resource && request.named() == object,
+        What::Event { .. } | What::Call { .. } | What::Note(_) => false,
+    });
+    step.map(|it| Arc::clone(&it.client))
+}
+
+/// Returns the client that made the last call to an external system about a key.
+fn caller(trace: &[Step], key: &str) -> Option<Arc<str>> {
+    let mut steps = trace.iter().rev();
+    let step = steps.find(|step| matches!(&step.what, What::Call { object, .. } if object == key));
+    step.map(|it| Arc::clone(&it.client))
+}

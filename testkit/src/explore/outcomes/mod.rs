@@ -1,0 +1,38 @@
+//! Outcomes: the final state of a run, in a form that can be compared with other runs.
+
+mod finding;
+mod nondeterminism;
+mod outcome;
+mod doing;
+mod recorded;
+mod violation;
+mod milestone;
+mod end_state;
+mod difference;
+mod pair;
+mod outside;
+mod permutations;
+mod unordered;
+mod identities;
+mod versions;
+mod sameness;
+mod derived;
+mod times;
+mod canonical;
+mod left_behind;
+
+pub(crate) use doing::Doing;
+pub(crate) use end_state::{EndState, Judged};
+pub(crate) use finding::Finding;
+pub(crate) use identities::{generate_name, resource};
+pub(crate) use left_behind::left_behind;
+pub(crate) use milestone::{Milestone, Passed};
+pub(crate) use nondeterminism::Nondeterminism;
+pub(crate) use outcome::{Outcome, Reference, Returned, Wrote};
+pub(crate) use recorded::{Bodies, Recorded};
+pub(crate) use times::{ForeignTime, OTHER_CLOCK, foreign_times};
+pub(crate) use unordered::by_keys;
+pub(crate) use violation::{
+    ALWAYS, ASSERTIONS, CRASHABLE, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP, NO_PANIC, PLAYABLE,
+    SETTLES, Violation,
+};

@@ -1,0 +1,106 @@
+//! `Outcome`: the result of a run, and the `Reference` that runs are compared with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::doing::Doing;
+use super::end_state::EndState;
+use super::milestone::Milestone;
+use super::recorded::Recorded;
+use super::violation::Violation;
+use crate::explore::plans::Plan;
+use crate::explore::trace::Step;
+use crate::mask::Mask;
+
+/// Objects and fields that returned to an earlier value, with a description.
+pub(crate) type Returned = BTreeMap<(String, String), String>;
+
+/// A line that a controller wrote to its standard output or error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrote {
+    /// Time since the run began.
+    pub(crate) at: Duration,
+    /// The name of the controller.
+    pub(crate) client: String,
+    pub(crate) line: String,
+}
+
+/// Outcome of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) trace: Vec<Step>,
+    pub(crate) steps: Vec<String>,
+    pub(crate) coverage: BTreeSet<u64>,
+    pub(crate) held: BTreeSet<usize>,
+    pub(crate) end: EndState,
+    /// The end state after more time has passed, if it was requested and differs from `end`.
+    pub(crate) rested: Option<EndState>,
+    pub(crate) milestones: Vec<Milestone>,
+    /// Number of times the scenario waited for the cluster.
+    pub(crate) waited: usize,
+    /// Set if the reference lacked the state to compare the end with.
+    pub(crate) is_unjudged: bool,
+    /// Number of waits of the scenario before the failure of an assertion that did not wait for the end of the faults.
+    pub(crate) void_at: Option<usize>,
+    /// The wait from which the scenario waited for the end of the faults, in order to evaluate a failed assertion
+    /// again.
+    pub(crate) patient_from: Option<usize>,
+    /// Descriptions of values that were assigned to objects in another order than in the reference.
+    pub(crate) permuted: Vec<String>,
+    /// Resources and paths of the fields that differed from the reference in the last comparison.
+    pub(crate) unlike: BTreeSet<(String, String)>,
+    /// Time at which the last fault ended.
+    pub(crate) faults_end: Option<Duration>,
+    /// Fields that returned to an earlier value.
+    pub(crate) returned: Returned,
+    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) messages: u64,
+    /// The clients that can be crashed.
+    pub(crate) controllers: Vec<Arc<str>>,
+    /// Writes of the test itself.
+    pub(crate) doings: Vec<Doing>,
+    /// Notes for the author: places where the scenario tests less than it appears to. Only in references.
+    pub(crate) notes: Vec<String>,
+    /// Time from the last fault to the correct end state, if it was too long.
+    pub(crate) fixed: Vec<String>,
+    /// Time from the last fault to the correct end state, if it was too long.
+    pub(crate) late: Option<Duration>,
+    /// Description of the first step of the test that began during a fault.
+    pub(crate) went_on: Option<String>,
+    /// Number of times each controller ended by itself and was restarted.
+    pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// Output of controllers that are processes, oldest line first.
+    #[cfg_attr(
+        not(all(feature = "processes", unix)),
+        expect(dead_code, reason = "only processes write lines")
+    )]
+    pub(crate) output: Vec<Wrote>,
+    /// Digest of all bytes that were sent, if the configuration requires it.
+    pub(crate) digest: u64,
+    /// Processor time of the run.
+    pub(crate) took: Duration,
+    /// Bodies and tracing output, if the run was made for the report.
+    pub(crate) recorded: Option<Recorded>,
+}
+
+/// The run without faults.
+#[derive(Debug, Default)]
+pub(crate) struct Reference {
+    /// The plan of the run. It has no faults, but may have other input.
+    pub(crate) plan: Plan,
+    pub(crate) outcome: Outcome,
+    pub(crate) mask: Mask,
+    /// State each time the scenario has settled.
+    pub(crate) milestones: Arc<[Milestone]>,
+}
+
+impl Reference {
+    /// Excludes fields from all further comparisons.
+    pub(crate) fn ignore(&self, fields: &BTreeSet<(String, String)>) {
+        let masks = self.milestones.iter().map(|it| &it.mask).chain([&self.mask]);
+        masks.for_each(|it| it.learn(fields));
+    }
+}

@@ -1,0 +1,347 @@
+//! `Pair`: two end states, and the objects and fields in which they differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value};
+
+use super::end_state::{EndState, Kept};
+use super::identities::{Referent, Which, replace};
+use super::sameness::are_the_same;
+use super::unordered::sort;
+use super::versions::replace_versions;
+use crate::mask::Mask;
+use crate::text::shortened;
+
+/// Maximum number of characters shown of a value.
+const VALUE_CHARS: usize = 200;
+
+/// Fields of the metadata that always differ between runs, or that only count writes.
+const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
+
+/// The reference's state and another one.
+pub(crate) struct Pair<'a> {
+    states: [&'a EndState; 2],
+    mask: &'a Mask,
+    /// Numbers of objects, by key. Objects with the same content have the same number. Computed on first use.
+    numbers: OnceLock<Numbers>,
+}
+
+/// For each key with several objects: the number of different contents, and the numbers of the objects in both states.
+type Numbers = BTreeMap<Arc<str>, (usize, [Vec<usize>; 2])>;
+
+impl<'a> Pair<'a> {
+    pub(crate) fn new(states: [&'a EndState; 2], mask: &'a Mask) -> Self {
+        Self {
+            states,
+            mask,
+            numbers: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn state(&self, side: usize) -> &EndState {
+        self.states[side]
+    }
+
+    pub(crate) fn mask(&self) -> &Mask {
+        self.mask
+    }
+
+    /// Lists the differences between the objects of one key, as paths and as descriptions.
+    pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<Field> {
+        let resource = key.split(' ').next().unwrap_or_default();
+        if left.len() != right.len() {
+            let is_masked = self.mask.hides_names(resource);
+            let difference = (!is_masked).then(|| Field::whole(number(left.len(), right.len())));
+            return difference.into_iter().collect();
+        }
+        if let ([left], [right]) = (left, right)
+            && (left.is_untouched && right.is_untouched || self.are_the_same(left, right))
+        {
+            return Vec::new();
+        }
+        let sorted = |side: usize, all: &[Kept]| {
+            let sorted = all.iter().map(|it| {
+                let mut shown = self.shown(side, key, it);
+                sort(&it.object, &mut shown);
+                shown
+            });
+            sorted.collect::<Vec<Value>>()
+        };
+        self.fields_of_values(resource, sorted(0, left), sorted(1, right))
+    }
+
+    /// Same as `fields_of_one`, for canonical objects of which both sides have the same number.
+    pub(crate) fn fields_of_values(&self, resource: &str, left: Vec<Value>, right: Vec<Value>) -> Vec<Field> {
+        let unmasked = |left: &Value, right: &Value| {
+            let mut fields = Vec::new();
+            fields_that_differ("", left, right, &mut fields);
+            fields.retain(|it: &Field| !self.mask.hides(resource, &it.path));
+            let changed: BTreeSet<String> = fields.iter().map(|it| it.path.clone()).collect();
+            for field in &mut fields {
+                let values = field.values.as_ref();
+                field.is_copied = values.is_some_and(|(value, _)| stands_elsewhere(left, "", value, &changed));
+            }
+            fields
+        };
+        if let ([left], [right]) = (&*left, &*right) {
+            return unmasked(left, right);
+        }
+        // Objects with generated names are interchangeable.
+        let mut differences = Vec::new();
+        let mut remaining = right;
+        for object in left {
+            match remaining.iter().position(|other| unmasked(&object, other).is_empty()) {
+                Some(at) => drop(remaining.remove(at)),
+                None => {
+                    let nearest = remaining
+                        .iter()
+                        .map(|other| unmasked(&object, other))
+                        .min_by_key(Vec::len);
+                    differences.extend(nearest.unwrap_or_default());
+                }
+            }
+        }
+        differences
+    }
+
+    /// Returns `true` if two objects can be recognised as equal without decoding them.
+    fn are_the_same(&self, left: &Kept, right: &Kept) -> bool {
+        let [one, other] = self.states;
+        let means_the_same = |left: &str, right: &str| match (one.identity(left), other.identity(right)) {
+            (Some(left), Some(right)) => left == right && one.is_single(&left.key) && other.is_single(&right.key),
+            (_, _) => false,
+        };
+        let has_same_text = match left.object.stored_bytes() == right.object.stored_bytes() {
+            true => left.owners().iter().all(|it| means_the_same(it, it)),
+            false => are_the_same([&left.object, &right.object], &means_the_same),
+        };
+        has_same_text && one.mentions(left).iter().all(|it| means_the_same(it, it))
+    }
+
+    /// Returns an object without the fields that always differ between runs, and with canonical names for generated
+    /// values.
+    pub(crate) fn shown(&self, side: usize, key: &str, kept: &Kept) -> Value {
+        self.canonical(side, key, kept, &|referent| self.words(side, referent))
+    }
+
+    fn canonical(&self, side: usize, key: &str, kept: &Kept, words: &dyn Fn(&Referent) -> String) -> Value {
+        let state = self.states[side];
+        let mut object = kept.object.value();
+        state.hide_choices(key, &mut object);
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            return object;
+        };
+        for field in OWN.iter().chain(&["uid"]) {
+            metadata.remove(*field);
+        }
+        if let Some(time) = metadata.get_mut("deletionTimestamp") {
+            *time = "is set".into();
+        }
+        if let Some(made) = key.split_once('/').map(|(_, name)| name).filter(|it| it.contains('*')) {
+            metadata.insert("name".into(), made.into());
+        }
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let is_there = |it: &Value| it.as_str().is_some_and(|it| state.exists(it));
+            if !owner.get("uid").is_some_and(is_there) {
+                owner.insert("uid".into(), "of nothing: an orphan".into());
+            }
+        }
+        let own = kept.object.uid();
+        let words = |referent: &Referent| match state.identity(own) {
+            Some(this) if this.key == referent.key && this.which == referent.which => {
+                format!("its own {}", referent.what)
+            }
+            _ => words(referent),
+        };
+        replace_versions(&mut object, &|| state.versions());
+        replace(&mut object, state.identities(), &words);
+        object
+    }
+
+    /// Describes the object of a token in words that are equal on both sides if the object is the same.
+    pub(crate) fn words(&self, side: usize, referent: &Referent) -> String {
+        let Which::Existing(place) = referent.which else {
+            return referent.words(None);
+        };
+        let [one, other] = self.states;
+        if one.is_single(&referent.key) && other.is_single(&referent.key) {
+            return referent.words(None);
+        }
+        let numbers = self.numbers.get_or_init(|| self.count());
+        let ordinal = numbers.get(&referent.key).filter(|(contents, _)| *contents > 1);
+        referent.words(ordinal.and_then(|(_, numbers)| numbers[side].get(place).copied()))
+    }
+
+    /// Numbers the objects of each key by their contents.
+    fn count(&self) -> Numbers {
+        let keys: BTreeSet<&Arc<str>> = self.states.iter().flat_map(|it| it.keys_of_several()).collect();
+        let contents = |side: usize, key: &str| {
+            let kept = self.states[side].named(key).iter();
+            let contents = kept.map(|it| {
+                let mut content = self.canonical(side, key, it, &|referent| referent.words(None));
+                sort(&it.object, &mut content);
+                let resource = key.split(' ').next().unwrap_or_default();
+                self.mask.remove(resource, "", &mut content);
+                content.to_string()
+            });
+            contents.collect::<Vec<String>>()
+        };
+        let numbered = keys.into_iter().map(|key| {
+            let sides = [contents(0, key), contents(1, key)];
+            let all: BTreeSet<&String> = sides.iter().flatten().collect();
+            let number = |content: &String| all.iter().take_while(|it| **it < content).count() + 1;
+            let numbers = [0, 1].map(|side| sides[side].iter().map(number).collect());
+            (Arc::clone(key), (all.len(), numbers))
+        });
+        numbered.collect()
+    }
+}
+
+/// A field that differs.
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// Empty for a whole object.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Both values, if the difference is in a field of one object.
+    pub(crate) values: Option<(Value, Value)>,
+    /// Set if the object has the expected value in another, equal field as well.
+    pub(crate) is_copied: bool,
+}
+
+impl Field {
+    /// Returns a difference in the number of objects.
+    pub(crate) fn whole(text: String) -> Self {
+        Self::at(String::new(), text)
+    }
+
+    fn at(path: String, text: String) -> Self {
+        Self {
+            path,
+            text,
+            values: None,
+            is_copied: false,
+        }
+    }
+}
+
+/// Returns `true` if an object has a value in a field outside of `places`.
+fn stands_elsewhere(object: &Value, path: &str, value: &Value, places: &BTreeSet<String>) -> bool {
+    let step = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match object {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, field)| stands_elsewhere(field, &step(name), value, places)),
+        Value::Array(items) => (0..)
+            .zip(items)
+            .any(|(at, item): (usize, _)| stands_elsewhere(item, &step(&at.to_string()), value, places)),
+        leaf => leaf == value && !places.contains(path),
+    }
+}
+
+/// Describes a difference in the number of objects.
+pub(crate) fn number(expected: usize, found: usize) -> String {
+    match (expected, found) {
+        (1, 0) => "missing".to_owned(),
+        (0, 1) => "unexpected".to_owned(),
+        _ => format!("expected {expected} objects, found {found}"),
+    }
+}
+
+/// Returns the keys of the items of a list: their `type` (as in conditions), their `name`, or another usual key.
+fn keys(items: &[Value]) -> Option<Vec<&str>> {
+    let keys_of = |field: &str| items.iter().map(|it| it[field].as_str()).collect::<Option<Vec<&str>>>();
+    let is_unique = |keys: &Vec<&str>| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();
+    ["type", "name", "key", "kind", "uid", "id"]
+        .into_iter()
+        .find_map(|it| keys_of(it).filter(is_unique))
+}
+
+/// Returns `true` if the items of two lists have keys, and the keys differ.
+fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
+    let sorted = |items: &[Value]| {
+        let mut keys: Vec<String> = keys(items)?.into_iter().map(str::to_owned).collect();
+        keys.sort();
+        Some(keys)
+    };
+    matches!((sorted(expected), sorted(found)), (Some(expected), Some(found)) if expected != found)
+}
+
+/// Compares items with the same key. Positions in paths refer to the expected list, followed by unexpected items.
+fn by_keys(path: &str, expected: &[Value], found: &[Value], out: &mut Vec<Field>) {
+    let (Some(keys_expected), Some(keys_found)) = (keys(expected), keys(found)) else {
+        return;
+    };
+    let step = |place: usize| match path {
+        "" => place.to_string(),
+        _ => format!("{path}.{place}"),
+    };
+    let show = |value: &Value| shortened(&value.to_string(), VALUE_CHARS);
+    for (place, (key, item)) in keys_expected.iter().zip(expected).enumerate() {
+        match keys_found.iter().position(|it| it == key) {
+            Some(at) => fields_that_differ(&step(place), item, &found[at], out),
+            None => out.push(Field::at(
+                step(place),
+                format!("expected {}, found no {key:?}", show(item)),
+            )),
+        }
+    }
+    let more = keys_found
+        .iter()
+        .zip(found)
+        .filter(|(key, _)| !keys_expected.contains(key));
+    for (place, (key, item)) in (expected.len()..).zip(more) {
+        out.push(Field::at(
+            step(place),
+            format!("expected no {key:?}, found {}", show(item)),
+        ));
+    }
+}
+
+fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec<Field>) {
+    let step = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let names: BTreeSet<&String> = Map::keys(expected).chain(found.keys()).collect();
+            for name in names {
+                let nothing = Value::Null;
+                let (left, right) = (
+                    expected.get(name).unwrap_or(&nothing),
+                    found.get(name).unwrap_or(&nothing),
+                );
+                fields_that_differ(&step(name), left, right, out);
+            }
+        }
+        (Value::Array(expected), Value::Array(found)) if have_other_keys(expected, found) => {
+            by_keys(path, expected, found, out);
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            for (at, (left, right)) in expected.iter().zip(found).enumerate() {
+                fields_that_differ(&step(&at.to_string()), left, right, out);
+            }
+        }
+        _ if expected == found => {}
+        _ => {
+            let show = |value: &Value| match value {
+                Value::Null => "nothing".to_owned(),
+                value => shortened(&value.to_string(), VALUE_CHARS),
+            };
+            let mut text = String::new();
+            // Writing to a String does not fail.
+            let _ = write!(text, "expected {}, found {}", show(expected), show(found));
+            out.push(Field {
+                values: Some((expected.clone(), found.clone())),
+                ..Field::at(path.to_owned(), text)
+            });
+        }
+    }
+}

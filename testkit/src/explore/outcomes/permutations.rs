@@ -1,0 +1,72 @@
+//! Values that a controller assigns in the order of arrival, such as numbers and addresses. Two runs may assign them to
+//! different objects, and both are right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::difference::Difference;
+use crate::mask::general;
+
+/// Maps with arbitrary keys.
+const MAPS: [&str; 5] = ["data", "stringData", "binaryData", "annotations", "labels"];
+
+/// Removes the differences in which siblings have exchanged their values; returns their descriptions. Siblings are
+/// objects of one resource and namespace with the same field, or the entries of a map with arbitrary keys. A value that
+/// also occurs in another field of the object is excluded, because it follows from the object.
+pub(crate) fn take_permuted(differences: &mut Vec<Difference>) -> Vec<String> {
+    let mut groups: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+    for (at, difference) in differences.iter().enumerate() {
+        if difference
+            .values
+            .as_ref()
+            .is_some_and(|it| is_scalar(&it.0) && is_scalar(&it.1))
+            && !difference.is_copied
+        {
+            for group in groups_of(difference) {
+                groups.entry(group).or_default().push(at);
+            }
+        }
+    }
+    let (mut taken, mut words): (BTreeSet<usize>, Vec<String>) = (BTreeSet::new(), Vec::new());
+    for ((of, path), members) in groups {
+        let values = |side: fn(&(Value, Value)) -> &Value| {
+            let values = members.iter().filter_map(|at| differences[*at].values.as_ref());
+            values.map(|it| side(it).to_string()).collect::<BTreeSet<String>>()
+        };
+        let (expected, found) = (values(|it| &it.0), values(|it| &it.1));
+        let is_new = members.iter().all(|at| !taken.contains(at));
+        // The items of one list are not siblings: their order may have a meaning.
+        let keys: BTreeSet<&str> = members.iter().map(|at| &*differences[*at].key).collect();
+        let are_siblings = !of.ends_with("/*") || keys.len() == members.len();
+        // Each value is assigned to one object only.
+        if members.len() > 1 && expected.len() == members.len() && expected == found && is_new && are_siblings {
+            taken.extend(&members);
+            let values: Vec<String> = expected.into_iter().collect();
+            words.push(format!("{of} {path}: {}", values.join(", ")));
+        }
+    }
+    let mut at = 0;
+    differences.retain(|_| {
+        at += 1;
+        !taken.contains(&(at - 1))
+    });
+    words
+}
+
+/// Returns the groups of siblings of a field: the same field in other objects, and the other fields of its map.
+fn groups_of(difference: &Difference) -> impl Iterator<Item = (String, String)> {
+    let Difference { key, path, .. } = difference;
+    let of = key.rsplit_once(['/', ' ']).map_or("", |(of, _)| of);
+    let siblings = (format!("{of}/*"), general(path));
+    let map = MAPS.iter().find_map(|map| {
+        let (before, entry) = path.split_once(&format!("{map}."))?;
+        let is_map = before.is_empty() || before.ends_with('.');
+        (is_map && !entry.is_empty()).then(|| (key.replace(" /", " "), format!("{before}{map}.*")))
+    });
+    [siblings].into_iter().chain(map)
+}
+
+fn is_scalar(value: &Value) -> bool {
+    matches!(value, Value::Number(_) | Value::String(_))
+}

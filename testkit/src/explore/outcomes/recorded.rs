@@ -1,0 +1,23 @@
+//! `Recorded`: the parts of a run that are only recorded when it is shown.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use fake_apiserver::trace::Marks;
+
+/// The bodies and the tracing output of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// By the index of the request in the trace.
+    pub(crate) bodies: BTreeMap<usize, Bodies>,
+    /// Places are indexes of steps in the trace.
+    pub(crate) marks: Marks,
+}
+
+/// The bodies of a request and its answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bodies {
+    pub(crate) request: Bytes,
+    /// Empty if there was no answer.
+    pub(crate) answer: Bytes,
+}

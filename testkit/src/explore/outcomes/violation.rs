@@ -1,0 +1,109 @@
+//! `Violation`: a failure of a run.
+
+use std::fmt;
+
+/// Name of failures that always count; tests cannot disable them.
+pub(crate) const ALWAYS: &str = "always";
+pub(crate) const EVENTUALLY: &str = "eventually";
+pub(crate) const ASSERTIONS: &str = "the scenario's own assertions";
+pub(crate) const NO_PANIC: &str = "no panic";
+pub(crate) const ENDS: &str = "the scenario ends";
+/// Controllers must settle. A retry every few seconds that always fails is permitted.
+pub(crate) const SETTLES: &str = "it settles";
+pub(crate) const EXPLORABLE: &str = "something to explore";
+pub(crate) const CRASHABLE: &str = "something to crash";
+/// A replay string requests a run that cannot be made. This is a failure and not a note: nobody reads the notes of a
+/// passing test, and the bug would appear to be fixed.
+pub(crate) const PLAYABLE: &str = "the replay can be played";
+
+/// Name of the oracle for the number of messages. The gate has its check.
+pub(crate) const HOT_LOOP: &str = "no hot loop";
+
+/// Name of the oracle for deletes by name of objects that the client has not observed. The gate has its check.
+pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
+
+/// A failure of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) oracle: &'static str,
+    pub(crate) what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(oracle: &'static str, what: String) -> Self {
+        Self { oracle, what }
+    }
+
+    /// Returns the main line: the first line, or the next line if the first one introduces a list.
+    pub(crate) fn detail(&self) -> &str {
+        let mut lines = self.what.lines().map(str::trim).filter(|it| !it.is_empty());
+        let first = lines.next().unwrap_or_default();
+        let is_introduction = first.ends_with(':') || first.contains(": after the step at ");
+        lines.next().filter(|_| is_introduction).unwrap_or(first)
+    }
+
+    /// Returns the oracle with the resource and the field that the first line of details names, without names and
+    /// numbers: two violations with the same topic are likely to have the same cause.
+    pub(crate) fn topic(&self) -> String {
+        let subject = self.detail().split(": ").next().unwrap_or_default();
+        let words = subject.split(' ').filter(|it| !it.contains('/'));
+        let words = words.map(|it| it.replace(|sign: char| sign.is_ascii_digit(), ""));
+        format!("{}: {}", self.oracle, words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. Runs in which the
+    /// test continues during faults may differ because messages arrive in another order.
+    pub(crate) fn doubt(&self, is_overlapped: bool) -> u8 {
+        // The names of checks in scenarios follow these words.
+        let is_check = [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it));
+        let is_direct = is_check
+            || matches!(
+                self.oracle,
+                ASSERTIONS | NO_PANIC | ENDS | SETTLES | PLAYABLE | HOT_LOOP | DELETES_BY_NAME
+            );
+        match (is_overlapped, is_direct) {
+            (true, _) => 2,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.oracle, self.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::other_names(
+        "end state",
+        "late:\n  pods shop/a-1 spec.x: 1",
+        "late:\n  pods shop/b-2 spec.x: 7",
+        true
+    )]
+    #[case::other_fields(
+        "end state",
+        "late:\n  pods shop/a spec.x: 1",
+        "late:\n  pods shop/a spec.y: 1",
+        false
+    )]
+    #[case::other_resources("end state", "late:\n  pods shop/a: missing", "late:\n  jobs shop/a: missing", false)]
+    #[case::other_numbers("always", "\"few\" does not hold: 3 pods", "\"few\" does not hold: 4 pods", true)]
+    #[case::other_checks("always", "\"few\" does not hold: 3 pods", "\"many\" does not hold: 4 pods", false)]
+    fn violations_are_told_apart_by_oracle_resource_and_field(
+        #[case] oracle: &'static str,
+        #[case] one: &str,
+        #[case] other: &str,
+        #[case] is_same: bool,
+    ) {
+        let topic = |what: &str| Violation::new(oracle, what.to_owned()).topic();
+        assert_eq!(topic(one) == topic(other), is_same, "{} {}", topic(one), topic(other));
+    }
+}

@@ -1,0 +1,81 @@
+//! `Action`: a fault with its value.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::faults::{Effects, Fault, Kind, OnAnswer, OnRequest, Value};
+
+/// A fault and its value, which strikes at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Action {
+    pub(crate) fault: Fault,
+    pub(crate) value: Value,
+}
+
+impl Action {
+    /// The test does not wait for the end of the faults.
+    pub(crate) const EARLY: Self = Self {
+        fault: Fault::Early,
+        value: Value::Nothing,
+    };
+
+    pub(crate) fn kind(self) -> Kind {
+        (self.fault.row().kind)(self.value)
+    }
+
+    pub(crate) fn effects(self) -> Effects {
+        (self.fault.row().effects)(self.value)
+    }
+
+    /// Returns the duration of the fault.
+    pub(crate) fn window(self) -> Option<Duration> {
+        match self.value {
+            Value::Time(time) => Some(time),
+            Value::Nothing | Value::Number(_) => None,
+        }
+    }
+
+    /// Returns the same fault with another duration, if it has one.
+    pub(crate) fn lasting(self, time: Duration) -> Self {
+        match self.window() {
+            Some(_) => Self {
+                value: Value::Time(time),
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    /// Returns `true` if the fault kills a controller at the point.
+    pub(crate) fn is_crash(self) -> bool {
+        matches!(self.effects().request, Some(OnRequest::Crash(_))) || self.is_crash_after()
+    }
+
+    /// Returns `true` if the fault kills a controller after its request has completed.
+    pub(crate) fn is_crash_after(self) -> bool {
+        matches!(self.effects().answer, Some(OnAnswer::Crash(_)))
+    }
+
+    /// Parses `crash-after=1000`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (word, value) = match text.split_once('=') {
+            Some((word, value)) => (word, Some(value)),
+            None => (text, None),
+        };
+        let fault = Fault::of_word(word)?;
+        let value = fault.row().takes.parse(value)?;
+        Some(Self { fault, value })
+    }
+}
+
+impl fmt::Display for Action {
+    /// `crash-after=1000`; times are milliseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.fault.row().word)?;
+        match self.value {
+            Value::Nothing => Ok(()),
+            Value::Time(time) => write!(f, "={}", time.as_millis()),
+            Value::Number(number) => write!(f, "={number}"),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `conflict`: another client writes the object first, and changes only its version.
+
+use super::effects::{Effects, OnRequest};
+use super::row::{FaultRow, Kind, Names};
+use super::tried::{Tried, at};
+use super::value::{Takes, Value};
+
+pub(super) const ROW: FaultRow = FaultRow {
+    word: "conflict",
+    takes: Takes::Nothing,
+    kind: |_| Kind::Error,
+    names: Names::Message,
+    shows_old: false,
+    tried: Tried {
+        writes: &[at(1, Value::Nothing).of(|it| it.request.may_conflict)],
+        ..Tried::NEVER
+    },
+    effects: |_| Effects {
+        request: Some(OnRequest::Overtake),
+        ..Effects::NONE
+    },
+    words: |it, _| {
+        format!(
+            "let another client write before {} of {}: 409 if it names a version",
+            it.what, it.client
+        )
+    },
+};

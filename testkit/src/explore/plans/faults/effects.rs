@@ -1,0 +1,106 @@
+//! `Effects`: the effects of faults as data, by the point of attack.
+
+use std::time::Duration;
+
+/// The effects of a fault, by the place that applies them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effects {
+    /// Before a request reaches the server.
+    pub(crate) request: Option<OnRequest>,
+    /// When a request or a call has completed but the client does not have the answer yet.
+    pub(crate) answer: Option<OnAnswer>,
+    /// Before an event is delivered.
+    pub(crate) event: Option<OnEvent>,
+    /// Before a call outside of the API.
+    pub(crate) call: Option<OnCall>,
+    /// On the whole run.
+    pub(crate) run: Option<OnRun>,
+}
+
+impl Effects {
+    pub(crate) const NONE: Self = Self {
+        request: None,
+        answer: None,
+        event: None,
+        call: None,
+        run: None,
+    };
+}
+
+/// Effect on a request that has not reached the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnRequest {
+    /// The process is killed, and restarted after this time.
+    Crash(Duration),
+    /// The server answers with this status and does not execute the request.
+    Refuse(u16),
+    /// The request is lost; the connection breaks after this time.
+    Lose(Duration),
+    Wait(Duration),
+    /// The client is disconnected for this time.
+    CutOff(Duration),
+    /// Another client changes the version of the object.
+    Overtake,
+    /// The process stops for this time, and then continues.
+    Freeze(Duration),
+    /// The server restarts, and is down for this time.
+    RestartServer(Duration),
+    /// The request is answered from an older state, after this percentage of the run's revisions.
+    ReadOld(u8),
+    /// The list is answered from the state before this number of changes of specs, creations and deletions.
+    Rewind(u8),
+    /// The request reaches the server after this time, without its client: the connection breaks now, or the process is
+    /// killed now.
+    ArriveLate {
+        after: Duration,
+        crashes: bool,
+    },
+}
+
+/// Effect on an answer that has not reached the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnAnswer {
+    /// The process is killed, and restarted after this time.
+    Crash(Duration),
+    /// The connection breaks after this time.
+    Break(Duration),
+}
+
+/// Effect on an event that has not reached the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnEvent {
+    /// The process is killed, and restarted after this time.
+    Crash(Duration),
+    /// The watch is silent for this time, and then delivers all events.
+    Hold(Duration),
+    /// The watch is silent for this time, and then expires.
+    Miss(Duration),
+    /// The watch is silent for this time, and then its connection breaks.
+    HalfOpen(Duration),
+    Expire,
+    End,
+    LeaveOut,
+    Repeat,
+}
+
+/// Effect on a call that has not been made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnCall {
+    /// The process is killed, and restarted after this time.
+    Crash(Duration),
+    Fail,
+    Wait(Duration),
+}
+
+/// Effect on a whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnRun {
+    /// The test does not wait for the end of the faults.
+    ContinueEarly,
+    /// The clock of the client is ahead by this number of milliseconds.
+    Skew(i64),
+    SmallPages,
+    LargeVersions,
+    /// The controller is restarted after all work is done.
+    RestartAtEnd,
+}

@@ -1,0 +1,97 @@
+//! `Fault`: the list of faults. Each is described by the [`FaultRow`] in its own file.
+
+use super::row::FaultRow;
+use super::{
+    conflict, crash, cut, delay, drop_bookmark, early, fail, freeze, half_open, hold, large_versions, late, lose,
+    pause, restart, rewind, server_restart, silence, skew, small_pages, stale, twice,
+};
+
+/// Generates the enum, its list and the lookup of rows from one list.
+macro_rules! faults {
+    ($(#[$about:meta])* pub(crate) enum Fault { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Fault { $($(#[$doc])+ $name,)+ }
+
+        impl Fault {
+            /// All faults. If two are equally likely at one message, the first is tried first.
+            pub(crate) const ALL: &'static [Fault] = &[$(Fault::$name),+];
+
+            pub(crate) const fn row(self) -> &'static FaultRow {
+                match self {
+                    $(Fault::$name => { const ROW: &FaultRow = &$row; ROW })+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+/// Kind of fault.
+pub(crate) enum Fault {
+    /// The controller is killed before the request reaches the server, or before the event is delivered, and restarted
+    /// with empty caches after a time.
+    CrashBefore => crash::BEFORE,
+    /// The controller is killed after the request has completed and before the answer is delivered.
+    CrashAfter => crash::AFTER,
+    /// The server answers with an HTTP status and does not execute the request.
+    Fail => fail::ROW,
+    /// Another client writes the object first, so that the server refuses a request that names the earlier version
+    /// (409).
+    Conflict => conflict::ROW,
+    /// The request completes, and the connection breaks before the answer.
+    Lose => lose::ROW,
+    /// The request does not reach the server; the connection breaks after a time.
+    Silence => silence::BEFORE,
+    /// The request completes; the connection breaks after a time.
+    SilenceAfter => silence::AFTER,
+    /// The message arrives after a time.
+    Delay => delay::ROW,
+    /// The connection breaks at once, but the request still reaches the server after a time.
+    Late => late::ROW,
+    /// The controller is killed, and restarted a second later; the request that it sent reaches the server after a
+    /// time.
+    CrashLate => late::CRASH,
+    /// The test does not wait in `settle` for the end of the faults.
+    Early => early::ROW,
+    /// From the request on, the client is disconnected for a time: a partition.
+    Pause => pause::ROW,
+    /// The read returns an older state, as from a lagging replica.
+    Stale => stale::ROW,
+    /// From the event on, the watch is silent for a time, and then delivers all events.
+    Hold => hold::ROW,
+    /// From the event on, the watch is silent for a time, and then expires with 410.
+    Miss => hold::MISS,
+    /// The watch ends before the event; the client resumes.
+    Cut => cut::ROW,
+    /// The watch expires with 410 instead of delivering the event.
+    Expire => cut::EXPIRE,
+    /// The event is delivered twice.
+    Twice => twice::ROW,
+    /// From the event on, the watch delivers nothing, not even its end; the connection breaks after a time.
+    HalfOpen => half_open::ROW,
+    /// The bookmark is not delivered.
+    Drop => drop_bookmark::ROW,
+    /// The clock of the client is ahead for the whole run.
+    Skew => skew::ROW,
+    /// The server answers lists that have a limit with smaller pages.
+    SmallPages => small_pages::ROW,
+    /// The revisions of the server start at a large number.
+    LargeVersions => large_versions::ROW,
+    /// The controller is restarted after all work is done.
+    RestartAtEnd => restart::ROW,
+    /// The process of the controller is stopped for a time (SIGSTOP).
+    Freeze => freeze::ROW,
+    /// The list returns the objects as they were before the last changes of their specs.
+    Rewind => rewind::ROW,
+    /// The API server restarts before the request and is down for a time.
+    ServerRestart => server_restart::ROW,
+}
+}
+
+impl Fault {
+    /// Returns the fault with this word in replay strings.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.row().word == word)
+    }
+}

@@ -1,0 +1,38 @@
+//! Faults. Each has its own file with its word, the messages at which it is tried, its effects, and its description.
+//! `fault.rs` lists them. Depends only on the trace.
+
+mod fault;
+mod row;
+mod value;
+mod effects;
+mod tried;
+mod crash;
+mod fail;
+mod conflict;
+mod lose;
+mod silence;
+mod delay;
+mod late;
+mod early;
+mod pause;
+mod stale;
+mod rewind;
+mod hold;
+mod cut;
+mod twice;
+mod half_open;
+mod drop_bookmark;
+mod skew;
+mod small_pages;
+mod large_versions;
+mod restart;
+mod freeze;
+mod server_restart;
+
+pub(crate) use effects::{Effects, OnAnswer, OnCall, OnEvent, OnRequest, OnRun};
+pub(crate) use fault::Fault;
+pub(crate) use large_versions::LARGE;
+pub(crate) use row::{Kind, Names, Struck};
+pub(crate) use small_pages::SMALL_PAGE;
+pub(crate) use tried::{LONG, SHORT, Seen, Try};
+pub(crate) use value::Value;

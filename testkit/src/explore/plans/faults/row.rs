@@ -1,0 +1,57 @@
+//! `FaultRow`: the description of a fault.
+
+use super::effects::Effects;
+use super::tried::Tried;
+use super::value::{Takes, Value};
+
+/// Description of a fault.
+pub(crate) struct FaultRow {
+    /// The word in replay strings.
+    pub(crate) word: &'static str,
+    /// The value that follows the word.
+    pub(crate) takes: Takes,
+    pub(crate) kind: fn(Value) -> Kind,
+    pub(crate) names: Names,
+    /// Set if the fault can make a client act on an older state, so that fields may return to earlier values.
+    pub(crate) shows_old: bool,
+    /// The messages at which it is tried.
+    pub(crate) tried: Tried,
+    pub(crate) effects: fn(Value) -> Effects,
+    /// Returns the description for messages.
+    pub(crate) words: fn(&Struck<'_>, Value) -> String,
+}
+
+/// Kinds of faults, from which an exploration selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Crash,
+    Error,
+    Watch,
+    Delay,
+    Pause,
+    Clock,
+    Variant,
+    Overlap,
+    /// Faults of a whole process, or of the server that several processes share.
+    Process,
+}
+
+/// The subject of a fault's point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// A message. It may no longer be sent after a bug is fixed.
+    Message,
+    /// A controller that can be restarted.
+    Controller,
+    Client,
+    /// The server or the test, which exist in every scenario.
+    Fixed,
+}
+
+/// Description of the message that a fault strikes.
+pub(crate) struct Struck<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) verb: &'a str,
+    /// `patch configmaps default/volume (number 2)`
+    pub(crate) what: String,
+}

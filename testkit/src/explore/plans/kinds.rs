@@ -1,0 +1,144 @@
+//! Kinds of faults that an exploration may try.
+
+use std::ops::BitOr;
+
+use super::faults::Kind;
+
+/// Kinds of faults, which can be joined by `|`. See [`Explore::faults`](crate::explore::Explore::faults).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults(u16);
+
+/// Kills controllers before and after each write and before each event, and restarts them with empty caches after 1 or
+/// 12 s. Also restarts each controller after all work is done. Only affects controllers started by
+/// [`TestCluster::controller`](crate::TestCluster::controller).
+pub const fn crashes() -> Faults {
+    Faults(1)
+}
+
+/// Fails requests: with 409 if the request names a version of the object, as after a concurrent write; with 410 for
+/// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the answer to a
+/// completed request; and by leaving the request without an answer for 30 s, whether or not it completed.
+pub const fn errors() -> Faults {
+    Faults(2)
+}
+
+/// Disturbs watches: holds them for 1 or 12 s, ends them, keeps them silent for a minute until the connection breaks,
+/// expires them with 410 so that the client must list again, with or without a preceding silence, and delivers an event
+/// twice. Bookmarks are delayed or omitted. Lists and reads of one object that allow it (`resourceVersion=0`) return an
+/// older state.
+pub const fn stale_watches() -> Faults {
+    Faults(4)
+}
+
+/// Reorders messages: holds a request or an event for 1 ms, within which all other due messages are delivered, or for 1
+/// s. Writes of the server's own workers are delayed by 1 or 12 s.
+pub const fn delays() -> Faults {
+    Faults(8)
+}
+
+/// Disconnects a running controller for 12 or 40 s, as in a partition. With two replicas, the former leader meets the
+/// new one when it reconnects.
+pub const fn pauses() -> Faults {
+    Faults(16)
+}
+
+/// Sets the clock of a client half a minute ahead or behind. This moves the times that the client writes into Leases
+/// and reads from them. Only affects clients that write Leases.
+pub const fn clock_skew() -> Faults {
+    Faults(32)
+}
+
+/// Permitted but unusual behaviour of a server: revisions that exceed 32 bits and the exact range of a floating-point
+/// number, small pages of lists, and the refusal of streaming lists (422), as without the feature `WatchList`.
+pub const fn variants() -> Faults {
+    Faults(64)
+}
+
+/// Continues the test during a fault, as users do: neither [`settle`](crate::TestCluster::settle) nor
+/// [`eventually`](crate::TestCluster::eventually) waits for the end of the fault. Combined with faults of other kinds
+/// that last at least 12 s.
+pub const fn overlaps() -> Faults {
+    Faults(128)
+}
+
+/// Stops processes by SIGSTOP and continues them, and restarts the API server. Only affects controllers that run in
+/// their own processes.
+pub(crate) const fn of_processes() -> Faults {
+    Faults(256)
+}
+
+/// Every kind.
+#[cfg(all(feature = "processes", unix))]
+const KINDS: [Kind; 9] = [
+    Kind::Crash,
+    Kind::Error,
+    Kind::Watch,
+    Kind::Delay,
+    Kind::Pause,
+    Kind::Clock,
+    Kind::Variant,
+    Kind::Overlap,
+    Kind::Process,
+];
+
+impl Faults {
+    /// Returns all kinds of faults. This is the default.
+    pub const fn all() -> Self {
+        Self(255)
+    }
+
+    /// Returns the name of the function that selects a kind.
+    pub(crate) const fn name(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Crash => "crashes",
+            Kind::Error => "errors",
+            Kind::Watch => "stale_watches",
+            Kind::Delay => "delays",
+            Kind::Pause => "pauses",
+            Kind::Clock => "clock_skew",
+            Kind::Variant => "variants",
+            Kind::Overlap => "overlaps",
+            Kind::Process => "processes",
+        }
+    }
+
+    /// Lists the names of the kinds.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn names() -> Vec<&'static str> {
+        KINDS.map(Self::name).to_vec()
+    }
+
+    /// Returns the kind with this name.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let kind = KINDS.into_iter().find(|it| Self::name(*it) == name)?;
+        Some(Self::of(kind))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Crash => crashes(),
+            Kind::Error => errors(),
+            Kind::Watch => stale_watches(),
+            Kind::Delay => delays(),
+            Kind::Pause => pauses(),
+            Kind::Clock => clock_skew(),
+            Kind::Variant => variants(),
+            Kind::Overlap => overlaps(),
+            Kind::Process => of_processes(),
+        }
+    }
+
+    pub(crate) fn has(self, kind: Kind) -> bool {
+        let Self(bit) = Self::of(kind);
+        self.0 & bit != 0
+    }
+}
+
+impl BitOr for Faults {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

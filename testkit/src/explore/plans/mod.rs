@@ -1,0 +1,17 @@
+//! Plans: the faults of a run. Their text form is the replay string.
+
+mod plan;
+mod action;
+mod point;
+mod kinds;
+mod faults;
+
+pub(crate) use action::Action;
+pub(crate) use faults::{
+    Fault, Kind, LARGE, LONG, Names, OnAnswer, OnCall, OnEvent, OnRequest, OnRun, SHORT, SMALL_PAGE, Seen, Try,
+};
+#[cfg(all(feature = "processes", unix))]
+pub(crate) use kinds::of_processes;
+pub use kinds::{Faults, clock_skew, crashes, delays, errors, overlaps, pauses, stale_watches, variants};
+pub(crate) use plan::Plan;
+pub(crate) use point::{Point, escaped, given};

@@ -1,0 +1,187 @@
+//! A plan is a list of faults at points. Its text form is the replay string.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::action::Action;
+use super::faults::{OnRun, Struck};
+use super::point::{Point, escaped, given, words};
+
+/// A fault and the point at which it strikes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Perturbation {
+    pub(crate) point: Point,
+    pub(crate) action: Action,
+}
+
+impl fmt::Display for Perturbation {
+    /// `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are milliseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.action, self.point)
+    }
+}
+
+impl Perturbation {
+    /// `crash the operator after patch configmaps default/volume; it restarts 1s later`
+    fn words(&self, names: &BTreeMap<Point, String>) -> String {
+        let words = words(&self.point, names);
+        let struck = Struck {
+            client: &words.client,
+            verb: words.verb,
+            what: words.what,
+        };
+        (self.action.fault.row().words)(&struck, self.action.value)
+    }
+}
+
+/// The faults and changes of a run. Its text form is the replay string.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Plan {
+    pub(crate) faults: Vec<Perturbation>,
+    /// Steps of the workload to skip, by the names that the scenario gave them.
+    pub(crate) skipped: Vec<String>,
+    /// Names of the changes of the explored spec, in order.
+    pub(crate) changes: Vec<String>,
+    /// Object to create instead of the explored one, as JSON. Only in references.
+    pub(crate) fresh: Option<String>,
+    /// Controller that starts late, and its delay. Only in references.
+    pub(crate) late_start: Option<(String, Duration)>,
+    /// Number of the wait from which the test waits for the end of the faults, although the plan lets it continue
+    /// during them. Only set in runs that evaluate a failed assertion again.
+    pub(crate) patient_from: Option<usize>,
+    /// The server's time of day at the start of the run, in replay strings; otherwise the exploration's.
+    pub(crate) start: Option<Timestamp>,
+}
+
+impl Plan {
+    pub(crate) fn single(point: &str, action: Action) -> Self {
+        let point = point.to_owned();
+        Self {
+            faults: vec![Perturbation { point, action }],
+            ..Self::default()
+        }
+    }
+
+    /// Returns `true` if the test continues during faults.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.has(OnRun::ContinueEarly)
+    }
+
+    /// Returns `true` if a fault of the plan has this effect on the run.
+    pub(crate) fn has(&self, effect: OnRun) -> bool {
+        self.faults.iter().any(|it| it.action.effects().run == Some(effect))
+    }
+
+    /// Returns a copy of the plan with another fault.
+    pub(crate) fn and(&self, point: &str, action: Action) -> Self {
+        let mut plan = self.clone();
+        plan.faults.push(Perturbation {
+            point: point.to_owned(),
+            action,
+        });
+        plan
+    }
+
+    /// Parses a replay string.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for part in text.split(';').map(str::trim).filter(|it| !it.is_empty()) {
+            if let Some(step) = part.strip_prefix("skip=") {
+                plan.skipped.push(given(step).into_owned());
+                continue;
+            }
+            if let Some(change) = part.strip_prefix("change=") {
+                plan.changes.push(given(change).into_owned());
+                continue;
+            }
+            let wrong = || format!("`{part}` in the replay string is not a known fault");
+            if let Some(time) = part.strip_prefix("time=") {
+                plan.start = Some(time.parse().map_err(|_| wrong())?);
+                continue;
+            }
+            let (action, point) = part.split_once('@').ok_or_else(wrong)?;
+            let action = Action::parse(action).ok_or_else(wrong)?;
+            plan.faults.push(Perturbation {
+                point: point.to_owned(),
+                action,
+            });
+        }
+        Ok(plan)
+    }
+
+    /// Returns `true` if the plan contains neither faults nor changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.faults.is_empty() && self.skipped.is_empty() && self.changes.is_empty()
+    }
+
+    /// Returns `true` if the plan changes the spec without any fault.
+    pub(crate) fn is_sequence(&self) -> bool {
+        self.faults.is_empty() && !self.changes.is_empty()
+    }
+
+    /// Describes the plan, one line per fault. `names` contains the names of created objects, by the points of their
+    /// requests.
+    pub(crate) fn words(&self, names: &BTreeMap<Point, String>) -> Vec<String> {
+        let skipped = self.skipped.iter().map(|step| format!("skip the step {step:?}"));
+        let changes = self.changes.iter().map(|change| format!("change {change}"));
+        let faults = self.faults.iter().map(|it| it.words(names));
+        changes.chain(faults).chain(skipped).collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = self.faults.iter().map(ToString::to_string);
+        let skipped = self.skipped.iter().map(|step| format!("skip={}", escaped(step)));
+        let changes = self.changes.iter().map(|change| format!("change={}", escaped(change)));
+        let start = self.start.map(|it| format!("time={it}"));
+        f.write_str(
+            &changes
+                .chain(faults)
+                .chain(skipped)
+                .chain(start)
+                .collect::<Vec<_>>()
+                .join(";"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::in_a_namespace("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
+    #[case::of_the_cluster("lose@b:patch:nodes:/a#1", "patch nodes a")]
+    #[case::a_generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
+    #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]
+    fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
+        let words = Plan::parse(replay).expect("it is one").words(&BTreeMap::new());
+        assert_eq!(words, [format!("execute {told} of b and lose the answer")]);
+    }
+
+    #[test]
+    fn replay_string_round_trips() {
+        let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;conflict@b:update:pods:shop/a#2;\
+                    hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
+                    half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
+                    large-versions@server;skip=scale%20down%3B%20wait;time=2026-11-22T05:00:00Z";
+        let plan = Plan::parse(text).expect("it is one");
+        assert_eq!(plan.to_string(), text);
+        assert_eq!(
+            plan.words(&BTreeMap::new())[0],
+            "crash operator after patch configmaps default/volume; it restarts 1s later"
+        );
+        let last = plan.words(&BTreeMap::new()).pop();
+        assert_eq!(last.as_deref(), Some("skip the step \"scale down; wait\""));
+    }
+
+    #[test]
+    fn unknown_fault_is_refused_by_name() {
+        let error = Plan::parse("explode@a:b:c:d#1").expect_err("there is no such fault");
+        assert_eq!(error, "`explode@a:b:c:d#1` in the replay string is not a known fault");
+    }
+}

@@ -1,0 +1,71 @@
+//! Points: the places at which faults strike, in text form.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// Characters with a meaning in a replay string, or in the single quotes around it in a shell.
+const SIGNS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'#')
+    .add(b'%')
+    .add(b'\'')
+    .add(b':')
+    .add(b';')
+    .add(b'@');
+
+/// Escapes the name of a client or a step for points and replay strings.
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+    utf8_percent_encode(name, SIGNS).into()
+}
+
+/// Returns the original name of a client or step.
+pub(crate) fn given(name: &str) -> Cow<'_, str> {
+    percent_decode_str(name).decode_utf8_lossy()
+}
+
+/// A place between a client and the server at which a fault may strike: the n-th message of its kind about an object.
+///
+/// Its text is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
+/// object and not to a position in the run, so it stays valid when messages arrive in another order.
+pub(crate) type Point = String;
+
+/// Description of the parts of a point.
+pub(crate) struct Words<'a> {
+    pub(crate) client: Cow<'a, str>,
+    pub(crate) verb: &'a str,
+    /// `patch configmaps default/volume (number 2)`
+    pub(crate) what: String,
+}
+
+/// Describes a point. `names` has the names of created objects, by the points of their requests.
+pub(crate) fn words<'a>(point: &'a str, names: &BTreeMap<Point, String>) -> Words<'a> {
+    let mut parts = point.splitn(4, ':');
+    let client = given(parts.next().unwrap_or_default());
+    let verb = parts.next().unwrap_or_default();
+    let resource = parts.next().unwrap_or_default();
+    let (object, nth) = parts.next().unwrap_or_default().rsplit_once('#').unwrap_or_default();
+    let nth = match nth {
+        "1" | "" => String::new(),
+        nth => format!(" (number {nth})"),
+    };
+    let what = match (verb, object.split_once('/')) {
+        ("call", _) if object.is_empty() => format!("{}{nth}", given(resource)),
+        ("call", _) => format!("{} {}{nth}", given(resource), given(object)),
+        ("event", Some(("", ""))) => format!("the bookmark of {resource}{nth}"),
+        ("event", Some(("", name))) => format!("the event of {resource} {name}{nth}"),
+        ("event", _) => format!("the event of {resource} {object}{nth}"),
+        ("list" | "watch", _) => format!("{verb} {resource}{nth}"),
+        (_, Some(("", ""))) if !names.contains_key(point) => format!("{verb} {resource}{nth}"),
+        (_, Some((namespace, ""))) if names.contains_key(point) => {
+            let name = format!("{namespace}/{}", names[point]);
+            format!("{verb} {resource} {}{nth}", name.trim_start_matches('/'))
+        }
+        // The name will be generated.
+        (_, Some((namespace, ""))) => format!("{verb} {resource} in {namespace}{nth}"),
+        (_, Some(("", name))) => format!("{verb} {resource} {name}{nth}"),
+        _ => format!("{verb} {resource} {object}{nth}"),
+    };
+    Words { client, verb, what }
+}

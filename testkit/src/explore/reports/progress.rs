@@ -1,0 +1,45 @@
+//! Progress shown in a terminal while runs are made.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+
+use crate::explore::search::Coverage;
+use crate::lock::lock;
+
+/// The progress line.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    is_shown: bool,
+    told: Arc<Mutex<Coverage>>,
+}
+
+impl Progress {
+    pub(crate) fn start() -> Self {
+        Self {
+            is_shown: std::io::stderr().is_terminal(),
+            told: Arc::default(),
+        }
+    }
+
+    pub(crate) fn tell(&self, coverage: &Coverage) {
+        if self.is_shown {
+            lock(&self.told).clone_from(coverage);
+        }
+    }
+
+    /// Writes the line to the terminal itself, since the test runner captures standard error.
+    pub(crate) fn show(&self) {
+        if self.is_shown {
+            let line = lock(&self.told).line();
+            // Ignore errors: a terminal that cannot be written to shows nothing.
+            let _ = write!(std::io::stderr(), "\r\x1b[Kexploring: {line}");
+        }
+    }
+
+    /// Erases the line.
+    pub(crate) fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The reference: runs without faults, and their common end state.
+
+use std::sync::Arc;
+
+use super::config::{Config, Role};
+use super::run::run;
+use super::world::World;
+use crate::explore::outcomes::{Finding, Milestone, Nondeterminism, Outcome, Reference};
+use crate::explore::plans::Plan;
+use crate::mask::Mask;
+
+/// Creates the reference from runs without faults: two in one world and one in another.
+pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Finding>> {
+    let nothing = Plan::default();
+    let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;
+    let other = run(config, world, &nothing, Role::Other, None);
+    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
+    mask.add(first.end.mask(&again.end, &[], config.began));
+    first.notes.extend(other.notes);
+    rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
+    let mut milestones = std::mem::take(&mut first.milestones);
+    for others in [again.milestones, other.milestones, waited(config, world)] {
+        let mut others = others.into_iter();
+        let common = milestones.into_iter();
+        milestones = common
+            .map(|it| Milestone::common(it, others.next(), &config.ignored, config.began))
+            .collect();
+    }
+    let reference = Reference {
+        plan: nothing,
+        outcome: first,
+        mask,
+        milestones: milestones.into(),
+    };
+    Ok((reference, nondeterminism.into_iter().collect()))
+}
+
+/// Runs the scenario twice and compares the results. If they differ, a third run decides whether only the first one was
+/// different.
+fn twice(
+    config: &Config,
+    world: &World,
+    nothing: &Plan,
+) -> Result<(Outcome, Outcome, Option<Nondeterminism>), Box<Finding>> {
+    let usual = || run(config, world, nothing, Role::Usual, None);
+    let first = usual();
+    if let Some(violation) = first.violations.first().cloned() {
+        let reference = Arc::default();
+        return Err(Finding::new(&reference, first, nothing.clone(), violation));
+    }
+    let second = usual();
+    let Some(found) = Nondeterminism::between(nothing, &first, &second) else {
+        return Ok((first, second, None));
+    };
+    // The first run initialises the program's statics. If some of them are maps that draw hash keys, other maps iterate
+    // in another order in that run than in all later runs.
+    let third = usual();
+    Ok(match Nondeterminism::between(nothing, &second, &third) {
+        None if second.violations.is_empty() => (second, third, None),
+        _ => (first, second, Some(found)),
+    })
+}
+
+/// Replaces the end state of a reference by the state after all timers have fired. Faults take time, so in other runs a
+/// timer may fire before the end that fires after the end of the reference.
+pub(crate) fn rest(
+    config: &Config,
+    world: &World,
+    plan: &Plan,
+    ignored: &[String],
+    (first, mask): (&mut Outcome, &mut Mask),
+) {
+    if config.timing.is_real {
+        // Real time does not wait for timers.
+        return;
+    }
+    let mut made = |role| {
+        let outcome = run(config, world, plan, role, None);
+        first.took += outcome.took;
+        outcome.rested
+    };
+    let Some(rested) = made(Role::Resting) else { return };
+    if let Some(other) = made(Role::OtherResting) {
+        mask.add(rested.mask(&other, ignored, config.began));
+    }
+    first.end = rested;
+}
+
+/// Returns the settled steps of a run that pauses at each of them; empty if that run fails.
+fn waited(config: &Config, world: &World) -> Vec<Milestone> {
+    let waited = run(config, world, &Plan::default(), Role::Waiting, None);
+    match waited.violations.is_empty() {
+        true => waited.milestones,
+        false => Vec::new(),
+    }
+}
+
+/// Returns the reference of a shorter workload, or its run if it fails without any fault.
+pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Result<Reference, Box<Outcome>> {
+    let nothing = Plan {
+        skipped: plan.skipped.clone(),
+        ..Plan::default()
+    };
+    let mut first = run(config, world, &nothing, Role::Usual, None);
+    if !first.violations.is_empty() {
+        return Err(Box::new(first));
+    }
+    let other = run(config, world, &nothing, Role::Other, None);
+    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
+    rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
+    Ok(Reference {
+        plan: nothing,
+        outcome: first,
+        mask,
+        // Empty, because the number of settled steps changes if steps are skipped.
+        milestones: Arc::default(),
+    })
+}

@@ -1,0 +1,99 @@
+//! `Flight`: records the runs in progress on disk, so that the next exploration can report a run that ended the
+//! process.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use crate::explore::files::{directory, file_name};
+use crate::explore::plans::Plan;
+use crate::lock::lock;
+
+/// Suffix of the files' names.
+const SUFFIX: &str = ".running";
+
+/// The files of one exploration, one per thread. They are removed at the end of the exploration, unless the process
+/// ends first. Without a writable directory there are no files.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    directory: Option<PathBuf>,
+    prefix: String,
+    files: Mutex<BTreeMap<String, FlightFile>>,
+}
+
+/// The file of a thread.
+#[derive(Debug)]
+struct FlightFile {
+    path: PathBuf,
+    /// `None` if the file cannot be created.
+    file: Option<File>,
+    /// Length of its text in bytes.
+    length: usize,
+}
+
+impl Flight {
+    /// Creates the files' name for the test that runs on this thread.
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: directory(),
+            prefix: file_name(std::thread::current().name().unwrap_or("explore")),
+            files: Mutex::default(),
+        }
+    }
+
+    /// Records the start of a run.
+    pub(crate) fn begins(&self, thread: &str, plan: &Plan) {
+        let Some(directory) = &self.directory else { return };
+        let mut files = lock(&self.files);
+        let number = files.len();
+        let kept = files.entry(thread.to_owned()).or_insert_with(|| {
+            let path = directory.join(format!("{}.{number}{SUFFIX}", self.prefix));
+            let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
+            let (file, length) = (file.ok(), 0);
+            FlightFile { path, file, length }
+        });
+        if let Some(file) = &mut kept.file {
+            let text = format!("EXPLORE_REPLAY='{plan}'\n");
+            // A file that cannot be written is ignored.
+            let _ = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
+            if text.len() < kept.length {
+                let _ = file.set_len(text.len() as u64);
+            }
+            kept.length = text.len();
+        }
+    }
+
+    /// Returns the runs that were in progress when the process of an earlier exploration of this test ended. Each run
+    /// is reported once.
+    pub(crate) fn interrupted(&self) -> Vec<String> {
+        let entries = self.directory.as_ref().and_then(|it| fs::read_dir(it).ok());
+        let mut paths: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|it| it.path()).collect();
+        paths.sort();
+        let is_own = |path: &&PathBuf| {
+            let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+            let rest = name.strip_prefix(&self.prefix).and_then(|it| it.strip_suffix(SUFFIX));
+            rest.and_then(|it| it.strip_prefix('.'))
+                .is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
+        };
+        let told = paths.iter().filter(is_own).filter_map(|path| {
+            let text = fs::read_to_string(path).ok()?;
+            let _ = fs::remove_file(path);
+            let replay = text.trim_end();
+            Some(format!(
+                "the process ended during a run of this test (by `process::exit`?); to replay: {replay}"
+            ))
+        });
+        told.collect()
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        for kept in lock(&self.files).values() {
+            // The file may have been removed.
+            let _ = fs::remove_file(&kept.path);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `Harness`: applies the decisions of a run's gate to the cluster of the run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+use fake_apiserver::FaultGuard;
+use futures::FutureExt;
+use tokio::time::sleep;
+
+use super::config::{Check, Config, Inquiry, Mode, MustHold};
+use super::timing::Timing;
+use super::wait::Wait;
+use crate::explore::gate::{CallTicket, Gate, Life};
+use crate::explore::oracles::Oracle;
+use crate::explore::outcomes::{ALWAYS, Milestone, Reference};
+use crate::explore::plans::{OnAnswer, OnCall, escaped};
+use crate::hooks::{AfterCall, Restart, Unreachable};
+use crate::lock::lock;
+use crate::test_cluster::TestCluster;
+use crate::work::Work;
+
+/// The gate of a run, and the parts of the run's cluster that its decisions affect.
+pub(crate) struct Harness {
+    pub(crate) gate: Gate,
+    /// Action at the end of each `settle`.
+    pub(crate) mode: Mode,
+    /// Set if steps are compared with the reference.
+    pub(crate) compares: bool,
+    /// Time within which the state of a step must become right.
+    pub(crate) within: Duration,
+    pub(crate) timing: Timing,
+    checks: Arc<[Check]>,
+    inquiries: Arc<[Inquiry]>,
+    /// Defines which changes count as work.
+    pub(crate) work: Work,
+    /// State of the reference run at each settled step; empty in references.
+    pub(crate) milestones: Arc<[Milestone]>,
+    cluster: OnceLock<Weak<TestCluster>>,
+    pub(crate) controllers: Mutex<BTreeMap<Arc<str>, Arc<dyn Restart>>>,
+    /// Holds the fault that slows down the server's workers.
+    pub(crate) workers: Mutex<Option<FaultGuard>>,
+    wait: Mutex<Wait>,
+}
+
+impl Harness {
+    pub(crate) fn new(gate: Gate, config: &Config, reference: Option<&Reference>, mode: Mode) -> Self {
+        let wait = Wait::at(gate.base);
+        Self {
+            gate,
+            compares: config.oracles.has(Oracle::EndState),
+            checks: Arc::clone(&config.checks),
+            inquiries: Arc::clone(&config.inquiries),
+            work: config.work.clone(),
+            milestones: reference.map(|it| Arc::clone(&it.milestones)).unwrap_or_default(),
+            mode,
+            within: config.within,
+            timing: config.timing,
+            cluster: OnceLock::new(),
+            controllers: Mutex::default(),
+            workers: Mutex::default(),
+            wait: Mutex::new(wait),
+        }
+    }
+
+    /// The present wait of the scenario.
+    pub(super) fn present_wait(&self) -> MutexGuard<'_, Wait> {
+        lock(&self.wait)
+    }
+
+    /// Sets the cluster that checks look at.
+    pub(crate) fn watch_over(&self, cluster: &Arc<TestCluster>) {
+        // A run has one cluster.
+        let _ = self.cluster.set(Arc::downgrade(cluster));
+    }
+
+    /// Returns the cluster of the run while it exists.
+    pub(crate) fn cluster(&self) -> Option<Arc<TestCluster>> {
+        self.cluster.get().and_then(Weak::upgrade)
+    }
+
+    /// Returns the names of the controllers that can be restarted.
+    pub(crate) fn controllers(&self) -> Vec<Arc<str>> {
+        lock(&self.controllers).keys().cloned().collect()
+    }
+
+    /// Kills a controller, and restarts it after a time. Answers to its open requests are never delivered.
+    pub(crate) fn crash(&self, life: &Life, down: Duration) {
+        life.end();
+        self.gate.note(&life.client, life.number, "crash".to_owned());
+        let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {
+            return;
+        };
+        self.gate.lasts(down);
+        controller.crash();
+        tokio::spawn(async move {
+            sleep(down).await;
+            controller.restart();
+        });
+    }
+
+    /// Stops the process of a controller, and continues it after a time.
+    pub(crate) fn freeze(&self, life: &Life, time: Duration) {
+        self.gate.note(&life.client, life.number, "stop (SIGSTOP)".to_owned());
+        let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {
+            return;
+        };
+        self.gate.lasts(time);
+        controller.freeze();
+        tokio::spawn(async move {
+            sleep(time).await;
+            controller.thaw();
+        });
+    }
+
+    /// Kills a controller and restarts it at once.
+    pub(crate) fn restart(&self, client: &str) {
+        let controller = lock(&self.controllers).get(client).cloned();
+        if let Some(controller) = controller {
+            self.gate.note(&client.into(), 0, "restart".to_owned());
+            controller.restart();
+        }
+    }
+
+    pub(crate) fn has_checks(&self) -> bool {
+        !self.checks.is_empty()
+    }
+
+    /// Evaluates the `always` checks because time has passed, although nothing has changed.
+    pub(crate) fn check_time(&self) {
+        self.gate.state().checked_at = 0;
+        self.check();
+    }
+
+    /// Evaluates the `always` checks if something has changed since the last evaluation.
+    pub(crate) fn check(&self) {
+        let revision = self.gate.server.resource_version();
+        {
+            let mut state = self.gate.state();
+            if self.checks.is_empty() || state.checked_at == revision {
+                return;
+            }
+            state.checked_at = revision;
+        }
+        let Some(cluster) = self.cluster() else { return };
+        for (index, check) in self.checks.iter().enumerate() {
+            let is_known = self.gate.state().held.contains(&index);
+            match (check.must_always, check.look(&cluster)) {
+                (true, Err(why)) => {
+                    let what = format!("{:?} does not hold: {why}", check.name);
+                    self.gate.violation(check.oracle.unwrap_or(ALWAYS), what);
+                }
+                (false, Ok(())) if !is_known => {
+                    self.gate.state().held.insert(index);
+                }
+                (true | false, _) => {}
+            }
+        }
+    }
+
+    /// Evaluates the `always` and `sometimes` checks that take time, unless the run has failed already.
+    pub(crate) async fn inquire(&self) {
+        let Some(cluster) = self.cluster() else { return };
+        for (index, inquiry) in self.inquiries.iter().enumerate() {
+            let index = self.checks.len() + index;
+            let (has_failed, is_known) = {
+                let state = self.gate.state();
+                (!state.violations.is_empty(), state.held.contains(&index))
+            };
+            match inquiry.must_hold {
+                MustHold::Always if !has_failed => {
+                    if let Err(why) = (inquiry.look)(&cluster).await {
+                        let what = format!("{:?} does not hold: {why}", inquiry.name);
+                        self.gate.violation(inquiry.oracle, what);
+                    }
+                }
+                MustHold::Sometimes if !has_failed && !is_known => {
+                    if (inquiry.look)(&cluster).await.is_ok() {
+                        self.gate.state().held.insert(index);
+                    }
+                }
+                MustHold::Always | MustHold::Sometimes | MustHold::Eventually => {}
+            }
+        }
+    }
+
+    /// Applies the faults before a call outside of the API.
+    pub(crate) async fn begin_call<'a>(
+        self: Arc<Self>,
+        client: &'a str,
+        name: &'a str,
+        object: &'a str,
+    ) -> Result<AfterCall<'a>, Unreachable> {
+        let ticket = self.gate.call(&escaped(client), &escaped(name), object);
+        for effect in &ticket.before {
+            match *effect {
+                OnCall::Crash(down) => self.crash_client(client, down).await,
+                OnCall::Wait(time) => {
+                    self.gate.lasts(time);
+                    sleep(time).await;
+                }
+                OnCall::Fail => return Err(Unreachable),
+            }
+        }
+        if self.gate.life_of(client) != ticket.life {
+            // The controller was killed in the meantime.
+            pending::<()>().await;
+        }
+        Ok(self.end_call(client, ticket).boxed())
+    }
+
+    /// Applies the faults after a call outside of the API.
+    async fn end_call(self: Arc<Self>, client: &str, ticket: CallTicket) -> Result<(), Unreachable> {
+        self.gate.called(ticket.index);
+        self.check_time();
+        for effect in ticket.after {
+            match effect {
+                OnAnswer::Crash(down) => self.crash_client(client, down).await,
+                OnAnswer::Break(time) => {
+                    self.wait(time).await;
+                    return Err(Unreachable);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the controller `client` if it can be restarted, and never returns.
+    async fn crash_client(&self, client: &str, down: Duration) {
+        let life = Life::new(escaped(client).into(), self.gate.life_of(client));
+        self.crash(&life, down);
+        pending::<()>().await;
+    }
+
+    /// Waits for the end of a fault that lasts for a time.
+    pub(crate) async fn wait(&self, time: Duration) {
+        if !time.is_zero() {
+            self.gate.lasts(time);
+            sleep(time).await;
+        }
+    }
+}
+
+impl fmt::Debug for Harness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness")
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}

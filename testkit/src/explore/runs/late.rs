@@ -1,0 +1,46 @@
+//! Requests that reach the server after their sender has died or given up, as if a network or a busy API server had
+//! delayed them. They change or delete objects, but never create one.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_apiserver::ResponseBody;
+use http::Response;
+use tokio::time::sleep;
+
+use super::answer::look;
+use super::harness::Harness;
+use crate::explore::gate::{Deletion, Life};
+use crate::explore::trace::Request;
+
+/// Forwards a request to the server after a time. Its answer is not delivered.
+pub(crate) fn arrive_late(
+    harness: &Arc<Harness>,
+    life: &Arc<Life>,
+    about: &Request,
+    index: usize,
+    time: Duration,
+    request: impl Future<Output = io::Result<Response<ResponseBody>>> + Send + 'static,
+) {
+    harness.gate.lasts(time);
+    let (harness, life, about) = (Arc::clone(harness), Arc::clone(life), about.clone());
+    // The task ends with the runtime of the run.
+    tokio::spawn(async move {
+        sleep(time).await;
+        // A write that would create the object is lost, because everything related to it may have been deleted.
+        if harness.gate.stored(&about).is_none() {
+            return;
+        }
+        harness.gate.reaches(index);
+        // A new object may have the name now; the sender is not responsible for that.
+        let deletion = Deletion {
+            has_precondition: true,
+            ..Deletion::default()
+        };
+        if let Ok(response) = request.await {
+            look(&harness, None, &life, &about, index, deletion, response).await;
+        }
+        harness.check();
+    });
+}

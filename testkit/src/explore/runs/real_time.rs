@@ -1,0 +1,131 @@
+//! Runs in real time: their bounds, their reference, and the time after which they count as settled.
+
+use std::collections::BTreeSet;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::config::{Config, Role};
+use super::run::run;
+use super::timing::Timing;
+use super::world::World;
+use crate::explore::outcomes::{Finding, Milestone, Outcome, Reference};
+use crate::explore::plans::Plan;
+use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
+use crate::mask::Mask;
+
+/// Divisor of long windows of faults in real time.
+const SHORTENS: u32 = 3;
+
+/// Longest and shortest time without activity after which a run in real time counts as settled.
+const QUIET: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(10)];
+
+impl Timing {
+    /// Real time. A scenario is aborted after `scenario`. An end state that becomes right up to `slow` after `within`
+    /// counts as slow, not as wrong.
+    pub(crate) const fn real(scenario: Duration, slow: Duration) -> Self {
+        Self {
+            is_real: true,
+            scenario,
+            slow,
+            look_again: [Duration::from_millis(250), Duration::from_secs(1)],
+            step_look_again: [Duration::from_millis(250), Duration::from_secs(1)],
+            worker_takes: Duration::from_millis(5),
+            shortens: SHORTENS,
+            allows_miss: true,
+        }
+    }
+}
+
+impl World {
+    /// Sets the time without activity after which a run counts as settled.
+    pub(crate) fn quiet(&mut self, quiet: Duration) {
+        self.builder.bounds.quiet = quiet;
+    }
+}
+
+/// The reference in real time: several concurrent runs without faults. Fields in which they differ are masked. Also
+/// returns the time without activity after which later runs count as settled, which is derived from the pauses of these
+/// runs.
+pub(crate) fn real_reference(
+    config: &Config,
+    world: &World,
+    runs: usize,
+    quiet: Duration,
+) -> Result<(Reference, Duration), Box<Finding>> {
+    let nothing = Plan::default();
+    let roles = (0..runs.max(2)).map(|nth| if nth % 2 == 1 { Role::Other } else { Role::Usual });
+    let mut outcomes = thread::scope(|scope| {
+        let made = |role| scope.spawn(move || run(config, world, &Plan::default(), role, None));
+        let threads: Vec<_> = roles.map(made).collect();
+        let joined = threads.into_iter().map(|it| it.join());
+        joined
+            .map(|it| it.unwrap_or_else(|payload| resume_unwind(payload)))
+            .collect::<Vec<Outcome>>()
+    });
+    if let Some(at) = outcomes.iter().position(|it| !it.violations.is_empty()) {
+        let failed = outcomes.swap_remove(at);
+        let violation = failed.violations[0].clone();
+        return Err(Finding::new(&Arc::default(), failed, nothing, violation));
+    }
+    let learnt = outcomes.iter().map(|it| longest_pause(it, quiet)).max();
+    let learnt = learnt.unwrap_or_default() * 3 / 2 + QUIET[0] / 2;
+    let mut others = outcomes.into_iter();
+    let mut first = others.next().unwrap_or_default();
+    let mut mask = Mask::of(&config.ignored);
+    let mut milestones = std::mem::take(&mut first.milestones);
+    for other in others {
+        mask.add(first.end.mask(&other.end, &config.ignored, config.began));
+        let mut states = other.milestones.into_iter();
+        milestones = milestones
+            .into_iter()
+            .map(|it| Milestone::common(it, states.next(), &config.ignored, config.began))
+            .collect();
+        for (known, more) in [(&mut first.created, other.created), (&mut first.deleted, other.deleted)] {
+            for (key, uids) in more {
+                let known = known.entry(key).or_default();
+                if uids.len() > known.len() {
+                    *known = uids;
+                }
+            }
+        }
+        first.returned.extend(other.returned);
+        first.held.extend(other.held);
+        first.messages = first.messages.max(other.messages);
+        first.took = first.took.max(other.took);
+    }
+    let reference = Reference {
+        plan: nothing,
+        outcome: first,
+        mask,
+        milestones: milestones.into(),
+    };
+    Ok((reference, learnt.clamp(QUIET[0], QUIET[1].min(quiet.max(QUIET[0])))))
+}
+
+/// Returns the longest pause between two messages of a run that is shorter than `quiet`. In longer pauses the run had
+/// settled.
+fn longest_pause(outcome: &Outcome, quiet: Duration) -> Duration {
+    let leases = outcome.trace.iter().filter_map(|step| match &step.what {
+        What::Request(request) if request.base() == LEASES => Some(request.named()),
+        What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => None,
+    });
+    // Old clients write a ConfigMap of the same name with each Lease.
+    let locks: BTreeSet<String> = leases.collect();
+    let counts = |step: &&Step| match &step.what {
+        What::Request(request) => request.is_write() && !locks.contains(&request.named()),
+        What::Event { kind, object, .. } => kind != BOOKMARK && !locks.contains(object),
+        What::Call { .. } | What::Note(_) => false,
+    };
+    let mut last = None;
+    let mut longest = Duration::ZERO;
+    for step in outcome.trace.iter().filter(counts) {
+        let pause = last.map_or(Duration::ZERO, |last| step.at.saturating_sub(last));
+        if pause < quiet {
+            longest = longest.max(pause);
+        }
+        last = Some(step.at);
+    }
+    longest
+}

@@ -1,0 +1,479 @@
+//! One run: a world, a plan, the scenario, the outcome and its judgement.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, select};
+use tokio::time::{Instant, sleep};
+
+use super::config::{Config, Mode, MustHold, Role};
+use super::digest::digest;
+use super::doings::doings;
+use super::early::Quiet;
+use super::harness::Harness;
+use super::milestones::{STEADY, StepIsWrong};
+use super::notes;
+use super::world::{Variant, World};
+use crate::explore::gate::Gate;
+use crate::explore::machine::{WallClock, thread_time};
+use crate::explore::oracles::{Facts, Oracle, Restarted, returned};
+use crate::explore::outcomes::{
+    ASSERTIONS, ENDS, EVENTUALLY, EndState, HOT_LOOP, NO_PANIC, Outcome, Recorded, Reference, Returned, SETTLES,
+    Violation,
+};
+use crate::explore::plans::{OnRun, Plan};
+use crate::explore::trace::without_task_ids;
+use crate::lock::lock;
+use crate::mask::Mask;
+use crate::output::Output;
+use crate::panics::{hush, message, panicked_at, with_place};
+use crate::test_cluster::{Cause, TestCluster};
+use crate::{seeded_hash, virtual_clock};
+
+/// Interval, in real time, at which a run checks if it must end.
+const LOOK_FOR_STOP: Duration = Duration::from_millis(100);
+
+/// Maximum number of messages of a run: `.1` times the messages of the reference, plus `.0`.
+const MESSAGES: (u64, u64) = (200, 10);
+
+/// Makes a run. Without a reference, the result is not compared.
+pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
+    config.flight.begins(&name, plan);
+    let here = || {
+        let clock = WallClock::start();
+        if !config.timing.is_real {
+            seeded_hash::seed_this_thread();
+        }
+        let mut outcome = run_here(config, world, plan, role, reference);
+        outcome.took = match config.timing.is_real {
+            true => clock.elapsed(),
+            false => thread_time(),
+        };
+        outcome
+    };
+    // State of the thread, such as the keys of hash maps, is reset for each run.
+    let outcome = thread::scope(|scope| {
+        let run = thread::Builder::new().name(name.clone()).spawn_scoped(scope, here);
+        let run = run.unwrap_or_else(|err| panic!("a run needs a thread: {err}"));
+        run.join().unwrap_or_else(|payload| resume_unwind(payload))
+    });
+    lock(&config.current).remove(&name);
+    outcome
+}
+
+fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(!config.timing.is_real)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(err) => panic!("an exploration needs tokio runtimes: {err}"),
+    };
+    let _hushed = hush();
+    runtime.block_on(async {
+        let run = std::pin::pin!(whole(config, world, plan, role, reference));
+        if !config.timing.is_real {
+            return run.await;
+        }
+        match select(run, std::pin::pin!(stopped(config))).await {
+            Either::Left((outcome, _)) => outcome,
+            // The run is not judged.
+            Either::Right(_) => Outcome::default(),
+        }
+    })
+}
+
+/// Waits until all runs must end.
+async fn stopped(config: &Config) {
+    while !config.stop.load(Ordering::Relaxed) {
+        sleep(LOOK_FOR_STOP).await;
+    }
+}
+
+/// Makes a whole run.
+async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
+    let (multiple, least) = (MESSAGES.1, MESSAGES.0);
+    let reference_limit = |it: &Reference| it.outcome.messages * multiple + least;
+    let limit = match config.oracles.has(Oracle::HotLoop) {
+        false => u64::MAX,
+        true => reference.map_or(u64::MAX, reference_limit),
+    };
+    let is_large = plan.has(OnRun::LargeVersions);
+    let variant = match (role, is_large) {
+        (Role::Other | Role::OtherResting, _) => Variant::Other,
+        (Role::Usual | Role::Shown | Role::Waiting | Role::Resting, true) => Variant::Large,
+        (Role::Usual | Role::Shown | Role::Waiting | Role::Resting, false) => Variant::Usual,
+    };
+    let mode = match (role, reference) {
+        (Role::Waiting, _) => Mode::Wait,
+        (_, None) => Mode::Keep,
+        (_, Some(_)) => Mode::Compare,
+    };
+    let (cluster, harness) = world.cluster(variant, config.timing.is_real, |server| {
+        let gate = Gate::new(server, plan.clone(), limit, config.oracles.has(Oracle::DeletesByName));
+        Harness::new(gate, config, reference, mode)
+    });
+    let cluster = Arc::new(cluster);
+    let _clocks = (!config.has_machine_clock).then(|| virtual_clock::start(cluster.server().now()));
+    harness.watch_over(&cluster);
+    harness.slow_workers();
+    harness.watch_workers();
+    harness.watch_time();
+    // kube-runtime's retries take their jitter from this thread's generator, which the real clock would seed.
+    fastrand::seed(cluster.seed());
+    let run = Run {
+        config,
+        cluster: &cluster,
+        harness: &harness,
+        gate: &harness.gate,
+        reference,
+    };
+    let output = (role == Role::Shown).then(|| {
+        let gate = Arc::downgrade(&harness);
+        run.gate.state().bodies = Some(Default::default());
+        Output::record(run.gate.started, move || gate.upgrade().map_or(0, |it| it.gate.place()))
+    });
+    run.workload().await;
+    let (end, late) = run.converge().await;
+    harness.inquire().await;
+    run.gate.state().late = late;
+    run.restarts(plan).await;
+    let rested = match role {
+        Role::Resting | Role::OtherResting => run.rested(&end).await,
+        Role::Usual | Role::Shown | Role::Other | Role::Waiting => None,
+    };
+    let mut outcome = run.outcome(end, role == Role::Other);
+    outcome.rested = rested;
+    if let Some(output) = output {
+        outcome.recorded = Some(Recorded {
+            bodies: run.gate.state().bodies.take().unwrap_or_default(),
+            marks: output.marks(),
+        });
+        output.end();
+    }
+    if let Some(linger) = &config.linger {
+        linger(&cluster).await;
+    }
+    outcome
+}
+
+/// The violated oracle, and a description.
+type Wrong = (&'static str, String);
+
+struct Run<'a> {
+    config: &'a Config,
+    cluster: &'a TestCluster,
+    harness: &'a Harness,
+    gate: &'a Gate,
+    reference: Option<&'a Reference>,
+}
+
+impl Run<'_> {
+    async fn workload(&self) {
+        let scenario = AssertUnwindSafe((self.config.scenario)(self.cluster, &self.gate.plan)).catch_unwind();
+        match select(
+            std::pin::pin!(scenario),
+            std::pin::pin!(sleep(self.config.timing.scenario)),
+        )
+        .await
+        {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(payload), _)) if payload.is::<StepIsWrong>() => {}
+            Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
+            Either::Right(_) => {
+                let time = if self.config.timing.is_real {
+                    ""
+                } else {
+                    " of virtual time"
+                };
+                let what = format!(
+                    "the scenario was still waiting after {:?}{time}",
+                    self.config.timing.scenario
+                );
+                self.gate.violation(ENDS, what);
+            }
+        }
+        self.harness.check();
+        self.gate.state().is_over = true;
+        self.record(self.config.oracles.after_scenario(&self.facts(None)));
+    }
+
+    fn facts<'b>(&'b self, returned: Option<&'b Returned>) -> Facts<'b> {
+        Facts {
+            cluster: self.cluster,
+            gate: self.gate,
+            reference: self.reference,
+            spec: self.config.spec.as_deref(),
+            returned,
+            within: self.config.within,
+        }
+    }
+
+    fn record(&self, violations: Vec<Violation>) {
+        for violation in violations {
+            self.gate.violation(violation.oracle, violation.what);
+        }
+    }
+
+    fn panicked(&self, text: &str) {
+        let cause = self.cluster.cause_of(text);
+        let oracle = match cause {
+            Some(Cause::Restless) => SETTLES,
+            Some(Cause::AtOneInstant) => HOT_LOOP,
+            Some(Cause::ControllerPanicked) => NO_PANIC,
+            // The scenario continued before its assertion could hold.
+            None if self.continued_early() => {
+                self.gate.state().is_void = true;
+                return;
+            }
+            None => ASSERTIONS,
+        };
+        let text = with_place(panicked_at(), text);
+        self.gate.violation(oracle, without_task_ids(&text));
+    }
+
+    /// Returns `true` if the last wait of the scenario did not wait for the end of the faults.
+    fn continued_early(&self) -> bool {
+        let waited = self.gate.state().waited;
+        self.gate.is_early(waited)
+    }
+
+    /// Waits until nothing is left to do, or since an earlier moment nothing was.
+    async fn settle_since(&self, quiet_since: Instant) -> bool {
+        let settled = self.cluster.settle_since(quiet_since);
+        let settled = AssertUnwindSafe(settled).catch_unwind().await;
+        let Err(payload) = settled else { return true };
+        let text = message(payload.as_ref());
+        if self.may_go_on(&text) {
+            return true;
+        }
+        self.panicked(&text);
+        false
+    }
+
+    /// Returns `true` if a controller that never settles is accepted because hot loops do not count. A loop that stops
+    /// the clock is never accepted.
+    fn may_go_on(&self, text: &str) -> bool {
+        // The spec may be unusable.
+        let is_rest_optional = !self.config.oracles.has(Oracle::HotLoop) || self.config.spec.is_some();
+        is_rest_optional && self.cluster.cause_of(text) == Some(Cause::Restless)
+    }
+
+    /// Waits for the end of all faults and for the correct end state, with a limit. An end state that becomes right
+    /// after `within` is slow but does not fail the run.
+    async fn converge(&self) -> (EndState, Option<Duration>) {
+        let (mut quiet_since, mut quiet_at, mut wrong) = (None, None, None);
+        let (mut looked_at, mut known): (Option<((u64, u64), EndState)>, _) = (None, None);
+        loop {
+            let is_quiet = match self.harness.quiet_since() {
+                Some(Quiet::Over) if looked_at.is_none() => true,
+                Some(Quiet::Since(at)) => self.settle_since(at).await,
+                Some(Quiet::Over) | None => self.settle_since(Instant::now()).await,
+            };
+            let windows_end = self.gate.state().windows_end;
+            if let Some(end) = windows_end.filter(|end| is_quiet && *end > Instant::now()) {
+                sleep(end - Instant::now()).await;
+                continue;
+            }
+            // A fault may strike a retry, which follows the first quiet moment.
+            let quiet_since = *quiet_since.get_or_insert(Instant::now());
+            let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
+            self.harness.check();
+            // Skip the expensive comparison while nothing changes.
+            let now = self.harness.revision();
+            let end = match &looked_at {
+                Some((at, end)) if *at == now => EndState::clone(end),
+                _ => self.harness.end_state(),
+            };
+            let is_known = looked_at.as_ref().is_some_and(|(at, _)| *at == now);
+            looked_at = Some((now, end.clone()));
+            if !self.gate.state().violations.is_empty() {
+                return (end, None);
+            }
+            let waited = Instant::now().saturating_duration_since(over);
+            let why = match self.is_right(&end, known.take().filter(|_| is_known)).await {
+                Ok(()) => {
+                    let late = wrong.map(|_: (&str, String)| waited);
+                    return (end, late.max(self.gate.state().late_step));
+                }
+                Err(why) => why,
+            };
+            known = (!why.0.starts_with(EVENTUALLY)).then(|| why.clone());
+            let is_late = waited >= self.config.within;
+            // A controller that keeps writing is wrong, not slow.
+            let (revision, _) = now;
+            let quiet_at = *quiet_at.get_or_insert(revision);
+            let is_busy = revision - quiet_at > MESSAGES.0
+                && self.config.work.since(&self.gate.server, quiet_at).count > MESSAGES.0;
+            if is_late && wrong.is_none() {
+                wrong = Some(why.clone());
+            }
+            if !is_quiet || is_busy || waited >= self.config.within + self.config.timing.slow {
+                let (oracle, why) = wrong.unwrap_or(why);
+                self.gate.violation(oracle, why);
+                return (end, None);
+            }
+            let [soon, later] = self.config.timing.look_again;
+            let pause = if is_late { later } else { soon };
+            self.gate.waits(pause);
+            sleep(pause).await;
+        }
+    }
+
+    /// Lets time pass after the end until nothing changes any more. Returns that state if it differs from `end`.
+    async fn rested(&self, end: &EndState) -> Option<EndState> {
+        sleep(self.config.within).await;
+        let mask = Mask::of(&self.config.work.ignored);
+        let state = || self.harness.end_state();
+        let rested = state();
+        let is_same = |one: &EndState, other: &EndState| one.compare(other, &mask).is_empty();
+        if is_same(end, &rested) {
+            return None;
+        }
+        sleep(STEADY).await;
+        is_same(&rested, &state()).then_some(rested)
+    }
+
+    /// Checks the end state. `known` is the result for the same state, if it was checked before.
+    async fn is_right(&self, end: &EndState, known: Option<Wrong>) -> Result<(), Wrong> {
+        if self.gate.state().is_void {
+            return self.is_right_where_it_ended(end);
+        }
+        if let Some(known) = known {
+            return Err(known);
+        }
+        if let Some(wrong) = self.config.oracles.not_right(&self.facts(None), end) {
+            return Err((wrong.oracle, wrong.what));
+        }
+        for check in &self.config.at_last {
+            if let Err(why) = check.look(self.cluster) {
+                let oracle = check.oracle.unwrap_or(EVENTUALLY);
+                return Err((oracle, format!("`eventually` failed: {:?}: {why}", check.name)));
+            }
+        }
+        let inquiries = self.config.inquiries.iter();
+        for inquiry in inquiries.filter(|it| it.must_hold == MustHold::Eventually) {
+            if let Err(why) = (inquiry.look)(self.cluster).await {
+                return Err((
+                    inquiry.oracle,
+                    format!("`eventually` failed: {:?}: {why}", inquiry.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the end state if the scenario ended early, at an assertion that did not wait.
+    fn is_right_where_it_ended(&self, end: &EndState) -> Result<(), Wrong> {
+        if !self.config.oracles.has(Oracle::EndState) {
+            return Ok(());
+        }
+        match self.harness.compare_where_it_ended(end) {
+            None => {
+                self.gate.state().is_unjudged = true;
+                Ok(())
+            }
+            Some(differences) if differences.is_empty() => Ok(()),
+            Some(differences) => Err((
+                Oracle::EndState.name(),
+                format!(
+                    "the two runs end differently after {:?}; one of them is wrong:\n  {}",
+                    self.config.within,
+                    differences.join("\n  ")
+                ),
+            )),
+        }
+    }
+
+    /// Restarts controllers after all work is done: they should have nothing to do.
+    async fn restarts(&self, plan: &Plan) {
+        for fault in plan
+            .faults
+            .iter()
+            .filter(|it| it.action.effects().run == Some(OnRun::RestartAtEnd))
+        {
+            let (revision, steps) = (self.gate.server.resource_version(), self.gate.state().trace.len());
+            let client = &fault.point;
+            self.harness.restart(client);
+            self.settle_since(Instant::now()).await;
+            let restarted = Restarted {
+                client,
+                revision,
+                steps,
+            };
+            self.record(self.config.oracles.after_restart(&self.facts(None), &restarted));
+        }
+    }
+
+    fn outcome(&self, end: EndState, is_other: bool) -> Outcome {
+        let returned = self.returned();
+        self.record(self.config.oracles.at_the_end(&self.facts(Some(&returned))));
+        let controllers = self.harness.controllers();
+        if let Some(why) = self.cluster.injections.unserved(&self.gate.server) {
+            self.gate.violation(ASSERTIONS, why);
+        }
+        let notes = match self.reference {
+            // The clock of the run differs too much from the machine's.
+            None if is_other => notes::of_clocks(self.cluster, self.config.began),
+            None => notes::of_the_scenario(self.cluster),
+            Some(_) => Vec::new(),
+        };
+        let is_told = self.reference.is_none() || !self.gate.state().violations.is_empty();
+        let doings = if is_told { doings(self.cluster) } else { Vec::new() };
+        let digest = match self.config.has_digests {
+            true => digest(self.cluster),
+            false => 0,
+        };
+        let state = &mut *self.gate.state();
+        Outcome {
+            digest,
+            took: Duration::ZERO,
+            recorded: None,
+            violations: std::mem::take(&mut state.violations),
+            trace: std::mem::take(&mut state.trace),
+            steps: std::mem::take(&mut state.steps),
+            coverage: std::mem::take(&mut state.coverage),
+            held: std::mem::take(&mut state.held),
+            created: std::mem::take(&mut state.created),
+            deleted: std::mem::take(&mut state.deleted),
+            messages: state.messages,
+            end,
+            rested: None,
+            milestones: std::mem::take(&mut state.milestones),
+            waited: state.waited,
+            is_unjudged: state.is_unjudged,
+            void_at: state.is_void.then_some(state.waited),
+            patient_from: self.gate.plan.patient_from,
+            permuted: std::mem::take(&mut state.permuted),
+            unlike: std::mem::take(&mut state.unlike),
+            faults_end: state
+                .windows_end
+                .map(|end| end.saturating_duration_since(self.gate.started)),
+            returned,
+            controllers,
+            doings,
+            output: std::mem::take(&mut state.output).into(),
+            notes,
+            fixed: self.cluster.controllers.fixed(),
+            went_on: state.went_on.take(),
+            late: state.late,
+            ended: std::mem::take(&mut state.ended),
+        }
+    }
+
+    /// Returns the fields that returned to an earlier value.
+    fn returned(&self) -> Returned {
+        // A user's own rollback is expected.
+        match self.config.oracles.has(Oracle::Rollback) && !self.gate.plan.is_sequence() {
+            true => returned(&self.gate.server, self.gate.base, &self.config.work),
+            false => Returned::new(),
+        }
+    }
+}

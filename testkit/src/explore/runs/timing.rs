@@ -1,0 +1,68 @@
+//! `Timing`: how time passes in runs, and the bounds of waiting that follow from it.
+
+use std::time::Duration;
+
+/// Virtual time after which a scenario is aborted.
+pub(crate) const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
+
+/// Additional time within which an end state counts as slow and not as wrong.
+pub(crate) const SLOW: Duration = Duration::from_secs(3600);
+
+/// Longest window of a fault that is not shortened in real time: a restart, or a retry.
+const SHORT_WINDOW: Duration = Duration::from_secs(1);
+
+/// Time for which a process is down at least.
+const SHORT_DOWN: Duration = Duration::from_millis(100);
+
+/// Bounds of waiting in the runs of an exploration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// Set if runs take real time, because their controllers are processes. Otherwise tokio's clock jumps.
+    pub(crate) is_real: bool,
+    /// Time after which the scenario is aborted.
+    pub(crate) scenario: Duration,
+    /// An end state that becomes right up to this time after `within` counts as slow, and later as wrong.
+    pub(crate) slow: Duration,
+    /// Intervals at which the end state is compared while it is not right, before and after `within`.
+    pub(crate) look_again: [Duration; 2],
+    /// First and last interval of comparisons while the state of a step is not right.
+    pub(crate) step_look_again: [Duration; 2],
+    /// Delay of each worker request, as in a busy kube-controller-manager. Without a delay, a controller with an old
+    /// view and a worker that reverts its writes would loop forever at one instant of virtual time.
+    pub(crate) worker_takes: Duration,
+    /// Divisor of the windows of faults that are longer than a second.
+    pub(crate) shortens: u32,
+    /// Set if a failure must recur in every run. In real time one run of five may miss it.
+    pub(crate) allows_miss: bool,
+}
+
+impl Timing {
+    /// Virtual time.
+    pub(crate) const VIRTUAL: Self = Self {
+        is_real: false,
+        scenario: SCENARIO_BOUND,
+        slow: SLOW,
+        look_again: [Duration::from_secs(5), Duration::from_secs(60)],
+        step_look_again: [Duration::from_secs(5), Duration::from_secs(60)],
+        worker_takes: Duration::from_millis(100),
+        shortens: 1,
+        allows_miss: false,
+    };
+
+    /// Returns the time for which a crashed controller is down in these runs: the start of a process already takes a
+    /// while.
+    pub(crate) fn down(self, down: Duration) -> Duration {
+        match self.is_real && down <= SHORT_WINDOW {
+            true => SHORT_DOWN,
+            false => self.window(down),
+        }
+    }
+
+    /// Returns the duration of a fault's window in these runs: in real time long windows are shorter.
+    pub(crate) fn window(self, window: Duration) -> Duration {
+        match window > SHORT_WINDOW {
+            true => (window / self.shortens).max(SHORT_WINDOW),
+            false => window,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Calls of webhooks that a controller serves in a process: each is a message that faults affect.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::time::sleep;
+
+use super::harness::Harness;
+use crate::explore::gate::Life;
+use crate::explore::plans::{OnAnswer, OnCall, escaped};
+
+/// Name of the calls in points.
+const WEBHOOK: &str = "webhook";
+
+/// Errors of a broken call, as Go's client has them.
+const RESET: &str = "read: connection reset by peer";
+const REFUSED: &str = "connect: connection refused";
+const LOST: &str = "EOF";
+
+impl Harness {
+    /// Makes the server's call of a webhook of the controller `client` succeed or fail. In contrast to calls of a
+    /// controller, the caller notices the end of the controller.
+    pub(super) async fn call_webhook(
+        self: Arc<Self>,
+        client: String,
+        path: &str,
+        call: BoxFuture<'_, ()>,
+    ) -> Result<(), String> {
+        let life = || Life::new(escaped(&client).into(), self.gate.life_of(&client));
+        let ticket = self.gate.call(&escaped(&client), WEBHOOK, path);
+        for effect in &ticket.before {
+            match *effect {
+                OnCall::Crash(down) => {
+                    self.crash(&life(), down);
+                    return Err(RESET.to_owned());
+                }
+                OnCall::Wait(time) => {
+                    self.gate.lasts(time);
+                    sleep(time).await;
+                }
+                OnCall::Fail => return Err(REFUSED.to_owned()),
+            }
+        }
+        call.await;
+        self.gate.called(ticket.index);
+        self.check_time();
+        match ticket.after.first() {
+            None => Ok(()),
+            Some(OnAnswer::Crash(down)) => {
+                self.crash(&life(), *down);
+                Err(RESET.to_owned())
+            }
+            Some(OnAnswer::Break(time)) => {
+                self.wait(*time).await;
+                Err(LOST.to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Candidates: the possible faults at each point of a trace, in the order of their trial.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_apiserver::Verb;
+
+use crate::explore::plans::{Action, Fault, Faults, Kind, LONG, Plan, Point, SHORT, Seen, Try};
+use crate::explore::runs::Timing;
+use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, STEP, Step, What};
+use crate::test_cluster::TEST_CLIENT;
+
+/// A fault to try. Candidates with a kind that has not occurred yet are tried first, then those with a lower rank.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    /// Set if the fault was possible earlier in the trace, at another message with the same client, verb and resource.
+    pub(crate) is_repeat: bool,
+    pub(crate) rank: u8,
+    /// Position in the trace.
+    pub(crate) at: usize,
+    pub(crate) action: Action,
+    pub(crate) point: Point,
+    /// Set if the test does not wait for the end of the fault.
+    pub(crate) is_early: bool,
+}
+
+impl Candidate {
+    /// Returns its kind; overlaps have their own kind.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.is_early {
+            true => Kind::Overlap,
+            false => self.action.kind(),
+        }
+    }
+
+    /// Returns the plan with only this fault.
+    pub(crate) fn plan(&self) -> Plan {
+        match self.is_early {
+            // The last fault of a plan is the one that further faults follow.
+            true => Plan::single(TEST_CLIENT, Action::EARLY).and(&self.point, self.action),
+            false => Plan::single(&self.point, self.action),
+        }
+    }
+}
+
+/// Returns the long faults, for a test that does not wait for their end: the next step of its users overlaps with them.
+pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
+    let long = timing.window(LONG.time());
+    let lasting = singles.iter().filter_map(|it| {
+        let mut action = it.action;
+        if (action.fault, action.value) == (Fault::Delay, SHORT) {
+            // A request that takes longer than the next step of the test.
+            action = action.lasting(long);
+        }
+        (action.window() >= Some(long)).then_some((action, it))
+    });
+    let mut early: Vec<Candidate> = lasting
+        .map(|(action, it)| Candidate {
+            action,
+            is_early: true,
+            ..it.clone()
+        })
+        .collect();
+    early.sort();
+    early
+}
+
+/// Returns the faults that are possible from a position in the trace.
+pub(crate) fn candidates(
+    trace: &[Step],
+    from: usize,
+    controllers: &[Arc<str>],
+    faults: Faults,
+    timing: Timing,
+    users: &Users,
+) -> Vec<Candidate> {
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
+    let late = Late::of(trace);
+    let mut scenario_step = trace[..from].iter().filter(|it| begins_step(it)).count();
+    for (at, step) in trace.iter().enumerate().skip(from) {
+        scenario_step += usize::from(begins_step(step));
+        let can_crash = controllers.contains(&step.client);
+        let seen = |request| Seen {
+            request,
+            is_second: from > 0,
+            may_be_late: late.may_be_late(&step.client, request),
+            changes: users.changes(request.base(), scenario_step),
+        };
+        // In virtual time there are enough runs, but the same message of another step may be a repetition.
+        let class = (step.class(), if timing.is_real { scenario_step } else { 0 });
+        for fault in Fault::ALL {
+            for Try { rank, value, .. } in tries(*fault, step, &seen) {
+                let mut action = Action { fault: *fault, value };
+                if let Some(window) = action.window() {
+                    action = action.lasting(match action.is_crash() {
+                        true => timing.down(window),
+                        false => timing.window(window),
+                    });
+                }
+                if faults.has(action.kind()) && (can_crash || !action.is_crash()) {
+                    all.push(Candidate {
+                        is_repeat: !known.insert((action, &step.client, class)),
+                        rank,
+                        at,
+                        action,
+                        point: step.point.clone(),
+                        is_early: false,
+                    });
+                }
+            }
+        }
+    }
+    if from == 0 {
+        let whole = Fault::ALL.iter().flat_map(|fault| {
+            let found = (fault.row().tried.whole)(trace, controllers).into_iter();
+            found.map(|it| Candidate {
+                is_repeat: false,
+                rank: it.rank,
+                at: it.at,
+                action: Action {
+                    fault: *fault,
+                    value: it.value,
+                },
+                point: it.point,
+                is_early: false,
+            })
+        });
+        all.extend(whole.filter(|it| faults.has(it.action.kind())));
+    }
+    all.sort();
+    let mut crashes = HashSet::new();
+    all.retain(|it| {
+        let moment = |step: &Step| {
+            (
+                it.action.window(),
+                Arc::clone(&step.client),
+                moment(trace, it.at, it.action, timing),
+            )
+        };
+        !it.action.is_crash() || trace.get(it.at).is_none_or(|step| crashes.insert(moment(step)))
+    });
+    all
+}
+
+/// Returns `true` for the note at the beginning of a named step of the scenario.
+fn begins_step(step: &Step) -> bool {
+    &*step.client == TEST_CLIENT && matches!(&step.what, What::Note(note) if note.starts_with(STEP))
+}
+
+/// The changes that users make in the steps of a scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    /// Number of the step, from 1, and resource of each change; a deletion is listed twice.
+    changes: Vec<(usize, String)>,
+}
+
+impl Users {
+    /// Reads the changes from a run without faults.
+    pub(crate) fn of(reference: &crate::explore::outcomes::Outcome) -> Self {
+        let begins: Vec<Duration> = reference
+            .trace
+            .iter()
+            .filter(|it| begins_step(it))
+            .map(|it| it.at)
+            .collect();
+        let changes = reference.doings.iter().flat_map(|doing| {
+            let step = begins.iter().filter(|it| **it <= doing.at).count();
+            let times = if doing.verb == Verb::Delete { 2 } else { 1 };
+            std::iter::repeat_n((step, doing.resource.clone()), times)
+        });
+        Self {
+            changes: changes.collect(),
+        }
+    }
+
+    /// Number of changes of a resource up to a step.
+    fn changes(&self, resource: &str, until: usize) -> usize {
+        let made = self.changes.iter();
+        made.filter(|(step, of)| *step <= until && of == resource).count()
+    }
+}
+
+/// Returns the tries of a fault at a step.
+fn tries<'a>(fault: Fault, step: &'a Step, seen: &impl Fn(&'a Request) -> Seen<'a>) -> Vec<Try> {
+    let tried = &fault.row().tried;
+    let (tries, request) = match &step.what {
+        What::Request(request) if request.outcome == Outcome::Unseen => (tried.workers, Some(request)),
+        What::Request(request) => match request.verb {
+            Verb::Get if request.is_discovery() => (tried.discovery, Some(request)),
+            Verb::Get => (tried.gets, Some(request)),
+            Verb::List => (tried.lists, Some(request)),
+            Verb::Watch => (tried.watches, Some(request)),
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
+                (tried.writes, Some(request))
+            }
+        },
+        What::Event { kind, .. } => match kind.as_str() {
+            BOOKMARK => (tried.bookmarks, None),
+            INITIAL_END => (tried.initial_ends, None),
+            _ => (tried.events, None),
+        },
+        What::Call { .. } => (tried.calls, None),
+        What::Note(_) => (&[][..], None),
+    };
+    let is_possible = |it: &&Try| request.is_none_or(|request| (it.is_possible)(&seen(request)));
+    tries.iter().filter(is_possible).copied().collect()
+}
+
+/// Identifies the moment of a crash. After crashes with equal moments, the restarted controller finds the same cluster
+/// at the same time; everything else was lost.
+fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duration, u64, usize) {
+    // The effects of calls are unknown, so the number of calls distinguishes moments.
+    let is_call = |step: &&Step| matches!(step.what, What::Call { .. });
+    let calls = trace[..at].iter().filter(is_call).count();
+    // The change made by a write is visible at the next message, if that follows at once.
+    let next = trace.get(at + 1).filter(|it| timing.is_real || it.at == trace[at].at);
+    // In real time every message has its own time.
+    let time = |step: &Step| if timing.is_real { Duration::ZERO } else { step.at };
+    match (action.is_crash_after(), next) {
+        (true, Some(next)) => (time(next), next.truth, calls + usize::from(is_call(&&trace[at]))),
+        // Makes the identifier unique.
+        (true, None) => (time(&trace[at]), trace[at].truth, usize::MAX - at),
+        (false, _) => (time(&trace[at]), trace[at].truth, calls),
+    }
+}
+
+/// Requests that may arrive late. A client that watches the object learns of the change, and a client that holds a
+/// Lease expects other writers. Other clients cannot guard against it.
+struct Late<'t> {
+    /// Objects in the watches of clients: client, resource and `namespace/name`.
+    watched: HashSet<(&'t str, &'t str, &'t str)>,
+    electors: HashSet<&'t str>,
+}
+
+impl<'t> Late<'t> {
+    fn of(trace: &'t [Step]) -> Self {
+        let mut late = Self {
+            watched: HashSet::new(),
+            electors: HashSet::new(),
+        };
+        for step in trace {
+            match &step.what {
+                What::Event { resource, object, .. } => {
+                    late.watched.insert((&step.client, resource, object));
+                    // For deletes of whole collections.
+                    let namespace = object.find('/').map_or(0, |at| at + 1);
+                    late.watched.insert((&step.client, resource, &object[..namespace]));
+                }
+                What::Request(request) if request.outcome != Outcome::Unseen => {
+                    if request.is_write() && request.base() == LEASES {
+                        late.electors.insert(&step.client);
+                    }
+                }
+                What::Request(_) | What::Call { .. } | What::Note(_) => {}
+            }
+        }
+        late
+    }
+
+    fn may_be_late(&self, client: &str, request: &Request) -> bool {
+        self.electors.contains(client) || self.watched.contains(&(client, request.base(), &request.object))
+    }
+}

@@ -1,0 +1,91 @@
+//! `Failures`: the failures that a search has found so far, and the end of a search that has found one.
+
+use std::collections::BTreeSet;
+
+use crate::explore::outcomes::{Finding, Violation};
+
+/// Maximum number of failures in a report.
+pub(crate) const FAILURES: usize = 3;
+
+/// Minimum and maximum number of schedules that are tried after the first failure to find others. Within these bounds,
+/// as many are tried as the first failure took.
+const MORE_SCHEDULES: (u64, u64) = (10, 100);
+
+/// Failures of different oracles, or about different kinds of objects.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    found: Vec<Finding>,
+    /// Topics of the failures so far.
+    known: BTreeSet<String>,
+    /// Number of failures after which the search ends.
+    most: usize,
+    /// Set if the search ends soon after its first failure.
+    ends_soon: bool,
+    /// Number of schedules after which the search ends.
+    until: Option<u64>,
+}
+
+impl Default for Failures {
+    /// A search that ends soon after its first failure.
+    fn default() -> Self {
+        Self {
+            ends_soon: true,
+            ..Self::at_most(FAILURES)
+        }
+    }
+}
+
+impl Failures {
+    /// A search that ends after this number of failures, or by its own bounds.
+    pub(crate) fn at_most(most: usize) -> Self {
+        Self {
+            found: Vec::new(),
+            known: BTreeSet::new(),
+            most,
+            ends_soon: false,
+            until: None,
+        }
+    }
+
+    /// Returns `true` if a failure like this one has been found.
+    pub(crate) fn has(&self, violation: &Violation) -> bool {
+        self.known.contains(&violation.topic())
+    }
+
+    /// Adds a failure that was found after this number of schedules, unless a similar failure has been found. Returns
+    /// `true` if it is added.
+    pub(crate) fn add(&mut self, mut finding: Finding, schedules: u64) -> bool {
+        let is_new = self.known.insert(finding.violation.topic()) && self.found.len() < self.most;
+        if is_new {
+            let (least, most) = MORE_SCHEDULES;
+            if self.ends_soon {
+                self.until.get_or_insert(schedules + schedules.clamp(least, most));
+            }
+            finding.schedules = schedules;
+            self.found.push(finding);
+        }
+        is_new
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Returns `true` if the search for failures ends after so many schedules.
+    pub(crate) fn are_enough(&self, schedules: u64) -> bool {
+        self.found.len() >= self.most || self.until.is_some_and(|until| schedules >= until)
+    }
+
+    /// Returns the failures in the order in which they were found.
+    #[cfg(all(feature = "processes", unix))]
+    pub(crate) fn into_found(self) -> Vec<Finding> {
+        self.found
+    }
+
+    /// Returns the failures, the most certain first.
+    pub(crate) fn into_sorted(self) -> Vec<Finding> {
+        let mut found = self.found;
+        found.sort_by_key(|it| (it.violation.doubt(it.plan.overlaps()), it.plan.faults.len()));
+        found
+    }
+}

@@ -1,0 +1,106 @@
+//! Minimises a failure: fewer faults, shorter durations, a shorter workload. Each attempt is run again before it
+//! counts.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::explore::outcomes::{Outcome, Reference, Violation};
+use crate::explore::plans::Plan;
+use crate::explore::runs::{Config, World, judged, shortened_reference};
+
+/// Durations to try, shortest first.
+const SHORTER: [Duration; 4] = [
+    Duration::from_millis(1),
+    Duration::from_secs(1),
+    Duration::from_secs(6),
+    Duration::from_secs(12),
+];
+
+/// A minimised failure.
+pub(crate) struct Shrunk {
+    pub(crate) plan: Plan,
+    pub(crate) outcome: Outcome,
+    pub(crate) violation: Violation,
+    pub(crate) reference: Arc<Reference>,
+    /// The processor time of the runs that it needed.
+    pub(crate) took: Duration,
+}
+
+/// Returns the smallest plan with the same violation that was found within a limit of processor time, and its run.
+pub(crate) fn shrink(
+    config: &Config,
+    world: &World,
+    reference: &Arc<Reference>,
+    plan: &Plan,
+    violation: Violation,
+    limit: Duration,
+) -> Shrunk {
+    let spent = Cell::new(Duration::ZERO);
+    let made = |plan: &Plan| {
+        // A shorter workload has another end state.
+        let mut own = Arc::clone(reference);
+        if !plan.skipped.is_empty() {
+            own = Arc::new(shortened_reference(config, world, plan).ok()?);
+        }
+        let (outcome, reference) = judged(config, world, plan, &own);
+        spent.set(spent.get() + outcome.took);
+        let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
+        same.cloned().map(|violation| (outcome, violation, reference))
+    };
+    let attempt = |plan: &Plan| (spent.get() < limit).then(|| made(plan)).flatten();
+    let mut smallest = plan.clone();
+    // The last fault is kept: without faults, the plan passes.
+    while smallest.faults.len() > 1 {
+        let fewer = (0..smallest.faults.len()).find_map(|at| {
+            let mut fewer = smallest.clone();
+            fewer.faults.remove(at);
+            attempt(&fewer).map(|_| fewer)
+        });
+        match fewer {
+            Some(fewer) => smallest = fewer,
+            None => break,
+        }
+    }
+    for change in &plan.changes {
+        let mut fewer = smallest.clone();
+        fewer.changes.retain(|it| it != change);
+        if !fewer.is_empty() && attempt(&fewer).is_some() {
+            smallest = fewer;
+        }
+    }
+    for at in 0..smallest.faults.len() {
+        let action = smallest.faults[at].action;
+        // In real time the windows are short, and each attempt takes long.
+        let window = action.window().filter(|_| !config.timing.is_real);
+        let Some(window) = window else { continue };
+        let shorter = SHORTER.into_iter().filter(|it| *it < window).find_map(|time| {
+            let mut shorter = smallest.clone();
+            shorter.faults[at].action = action.lasting(time);
+            attempt(&shorter).map(|_| shorter)
+        });
+        smallest = shorter.unwrap_or(smallest);
+    }
+    for step in &reference.outcome.steps {
+        let mut shorter = smallest.clone();
+        shorter.skipped.push(step.clone());
+        if attempt(&shorter).is_some() {
+            smallest = shorter;
+        }
+    }
+    let (plan, outcome, violation, reference) = match made(&smallest) {
+        Some((outcome, violation, reference)) => (smallest, outcome, violation, reference),
+        // The failure was confirmed before, so the plan is reported as it was found.
+        None => {
+            let (outcome, reference) = judged(config, world, plan, reference);
+            (plan.clone(), outcome, violation, reference)
+        }
+    };
+    Shrunk {
+        plan,
+        outcome,
+        violation,
+        reference,
+        took: spent.get(),
+    }
+}

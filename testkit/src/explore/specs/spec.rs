@@ -1,0 +1,94 @@
+//! `Spec`: the object with the explored spec, and the changes that its schema permits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use serde_json::Value;
+
+use super::changes::{Change, changes};
+use crate::explore::outcomes::{EndState, Reference};
+
+/// The change that restores the initial spec.
+pub(crate) const BACK: &str = "the spec as it was first";
+
+/// The object with the explored spec.
+pub(crate) struct Spec {
+    pub(crate) object: Value,
+    pub(crate) changes: Vec<Change>,
+    /// Names of the changes that create a referenced object later. Set after the first run.
+    pub(crate) late: OnceLock<Vec<String>>,
+    /// Key of the object in end states, such as `documents.example.com default/readme`; cluster-scoped objects have no
+    /// namespace.
+    pub(crate) key: String,
+    /// Cached reference runs: of new objects by their text, of sequences by their changes.
+    pub(crate) fresh: Mutex<BTreeMap<String, Arc<Reference>>>,
+    pub(crate) sequences: Mutex<BTreeMap<Vec<String>, Arc<Reference>>>,
+}
+
+impl Spec {
+    pub(crate) fn new(definition: &Value, object: Value) -> Self {
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let named = api_version.rsplit('/').next();
+        let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+        let schemas = versions.filter(|it| it["name"].as_str() == named);
+        let mut schemas = schemas.map(|it| &it["schema"]["openAPIV3Schema"]);
+        let kind = &definition["spec"]["names"]["kind"];
+        let schema = schemas.next().filter(|it| it.is_object());
+        let schema = schema.unwrap_or_else(|| panic!("the definition of {kind} has no schema for {api_version:?}"));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let namespace = match definition["spec"]["scope"] == "Cluster" {
+            true => String::new(),
+            false => object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned(),
+        };
+        let (plural, group) = (
+            text(&definition["spec"]["names"]["plural"]),
+            text(&definition["spec"]["group"]),
+        );
+        Self {
+            changes: changes(schema, &object),
+            late: OnceLock::new(),
+            key: format!("{plural}.{group} {namespace}/{}", text(&object["metadata"]["name"])),
+            object,
+            fresh: Mutex::default(),
+            sequences: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn has(&self, change: &str) -> bool {
+        change == BACK || self.names().any(|it| it == change)
+    }
+
+    /// Returns the names of all changes except for [`BACK`]: changes of fields, then objects that are created later.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let late = self.late.get().into_iter().flatten();
+        self.changes.iter().map(|it| &it.name).chain(late).map(String::as_str)
+    }
+
+    /// Returns the object at the end of a run.
+    pub(crate) fn object_in(&self, end: &EndState) -> Option<Value> {
+        end.named(&self.key).first().map(|it| it.object.value())
+    }
+
+    /// Returns the reason why the observed generation in the status is not the newest.
+    pub(crate) fn unobserved(&self, end: &EndState) -> Option<String> {
+        let object = self.object_in(end)?;
+        let generation = object["metadata"]["generation"].as_i64()?;
+        let status = &object["status"];
+        let own = [("status.observedGeneration".to_owned(), &status["observedGeneration"])];
+        let conditions = status["conditions"].as_array().into_iter().flatten().map(|it| {
+            let name = it["type"].as_str().unwrap_or_default();
+            (
+                format!("observedGeneration of the condition {name}"),
+                &it["observedGeneration"],
+            )
+        });
+        let mut observed = own.into_iter().chain(conditions);
+        observed.find_map(|(name, observed)| {
+            let observed = observed.as_i64().filter(|it| *it != generation)?;
+            Some(format!(
+                "{}: {name} is {observed}, and the generation is {generation}",
+                self.key.replace(" /", " ")
+            ))
+        })
+    }
+}

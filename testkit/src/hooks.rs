@@ -1,0 +1,139 @@
+//! `Hooks`: calls of a cluster to its exploration.
+//!
+//! A cluster outside of an exploration has no hooks. The trait depends neither on the files of the cluster nor on those
+//! of the exploration, so that both can use it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use tokio::time::Instant;
+use tower::BoxError;
+use tower::util::BoxCloneSyncService;
+
+/// Service that answers the requests of one client.
+pub(crate) type Passage = BoxCloneSyncService<http::Request<Full<Bytes>>, http::Response<AnswerBody>, io::Error>;
+
+/// Body of an answer. For a watch, each event is a frame.
+pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Error of a [`Point`](crate::explore::Point): the action failed, or it was executed and its answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable;
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connection reset by peer")
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// A controller that can be killed and restarted.
+pub(crate) trait Restart: Send + Sync {
+    fn crash(&self);
+    fn restart(&self);
+
+    /// Stops it where it is, until `thaw`. Only processes can be stopped.
+    fn freeze(&self) {}
+
+    fn thaw(&self) {}
+
+    /// Returns `false` from a start until it works.
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// The second half of a call outside of the API, to be awaited after the call.
+pub(crate) type AfterCall<'a> = BoxFuture<'a, Result<(), Unreachable>>;
+
+/// The exploration of a cluster.
+pub(crate) trait Hooks: fmt::Debug + Send + Sync {
+    /// Builds the client for a new life of the controller `name`.
+    fn client(self: Arc<Self>, name: &str) -> kube::Client;
+
+    /// Builds the service for clients of any version of kube, for a new life of the controller `name`.
+    fn service(self: Arc<Self>, name: &str) -> Passage;
+
+    /// Registers that the controller `name` can be crashed. Returns the delay of its start, if there is one.
+    fn controller_starts(&self, name: &str, controller: Arc<dyn Restart>) -> Option<Duration>;
+
+    /// Records a line of the output of the controller `name`.
+    #[cfg(all(feature = "processes", unix))]
+    fn controller_wrote(&self, name: &str, line: String);
+
+    /// Records that the controller `name` panicked, in words.
+    #[cfg(all(feature = "processes", unix))]
+    fn controller_broke(&self, name: &str, what: String);
+
+    /// Returns `true` if no controller is being started.
+    fn are_controllers_ready(&self) -> bool;
+
+    /// Records that the controller `name` ended by itself; `back_off` is the pause before its restart, if there is one.
+    fn controller_ended(&self, name: &str, how: &str, back_off: Option<Duration>);
+
+    /// Registers that the test itself has injected a fault, which has precedence over the faults of the exploration.
+    fn test_injected(self: Arc<Self>);
+
+    /// Registers that a step of the test begins at this place.
+    fn test_goes_on(&self, place: &str);
+
+    /// Registers that the test begins to wait for a condition.
+    fn test_waits(&self);
+
+    /// Returns `true` if a fault is active although the test has continued.
+    fn is_overlapped(&self) -> bool;
+
+    /// Registers that the test has sent a request.
+    fn test_sent(&self);
+
+    /// Records a note about the test.
+    fn test_notes(&self, note: String);
+
+    /// Registers the start of a named step of the workload, and its place unless it is empty. Returns `false` if the
+    /// step must be skipped.
+    fn step_begins(&self, name: &str, place: &str) -> bool;
+
+    /// Returns the end of the last fault that has begun.
+    fn faults_end(&self) -> Option<Instant>;
+
+    /// Returns the time until which `settle` waits for the end of faults; `None` if it does not wait.
+    fn settles_at(&self) -> Option<Instant>;
+
+    /// Returns the pauses of a wait before its first check of [`is_as_expected`](Self::is_as_expected) and between the
+    /// next ones; `None` if waits always last until the cluster is quiet.
+    fn looks_every(&self) -> Option<[Duration; 2]>;
+
+    /// Returns `true` if the cluster is in the state in which the reference was at the end of this wait, and nothing
+    /// more is expected.
+    fn is_as_expected(&self) -> bool;
+
+    /// Registers that the test has settled at this place.
+    fn settled<'a>(&'a self, place: &'a str) -> BoxFuture<'a, ()>;
+
+    /// Makes a call of the controller `client` outside of the API succeed, fail, or never return.
+    fn call<'a>(
+        self: Arc<Self>,
+        client: &'a str,
+        name: &'a str,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<AfterCall<'a>, Unreachable>>;
+
+    /// Makes the server's call of a webhook of the controller `client` succeed, or fail with an error in words.
+    #[cfg(all(feature = "processes", unix))]
+    fn webhook<'a>(
+        self: Arc<Self>,
+        client: String,
+        path: &'a str,
+        call: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Registers the end of the cluster, and releases the controllers.
+    fn cluster_ends(&self);
+}

@@ -1,0 +1,118 @@
+//! `Mask`: fields that are excluded from comparisons.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::lock::lock;
+
+/// Fields and names that are excluded from comparisons, by resource; `*` applies to every resource.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mask {
+    /// Resource and path, with `*` for positions in lists.
+    pub(crate) paths: BTreeSet<(String, String)>,
+    /// Resources with names that differ between runs.
+    pub(crate) names: BTreeSet<String>,
+    /// Further fields, which were found after the first runs. Shared by all copies.
+    learnt: Arc<Learnt>,
+}
+
+/// Fields that are added to a mask in use.
+#[derive(Debug, Default)]
+struct Learnt {
+    has_some: AtomicBool,
+    paths: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl Mask {
+    /// Returns a mask of these fields of every resource.
+    pub(crate) fn of(ignored: &[String]) -> Self {
+        Self {
+            paths: ignored.iter().map(|it| ("*".to_owned(), it.clone())).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds fields, by resource and path, to all copies of the mask.
+    pub(crate) fn learn(&self, fields: &BTreeSet<(String, String)>) {
+        lock(&self.learnt.paths).extend(fields.iter().cloned());
+        self.learnt.has_some.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds the fields and names of another mask.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.names.extend(other.names);
+    }
+
+    /// Returns `true` if the names of a resource's objects differ between runs.
+    pub(crate) fn hides_names(&self, resource: &str) -> bool {
+        self.names.contains(resource)
+    }
+
+    /// Removes the masked parts of the value at `path`.
+    pub(crate) fn remove(&self, resource: &str, path: &str, value: &mut Value) {
+        let step = |name: &str| match path {
+            "" => name.to_owned(),
+            _ => format!("{path}.{name}"),
+        };
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| !self.hides(resource, &step(name)));
+                for (name, field) in fields.iter_mut() {
+                    self.remove(resource, &step(name), field);
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.remove(resource, &step("0"), item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    pub(crate) fn hides(&self, resource: &str, path: &str) -> bool {
+        let has_learnt = self.learnt.has_some.load(Ordering::Relaxed);
+        if self.paths.is_empty() && !has_learnt {
+            return false;
+        }
+        let path = general(path);
+        let covers = |hidden: &str| {
+            path.strip_prefix(hidden)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let hides = |(of, hidden): &(String, String)| (of == resource || of == "*") && covers(hidden);
+        self.paths.iter().any(hides) || has_learnt && lock(&self.learnt.paths).iter().any(hides)
+    }
+}
+
+/// `spec.containers.0.image` → `spec.containers.*.image`
+pub(crate) fn general(path: &str) -> String {
+    let steps = path.split('.').map(|it| {
+        if it.bytes().all(|it| it.is_ascii_digit()) {
+            "*"
+        } else {
+            it
+        }
+    });
+    steps.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learnt_field_is_hidden_by_all_copies() {
+        let mask = Mask::of(&["status.now".to_owned()]);
+        let copy = mask.clone();
+        mask.learn(&BTreeSet::from([("services".to_owned(), "spec.ports".to_owned())]));
+        assert!(copy.hides("services", "spec.ports.0.name"));
+        assert!(copy.hides("pods", "status.now"));
+        assert!(!copy.hides("pods", "spec.ports.0.name"));
+        assert!(!Mask::default().hides("services", "spec.ports"));
+    }
+}

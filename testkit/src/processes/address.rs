@@ -1,0 +1,158 @@
+//! `Address`: the address at which one controller reaches the server. The gate identifies the controller by it,
+//! regardless of the User-Agent.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum_core::body::Body;
+use fake_apiserver::{ApiServer, ServeOptions, Serving};
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited};
+use tower::ServiceExt;
+
+use crate::hooks::Passage;
+use crate::lock::lock;
+
+/// Maximum size of a request body, as in the server. A larger request closes its connection.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// The encoding that the gate cannot read, and its replacement.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+
+/// A listener, and the current life of the controller that it serves.
+#[derive(Debug)]
+pub(crate) struct Address {
+    serving: Serving,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: ApiServer,
+    /// The gate's service for the current life; `None` before the first start.
+    passage: Mutex<Option<Passage>>,
+    /// Set once a list or a watch of the current life has been answered.
+    has_listed: AtomicBool,
+    /// Paths of the objects with which the controller elects a leader.
+    locks: Mutex<BTreeSet<String>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Address {
+    /// Listens on a free port of the loopback interface.
+    pub(crate) async fn listen(server: &ApiServer, insecure: bool) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            server: server.clone(),
+            passage: Mutex::new(None),
+            has_listed: AtomicBool::new(false),
+            locks: Mutex::default(),
+        });
+        let options = match insecure {
+            true => ServeOptions::http(),
+            false => ServeOptions::tls(),
+        };
+        let served = Arc::clone(&shared);
+        let service = tower::service_fn(move |request| answer(Arc::clone(&served), request));
+        let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let serving = options.serve(loopback, service).await?;
+        Ok(Self { serving, shared })
+    }
+
+    /// Begins a new life of the controller. From now on this service handles its requests.
+    pub(crate) fn begin(&self, passage: Passage) {
+        self.shared.has_listed.store(false, Ordering::Relaxed);
+        *lock(&self.shared.passage) = Some(passage);
+    }
+
+    pub(crate) fn has_listed(&self) -> bool {
+        self.shared.has_listed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.serving.url()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.serving.addr().port()
+    }
+
+    /// The authority of the server's certificate, as PEM; empty for plain HTTP.
+    pub(crate) fn authority(&self) -> &str {
+        self.serving.ca_certificate().unwrap_or_default()
+    }
+
+    /// Returns the paths of the Leases, ConfigMaps and Endpoints with which the controller elects a leader.
+    pub(crate) fn locks(&self) -> Vec<String> {
+        lock(&self.shared.locks).iter().cloned().collect()
+    }
+}
+
+/// Answers a request.
+async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Response<Body>> {
+    if request.headers().contains_key(header::UPGRADE) {
+        // The streams of `exec` are not messages of the API.
+        let answer = shared.server.service().oneshot(request).await;
+        return Ok(answer.unwrap_or_else(|never| match never {}));
+    }
+    let Some(passage) = lock(&shared.passage).clone() else {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    };
+    let (mut parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(io::Error::other)?;
+    let body = body.to_bytes();
+    as_json(&mut parts.headers);
+    shared.remember_lock(&parts, &body);
+    let is_collection = parts.method == Method::GET && is_resource(parts.uri.path());
+    let answer = passage.oneshot(Request::from_parts(parts, Full::new(body))).await?;
+    if is_collection && answer.status().is_success() {
+        shared.has_listed.store(true, Ordering::Relaxed);
+    }
+    Ok(answer.map(Body::new))
+}
+
+/// Requests uncompressed JSON instead of protobuf, because the gate reads the answers.
+fn as_json(headers: &mut http::HeaderMap) {
+    headers.remove(header::ACCEPT_ENCODING);
+    let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    let json = accepted
+        .filter(|it| it.contains(PROTOBUF))
+        .map(|it| it.replace(PROTOBUF, JSON));
+    if let Some(json) = json.and_then(|it| HeaderValue::from_str(&it).ok()) {
+        headers.insert(header::ACCEPT, json);
+    }
+}
+
+/// Returns `true` for paths of resources, and `false` for other paths, such as discovery and health.
+fn is_resource(path: &str) -> bool {
+    fake_apiserver::api::request_info::ResourcePath::parse(path).is_some()
+}
+
+impl Shared {
+    /// Records the path of an object that a leader writes.
+    fn remember_lock(&self, parts: &http::request::Parts, body: &[u8]) {
+        let path = parts.uri.path();
+        let is_write = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);
+        let is_lease = path.contains("/coordination.k8s.io/") && path.contains("/leases");
+        if !is_write || !(is_lease || memchr::memmem::find(body, super::leases::RECORD.as_bytes()).is_some()) {
+            return;
+        }
+        let path = match parts.method {
+            Method::POST => {
+                crate::explore::parts::name_in(body).map(|name| format!("{}/{name}", path.trim_end_matches('/')))
+            }
+            _ => Some(path.to_owned()),
+        };
+        lock(&self.locks).extend(path);
+    }
+}

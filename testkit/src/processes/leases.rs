@@ -1,0 +1,66 @@
+//! Releases the locks of a killed leader, as if they had expired, so that the next leader does not have to wait.
+
+use fake_apiserver::ApiServer;
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+
+use crate::test_cluster::TEST_CLIENT;
+
+/// Annotation with the record of an election, in ConfigMaps and Endpoints.
+pub(crate) const RECORD: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// Removes the holder from the objects at these paths.
+pub(crate) async fn release(server: &ApiServer, paths: &[String]) {
+    for path in paths {
+        let request = |method: Method, body: String| {
+            let request = Request::builder().method(method).uri(path);
+            let request = request.header(header::USER_AGENT, TEST_CLIENT);
+            let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json");
+            request.body(body)
+        };
+        let Ok(read) = request(Method::GET, String::new()) else {
+            continue;
+        };
+        let answer = server.call(read).await;
+        let Ok(object) = serde_json::from_slice::<Value>(answer.body()) else {
+            continue;
+        };
+        let Some(patch) = released(&object) else { continue };
+        if let Ok(write) = request(Method::PATCH, patch.to_string()) {
+            // A deleted object does not block anything.
+            let _ = server.call(write).await;
+        }
+    }
+}
+
+/// Returns the patch that releases a lock; `None` if it does not have a holder.
+fn released(object: &Value) -> Option<Value> {
+    if let Some(record) = object["metadata"]["annotations"][RECORD].as_str() {
+        let mut record: Value = serde_json::from_str(record).ok()?;
+        record["holderIdentity"] = "".into();
+        record["leaseDurationSeconds"] = 1.into();
+        return Some(json!({"metadata": {"annotations": {RECORD: record.to_string()}}}));
+    }
+    let holder = object["spec"]["holderIdentity"].as_str()?;
+    (!holder.is_empty()).then(|| json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::a_lease(
+        json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}),
+        Some(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})),
+    )]
+    #[case::a_released_lease(json!({"spec": {"holderIdentity": ""}}), None)]
+    #[case::no_lock(json!({"data": {}}), None)]
+    #[case::a_record_in_an_annotation(
+        json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"a","leaseDurationSeconds":15}"#}}}),
+        Some(json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"","leaseDurationSeconds":1}"#}}})),
+    )]
+    fn held_lease_is_released(#[case] object: Value, #[case] patch: Option<Value>) {
+        assert_eq!(released(&object), patch);
+    }
+}

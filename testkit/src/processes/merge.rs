@@ -1,0 +1,136 @@
+//! Combines the JSON reports of all shards of a search.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::report::Report;
+use crate::explore::parts::{Merged, Shard, together};
+
+/// The combined reports of all shards.
+#[derive(Clone, Debug)]
+pub(crate) struct Shards {
+    merged: Merged,
+    /// Plans that failed in some of their runs only, and how.
+    unsure: Vec<(String, String)>,
+    /// Set if a shard was interrupted.
+    is_interrupted: bool,
+}
+
+impl Shards {
+    /// Reads the reports. The error names the one that is missing, or that does not belong to the others.
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, String> {
+        let mut reports: Vec<(Shard, String, Value)> = Vec::new();
+        for path in paths {
+            let file = path.display().to_string();
+            let wrong = |err: String| format!("{file}: {err}");
+            let text = std::fs::read_to_string(path).map_err(|err| wrong(err.to_string()))?;
+            let report: Value = serde_json::from_str(&text).map_err(|err| wrong(format!("it is no JSON: {err}")))?;
+            let shard = report["shard"].as_str().and_then(Shard::parse);
+            let shard =
+                shard.ok_or_else(|| wrong("it is no report of a shard, made by --shard and --json".to_owned()))?;
+            reports.push((shard, file, report));
+        }
+        reports.sort_by_key(|(shard, ..)| shard.number);
+        let of = reports.first().map_or(0, |(shard, ..)| shard.of);
+        if let Some((shard, file, _)) = reports.iter().find(|(shard, ..)| shard.of != of) {
+            return Err(format!(
+                "{file}: it is of shard {shard}, and other reports of one in {of}"
+            ));
+        }
+        for (number, pair) in (1..).zip(reports.windows(2)) {
+            if let [(one, first, _), (other, second, _)] = pair
+                && one == other
+            {
+                return Err(format!("{first} and {second} are both of shard {number}/{of}"));
+            }
+        }
+        let has = |number: &u64| reports.iter().any(|(shard, ..)| shard.number == *number);
+        if let Some(missing) = (1..=of).find(|it| !has(it)) {
+            return Err(format!("the report of shard {missing}/{of} is missing"));
+        }
+        let reports: Vec<Value> = reports.into_iter().map(|(.., report)| report).collect();
+        let unsure = reports
+            .iter()
+            .flat_map(|it| it["unsure"].as_array().into_iter().flatten());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            unsure: unsure.map(|it| (text(&it["replay"]), text(&it["what"]))).collect(),
+            is_interrupted: reports.iter().any(|it| it["isInterrupted"] == true),
+            merged: together(reports),
+        })
+    }
+
+    /// The plans that failed in the shards.
+    pub(crate) fn replays(&self) -> &[String] {
+        &self.merged.failures
+    }
+
+    /// Adds the findings of the shards to a report that has replayed their failures.
+    pub(crate) fn add_to(self, report: &mut Report) {
+        report.coverage = self.merged.coverage;
+        report.notes.extend(self.merged.notes);
+        report.unsure.extend(self.unsure);
+        report.is_interrupted |= self.is_interrupted;
+        report.is_replay = false;
+        if report.found.is_empty() {
+            report.never = self.merged.never;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Reads reports from files with these contents, named by their numbers.
+    fn read(name: &str, reports: &[Value]) -> Result<Shards, String> {
+        let folder = std::env::temp_dir().join(format!("drydock-merge-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the directory can be made");
+        let paths: Vec<PathBuf> = (0..reports.len()).map(|it| folder.join(format!("{it}.json"))).collect();
+        for (path, report) in paths.iter().zip(reports) {
+            fs::write(path, report.to_string()).expect("the file can be written");
+        }
+        let read = Shards::read(&paths);
+        let _ = fs::remove_dir_all(&folder);
+        let prefix = format!("{}/", folder.display());
+        read.map_err(|err| err.replace(&prefix, ""))
+    }
+
+    #[rstest::rstest]
+    #[case::one_is_missing(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
+    #[case::another_division(&["1/2", "2/3"], "1.json: it is of shard 2/3, and other reports of one in 2")]
+    #[case::one_twice(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
+    #[case::no_shard(&["all"], "0.json: it is no report of a shard, made by --shard and --json")]
+    fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
+        let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
+        let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");
+        assert_eq!(read(&name, &reports).err().as_deref(), Some(error));
+    }
+
+    #[test]
+    fn findings_of_all_shards_are_combined() {
+        let report = |number: u64, never: &[&str]| {
+            json!({
+                "shard": format!("{number}/2"),
+                "failures": [{"replay": format!("crash-after=1000@a:create:pods:default/x#{number}")}],
+                "unsure": [{"replay": "r", "what": format!("w{number}")}],
+                "never": never,
+                "notes": ["n"],
+                "coverage": {"schedules": 10},
+            })
+        };
+        let shards = read("all", &[report(1, &["a", "b"]), report(2, &["b"])]).expect("they are complete");
+        assert_eq!(shards.replays().len(), 2);
+        let mut merged = Report::new("scenario.yaml");
+        shards.add_to(&mut merged);
+        assert_eq!(merged.coverage.schedules, 20);
+        assert_eq!(merged.never, ["b"]);
+        assert_eq!(merged.unsure().collect::<Vec<_>>(), ["w1", "w2"]);
+        assert_eq!(merged.notes, ["n"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Output of a process, line by line.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Maximum number of bytes of a line; the rest is omitted.
+const LINE_BYTES: usize = 2_000;
+
+/// Prefixes of the lines that programs of some languages write when they panic.
+const PANICS: [&str; 4] = [
+    "panic: ",
+    "fatal error: ",
+    "Traceback (most recent call last)",
+    "Exception in thread \"main\"",
+];
+
+/// Reads lines until the end, and passes each to `take`.
+pub(crate) async fn read_lines(mut source: impl AsyncRead + Unpin, mut take: impl FnMut(String)) {
+    let (mut line, mut buffer) = (Vec::new(), vec![0; 8 << 10]);
+    loop {
+        let read = match source.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => read,
+        };
+        for byte in &buffer[..read] {
+            match byte {
+                b'\n' => take(text(&mut line)),
+                byte if line.len() < LINE_BYTES => line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+    if !line.is_empty() {
+        take(text(&mut line));
+    }
+}
+
+fn text(line: &mut Vec<u8>) -> String {
+    let text = String::from_utf8_lossy(line).trim_end().to_owned();
+    line.clear();
+    text
+}
+
+/// Returns `true` for the first line of a panic in a Go, Rust, Python or Java program.
+pub(crate) fn is_panic(line: &str) -> bool {
+    PANICS.iter().any(|it| line.starts_with(it)) || (line.starts_with("thread '") && line.contains("panicked at"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn long_lines_are_cut_and_an_unterminated_last_line_is_read() {
+        let input = format!("a\r\n{}\nlast", "x".repeat(3_000));
+        let mut lines = Vec::new();
+        read_lines(input.as_bytes(), |line| lines.push(line)).await;
+        assert_eq!(lines[0], "a");
+        assert_eq!(lines[1].len(), LINE_BYTES);
+        assert_eq!(lines[2], "last");
+    }
+
+    #[rstest::rstest]
+    #[case::go("panic: runtime error: invalid memory address", true)]
+    #[case::rust("thread 'main' panicked at src/main.rs:4:5:", true)]
+    #[case::a_log_line("level=info msg=\"no panic: all is well\"", false)]
+    fn panics_are_recognised_by_their_first_line(#[case] line: &str, #[case] expected: bool) {
+        assert_eq!(is_panic(line), expected);
+    }
+}

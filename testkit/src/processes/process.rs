@@ -1,0 +1,472 @@
+//! `Process`: a controller as an operating-system process that is started, killed, stopped and restarted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use rustix::process::Signal;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::address::Address;
+use super::leases;
+use super::output::{is_panic, read_lines};
+use super::ready::is_answering;
+use super::reaper::{Reaper, kill};
+use super::scenario::{Controller, Ready};
+use super::usage::Usage;
+use crate::hooks::{Hooks, Restart};
+use crate::lock::lock;
+
+/// Time after SIGTERM in which a process must end; then it is killed.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// First and longest pause before a process that exited by itself is restarted.
+const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
+
+/// Interval between checks for the readiness of a new process.
+const LOOK_FOR_READY: Duration = Duration::from_millis(50);
+
+/// Number of last output lines in the message about the end of a process.
+const LAST_LINES: usize = 12;
+
+/// Maximum number of first lines of a panic that are shown.
+const PANIC_LINES: usize = 4;
+
+/// Path at which programs look for their in-cluster configuration.
+const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Shell script that reads a line and then executes the command in its arguments. If this process is killed before it
+/// has registered the new process with the reaper, the input ends and the new process exits.
+const START: &str = r#"read -r go && exec "$@" </dev/null"#;
+
+/// Shell script that mounts the directory `$1` at `$2` in its own mount namespace, and executes the command that
+/// follows.
+const MOUNT: &str = r#"set -e
+files=$1 place=$2
+shift 2
+if [ ! -d "$place" ] && ! mkdir -p "$place" 2>/dev/null; then
+    mount -t tmpfs tmpfs "$(readlink -f /var/run)"
+    mkdir -p "$place"
+fi
+mount --bind "$files" "$place"
+exec "$@""#;
+
+/// A controller in a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Process(Arc<Shared>);
+
+/// Data shared by all starts of a controller.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The name of this replica.
+    pub(crate) name: String,
+    pub(crate) controller: Controller,
+    /// Arguments and environment with all placeholders filled in.
+    pub(crate) command: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) ready: Option<Ready>,
+    pub(crate) cwd: PathBuf,
+    /// Directory of its files.
+    pub(crate) files: PathBuf,
+    pub(crate) address: Address,
+    pub(crate) reaper: Reaper,
+    pub(crate) usage: Arc<Usage>,
+    /// Set if the locks of a killed leader are released.
+    pub(crate) releases: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    launch: Launch,
+    server: ApiServer,
+    hooks: Weak<dyn Hooks>,
+    /// Guards the current life.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of lives so far. A task of an earlier life does nothing.
+    life: u64,
+    group: Option<i32>,
+    is_ready: bool,
+    /// Reason why the process can never become ready.
+    failed: Option<String>,
+    /// Set if the run is over, so that the process is never restarted.
+    is_over: bool,
+    /// The last lines of the output of this life.
+    last: VecDeque<String>,
+    /// The first lines of a panic.
+    panic: Vec<String>,
+}
+
+impl Process {
+    pub(crate) fn new(launch: Launch, server: &ApiServer, hooks: &Arc<dyn Hooks>) -> Self {
+        Self(Arc::new(Shared {
+            launch,
+            server: server.clone(),
+            hooks: Arc::downgrade(hooks),
+            state: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.launch.name
+    }
+
+    /// Ends the process at the end of its run.
+    pub(crate) fn end(&self) {
+        lock(&self.0.state).is_over = true;
+        self.0.end(Signal::KILL);
+    }
+
+    /// Waits until the process is ready. The error is a text for the report.
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), String> {
+        let began = Instant::now();
+        let bound = self.0.launch.controller.startup.0;
+        loop {
+            {
+                let state = lock(&self.0.state);
+                if state.is_ready {
+                    return Ok(());
+                }
+                if let Some(failed) = &state.failed {
+                    return Err(failed.clone());
+                }
+                if began.elapsed() >= bound {
+                    return Err(format!(
+                        "{} is not ready after {bound:?}; its last output:{}",
+                        self.0.launch.name,
+                        last_lines(&state.last)
+                    ));
+                }
+            }
+            sleep(LOOK_FOR_READY).await;
+        }
+    }
+
+    /// Returns the process id and the kubeconfig, for attaching a debugger.
+    pub(crate) fn described(&self) -> String {
+        let group = lock(&self.0.state).group;
+        let group = group.map_or("not running".to_owned(), |it| format!("process {it}"));
+        let kubeconfig = self.0.launch.files.join("kubeconfig");
+        format!("{}: {group}, KUBECONFIG={}", self.0.launch.name, kubeconfig.display())
+    }
+}
+
+impl Restart for Process {
+    fn crash(&self) {
+        self.0.end(Signal::KILL);
+    }
+
+    fn restart(&self) {
+        let life = self.0.next_life();
+        let shared = Arc::clone(&self.0);
+        // The task ends with the runtime of the run.
+        tokio::spawn(async move {
+            shared.stop().await;
+            shared.live(life).await;
+        });
+    }
+
+    fn freeze(&self) {
+        if let Some(group) = lock(&self.0.state).group {
+            kill(group, Signal::STOP);
+        }
+    }
+
+    fn thaw(&self) {
+        if let Some(group) = lock(&self.0.state).group {
+            kill(group, Signal::CONT);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let state = lock(&self.0.state);
+        state.is_ready || state.is_over || state.failed.is_some()
+    }
+}
+
+impl Shared {
+    /// Begins a new life; tasks of the previous life end. Its process may still run.
+    fn next_life(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.life += 1;
+        state.is_ready = false;
+        state.life
+    }
+
+    /// Ends the current life by a signal. Returns the process group.
+    fn end(&self, signal: Signal) -> Option<i32> {
+        let group = {
+            let mut state = lock(&self.state);
+            state.life += 1;
+            state.is_ready = false;
+            state.group.take()
+        }?;
+        self.launch.usage.add(group.unsigned_abs());
+        kill(group, signal);
+        if signal == Signal::KILL {
+            self.launch.reaper.remove(group);
+        }
+        Some(group)
+    }
+
+    /// Stops a running process by SIGTERM, and by SIGKILL if it does not end in time.
+    async fn stop(&self) {
+        let Some(group) = lock(&self.state).group.take() else {
+            return;
+        };
+        self.launch.usage.add(group.unsigned_abs());
+        kill(group, Signal::TERM);
+        let began = Instant::now();
+        while began.elapsed() < GRACE && exists(group) {
+            sleep(LOOK_FOR_READY).await;
+        }
+        kill(group, Signal::KILL);
+        self.launch.reaper.remove(group);
+    }
+
+    fn is_current(&self, life: u64) -> bool {
+        lock(&self.state).life == life
+    }
+
+    /// Starts the process, and restarts it when it exits by itself.
+    async fn live(self: Arc<Self>, life: u64) {
+        let [mut back_off, longest] = BACK_OFF;
+        loop {
+            if self.launch.releases {
+                leases::release(&self.server, &self.launch.address.locks()).await;
+            }
+            let Some(hooks) = self.hooks.upgrade() else { return };
+            if !self.is_current(life) {
+                return;
+            }
+            self.launch.address.begin(Arc::clone(&hooks).service(&self.launch.name));
+            let mut child = match self.start() {
+                Ok(child) => child,
+                Err(why) => {
+                    lock(&self.state).failed = Some(why.clone());
+                    hooks.controller_broke(&self.launch.name, why);
+                    return;
+                }
+            };
+            drop(hooks);
+            let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();
+            self.launch.reaper.add(group);
+            if let Some(mut input) = child.stdin.take() {
+                // The code below waits for a process that has already ended.
+                let _ = input.write_all(b"\n").await;
+            }
+            {
+                let mut state = lock(&self.state);
+                if state.life != life {
+                    kill(group, Signal::KILL);
+                    self.launch.reaper.remove(group);
+                    return;
+                }
+                state.group = Some(group);
+                state.panic.clear();
+                state.last.clear();
+            }
+            let output = self.read_output(&mut child, life);
+            let ready = tokio::spawn(Arc::clone(&self).become_ready(life));
+            let status = child.wait().await;
+            ready.abort();
+            // The rest of the output explains the exit. A child of the process may keep the output open.
+            let _ = timeout(GRACE, output).await;
+            // Remaining children of the process are killed as well.
+            kill(group, Signal::KILL);
+            self.launch.reaper.remove(group);
+            if !self.is_current(life) {
+                return;
+            }
+            let status = status.map_or_else(|err| err.to_string(), described);
+            if !self.ended(&status, back_off) {
+                return;
+            }
+            sleep(back_off).await;
+            back_off = (back_off * 2).min(longest);
+        }
+    }
+
+    /// Reports that the process ended by itself. Returns `true` if it must be restarted.
+    fn ended(&self, status: &str, back_off: Duration) -> bool {
+        let (panic, last) = {
+            let mut state = lock(&self.state);
+            state.group = None;
+            state.is_ready = false;
+            (std::mem::take(&mut state.panic), last_lines(&state.last))
+        };
+        let Some(hooks) = self.hooks.upgrade() else {
+            return false;
+        };
+        let name = &self.launch.name;
+        let restarts = self.launch.controller.restarts;
+        let has_panicked = !panic.is_empty();
+        if has_panicked || !restarts {
+            let panicked: String = panic.iter().map(|it| format!("\n    {it}")).collect();
+            let what = match has_panicked {
+                true => format!("panicked and {status}:{panicked}\n  its last output:{last}"),
+                false => format!("{status}; its last output:{last}"),
+            };
+            hooks.controller_broke(name, what);
+        }
+        if has_panicked || !restarts {
+            lock(&self.state).failed = Some(format!("{name} {status}; its last output:{last}"));
+        }
+        hooks.controller_ended(name, status, restarts.then_some(back_off));
+        restarts
+    }
+
+    /// Starts the program, which waits for a line on its standard input. The error is a text for the report.
+    fn start(&self) -> Result<Child, String> {
+        let launch = &self.launch;
+        let program = self.program()?;
+        let mut command = Command::new("sh");
+        command.args(["-c", START, "start"]);
+        if launch.controller.in_cluster {
+            command.arg("unshare");
+            if !rustix::process::geteuid().is_root() {
+                command.args(["--user", "--map-root-user"]);
+            }
+            command.args(["--mount", "sh", "-c", MOUNT, "mount"]);
+            command.arg(&launch.files).arg(IN_CLUSTER);
+        }
+        command
+            .arg(&program)
+            .args(launch.command.iter().skip(1))
+            .current_dir(&launch.cwd)
+            .envs(&launch.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let started = command.spawn();
+        started.map_err(|err| format!("cannot be started: {}: {err}", program.display()))
+    }
+
+    /// Finds the program. As in a shell, a path with a slash is relative to the working directory, and a name is looked
+    /// up in `PATH`.
+    fn program(&self) -> Result<PathBuf, String> {
+        let launch = &self.launch;
+        let name = launch.command.first().map(String::as_str).unwrap_or_default();
+        let path = launch.env.get("PATH").map(OsString::from);
+        let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        let mut places = match name.contains('/') {
+            true => vec![launch.cwd.join(name)],
+            false => std::env::split_paths(&path).map(|it| it.join(name)).collect(),
+        };
+        places.retain(|it| it.is_file());
+        let found = places.into_iter().next();
+        found.ok_or_else(|| format!("cannot be started: {name} does not exist"))
+    }
+
+    /// Reads the output of a process in a separate task.
+    fn read_output(self: &Arc<Self>, child: &mut Child, life: u64) -> impl Future<Output = ()> + use<> {
+        let reader = |shared: &Arc<Self>| {
+            let shared = Arc::clone(shared);
+            move |line: String| shared.wrote(line, life)
+        };
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (one, other) = (reader(self), reader(self));
+        let task = tokio::spawn(async move {
+            let stdout = async {
+                if let Some(source) = stdout {
+                    read_lines(source, one).await;
+                }
+            };
+            let stderr = async {
+                if let Some(source) = stderr {
+                    read_lines(source, other).await;
+                }
+            };
+            tokio::join!(stdout, stderr);
+        });
+        async move {
+            // The task ends with the output.
+            let _ = task.await;
+        }
+    }
+
+    fn wrote(&self, line: String, life: u64) {
+        if let Some(hooks) = self.hooks.upgrade() {
+            hooks.controller_wrote(&self.launch.name, line.clone());
+        }
+        let mut state = lock(&self.state);
+        if state.life != life {
+            return;
+        }
+        let is_first = state.panic.is_empty() && is_panic(&line);
+        if is_first || (1..PANIC_LINES).contains(&state.panic.len()) {
+            state.panic.push(line.clone());
+        }
+        let text = self.launch.ready.as_ref().and_then(|it| it.log.as_ref());
+        state.is_ready |= text.is_some_and(|it| line.contains(it));
+        if state.last.len() >= LAST_LINES {
+            state.last.pop_front();
+        }
+        state.last.push_back(line);
+    }
+
+    /// Records whether the process is ready. Returns `true` if it is ready or its life is over.
+    fn is_done(&self, life: u64, is_ready: bool) -> bool {
+        let mut state = lock(&self.state);
+        let is_over = state.life != life;
+        state.is_ready |= is_ready && !is_over;
+        is_ready || is_over
+    }
+
+    /// Waits until the process is ready.
+    async fn become_ready(self: Arc<Self>, life: u64) {
+        loop {
+            let is_ready = match &self.launch.ready {
+                None => self.launch.address.has_listed(),
+                Some(Ready { url: Some(url), .. }) => is_answering(url).await,
+                // Its output is read.
+                Some(Ready { url: None, .. }) => return,
+            };
+            if self.is_done(life, is_ready) {
+                return;
+            }
+            sleep(LOOK_FOR_READY).await;
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end(Signal::KILL);
+    }
+}
+
+/// Returns `true` if a process of the group exists.
+fn exists(group: i32) -> bool {
+    let group = rustix::process::Pid::from_raw(group);
+    group.is_some_and(|it| rustix::process::test_kill_process_group(it).is_ok())
+}
+
+/// `exited with code 1`, or `was killed by signal 9`
+fn described(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn last_lines(lines: &VecDeque<String>) -> String {
+    match lines.is_empty() {
+        true => " none".to_owned(),
+        false => lines.iter().map(|it| format!("\n    {it}")).collect(),
+    }
+}

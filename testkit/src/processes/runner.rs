@@ -1,0 +1,239 @@
+//! One run of a scenario: starts the controllers, and executes the steps of users.
+
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use fake_apiserver::{ServeOptions, Serving};
+
+use super::address::Address;
+use super::files::{Folder, RunFolder};
+use super::fill::Places;
+use super::network::Network;
+use super::process::{Launch, Process};
+use super::reaper::Reaper;
+use super::scenario::{Controller, Ready, Scenario};
+use super::step::Step;
+use super::usage::Usage;
+use super::webhooks::{self, Served, Trust};
+use crate::hooks::Hooks;
+use crate::lock::lock;
+use crate::test_cluster::TestCluster;
+
+/// Data shared by the runs of an exploration.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    pub(crate) scenario: Scenario,
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) reaper: Reaper,
+    pub(crate) usage: Arc<Usage>,
+    /// Tokens of the controllers, in their order.
+    pub(crate) tokens: Vec<String>,
+    /// The certificate of webhooks.
+    pub(crate) trust: Trust,
+    /// Holds the last run until it has been awaited.
+    pub(crate) kept: Mutex<Vec<String>>,
+}
+
+/// Ends processes and removes files when a run ends, for any reason.
+struct Ending {
+    processes: Vec<Process>,
+    folder: RunFolder,
+    _admin: Option<Serving>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.processes.iter().for_each(Process::end);
+    }
+}
+
+impl Runner {
+    /// Runs the scenario once. Panics with the failure of a step, like a test.
+    pub(crate) async fn run(&self, cluster: &TestCluster) {
+        let Some(hooks) = &cluster.hooks else {
+            unreachable!("a scenario of processes is explored")
+        };
+        let ending = match self.start(cluster, hooks).await {
+            Ok(ending) => ending,
+            // The report contains this text.
+            Err(why) => resume_unwind(Box::new(why)),
+        };
+        // The controllers outlive the steps, because the run waits for the end state.
+        lock(&cluster.kept).push(Box::new(ending));
+    }
+
+    async fn start(&self, cluster: &TestCluster, hooks: &Arc<dyn Hooks>) -> Result<Ending, String> {
+        self.usage.begin();
+        self.scenario.network.enter().await?;
+        let io = |err: std::io::Error| format!("cannot prepare a run: {err}");
+        let folder = self.folder.run().map_err(io)?;
+        let mut ending = Ending {
+            processes: Vec::new(),
+            folder,
+            _admin: None,
+        };
+        let mut served = Served::default();
+        for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {
+            for replica in 0..controller.replicas {
+                let name = match controller.replicas {
+                    1 => controller.name.clone(),
+                    _ => format!("{}-{replica}", controller.name),
+                };
+                let (launch, port) = self.launch(name, controller, token, &ending.folder, cluster).await?;
+                if let Some(port) = port {
+                    served.add(cluster.server(), controller, &launch.name, port);
+                }
+                let process = Process::new(launch, cluster.server(), hooks);
+                ending.processes.push(process);
+            }
+        }
+        served.gate(cluster.server(), hooks);
+        let kubeconfig = self.admin(cluster, &mut ending).await.map_err(io)?;
+        for process in &ending.processes {
+            let restart = Arc::new(process.clone());
+            let late = hooks.controller_starts(process.name(), restart);
+            debug_assert!(late.is_none(), "controllers start late only in virtual time");
+            crate::hooks::Restart::restart(process);
+        }
+        for process in &ending.processes {
+            process.wait_until_ready().await?;
+        }
+        *lock(&self.kept) = ending.processes.iter().map(Process::described).collect();
+        if self.scenario.network == Network::Private {
+            let how = "enter the network of the run with nsenter --net --target PROCESS";
+            lock(&self.kept).push(how.to_owned());
+        }
+        // The first step must find controllers that are ready.
+        cluster.settle_at(&format!("{}: the start", self.scenario.file)).await;
+        for step in &self.scenario.steps {
+            let place = format!("{}:{}", self.scenario.file, step.referenced.line());
+            let title = step.value.title();
+            if !hooks.step_begins(&title, &place) {
+                continue;
+            }
+            hooks.test_goes_on(&place);
+            self.step(&step.value, cluster, hooks, &place, kubeconfig.as_ref())
+                .await
+                .map_err(|why| format!("{place}: the step \"{title}\" failed: {why}"))?;
+        }
+        Ok(ending)
+    }
+
+    async fn step(
+        &self,
+        step: &Step,
+        cluster: &TestCluster,
+        hooks: &Arc<dyn Hooks>,
+        place: &str,
+        kubeconfig: Option<&PathBuf>,
+    ) -> Result<(), String> {
+        step.act(&self.scenario, cluster, &self.trust, kubeconfig.map(PathBuf::as_path))
+            .await?;
+        match &step.wait {
+            Some(wait) => {
+                hooks.test_waits();
+                step.wait_for(wait, cluster).await
+            }
+            None if step.pause.is_some() => Ok(()),
+            None => {
+                cluster.settle_at(place).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Prepares a controller: its address, its files, and its command. Returns also its port of webhooks.
+    async fn launch(
+        &self,
+        name: String,
+        controller: &Controller,
+        token: &str,
+        folder: &RunFolder,
+        cluster: &TestCluster,
+    ) -> Result<(Launch, Option<u16>), String> {
+        let io = |err: std::io::Error| format!("cannot prepare {name}: {err}");
+        let address = Address::listen(cluster.server(), controller.insecure)
+            .await
+            .map_err(io)?;
+        let files = folder
+            .write(&name, &address, token, &controller.namespace)
+            .map_err(io)?;
+        let mut places = Places::default();
+        let file = |file: &str| files.join(file).display().to_string();
+        for (place, value) in [
+            ("NAME", name.clone()),
+            ("SERVER", address.url()),
+            ("TOKEN", token.to_owned()),
+            ("KUBECONFIG", file("kubeconfig")),
+            ("CA", file("ca.crt")),
+            ("SCENARIO", self.scenario.directory.display().to_string()),
+        ] {
+            places.values.insert(place.to_owned(), value);
+        }
+        let temporary = files.join("tmp");
+        let certificates = self.trust.write(&temporary).map_err(io)?;
+        if let Some(directory) = &certificates {
+            let directory = directory.display().to_string();
+            places.values.insert(webhooks::CERTIFICATES.to_owned(), directory);
+        }
+        let wrong = |err: String| format!("{name}: {err}");
+        let words = controller.command.iter().map(|it| places.fill(it));
+        let command = words.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        let mut env = std::collections::BTreeMap::new();
+        if controller.in_cluster {
+            env.insert("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned());
+            env.insert("KUBERNETES_SERVICE_PORT".to_owned(), address.port().to_string());
+        } else {
+            env.insert("KUBECONFIG".to_owned(), file("kubeconfig"));
+        }
+        if certificates.is_some() && controller.serves_webhooks() {
+            // controller-runtime looks for certificates there.
+            env.insert("TMPDIR".to_owned(), temporary.display().to_string());
+        }
+        for (variable, value) in &controller.env {
+            let value = places.fill(value).map_err(wrong)?;
+            env.insert(variable.clone(), value);
+        }
+        let ready = controller.ready.as_ref().map(|it| filled(it, &mut places));
+        let ready = ready.transpose().map_err(wrong)?;
+        let port = places.values.get(webhooks::PORT).and_then(|it| it.parse().ok());
+        let launch = Launch {
+            command,
+            env,
+            ready,
+            cwd: self.scenario.path(controller.cwd.clone().unwrap_or_default()),
+            files,
+            address,
+            reaper: self.reaper.clone(),
+            usage: Arc::clone(&self.usage),
+            releases: controller.release_leases.unwrap_or(controller.replicas == 1),
+            controller: controller.clone(),
+            name,
+        };
+        Ok((launch, port))
+    }
+
+    /// Serves an administrator if a step runs a command or a person inspects the run.
+    async fn admin(&self, cluster: &TestCluster, ending: &mut Ending) -> std::io::Result<Option<PathBuf>> {
+        let is_needed = self.scenario.steps.iter().any(|it| it.value.run.is_some());
+        if !is_needed && !self.folder.is_kept() {
+            return Ok(None);
+        }
+        let loopback = std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), 0);
+        let serving = cluster.server().serve_with(loopback, &ServeOptions::tls()).await?;
+        let path = ending.folder.path.join("admin.kubeconfig");
+        std::fs::write(&path, serving.kubeconfig())?;
+        ending._admin = Some(serving);
+        Ok(Some(path))
+    }
+}
+
+/// Returns the condition with its placeholders filled in.
+fn filled(ready: &Ready, places: &mut Places) -> Result<Ready, String> {
+    let url = ready.url.as_ref().map(|it| places.fill(it));
+    Ok(Ready {
+        url: url.transpose()?,
+        log: ready.log.clone(),
+    })
+}

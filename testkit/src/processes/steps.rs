@@ -1,0 +1,243 @@
+//! Takes the steps of users: makes their changes to the cluster, and waits for their conditions.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fake_apiserver::load;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::objects::{Access, PATCHES, Refused, named};
+use super::scenario::Scenario;
+use super::step::{Edit, Patch, Step, Wait};
+use super::webhooks::Trust;
+use crate::test_cluster::TestCluster;
+
+/// Interval at which the condition of a step is checked.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Time limit of a command line.
+const RUN_BOUND: Duration = Duration::from_secs(60);
+
+/// Maximum number of bytes of a command's output in a message.
+const OUTPUT_BYTES: usize = 2_000;
+
+/// Number of times an edit begins again because the object was written in between.
+const EDITS: usize = 10;
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+impl Step {
+    /// Executes the action of the step. The error is a text for the report.
+    pub(crate) async fn act(
+        &self,
+        scenario: &Scenario,
+        cluster: &TestCluster,
+        trust: &Trust,
+        kubeconfig: Option<&Path>,
+    ) -> Result<(), String> {
+        let access = Access {
+            cluster,
+            user: self.user.as_deref(),
+            trust,
+        };
+        let changed = self.change(scenario, access).await;
+        match (changed, &self.refused) {
+            (Err(why), Some(refused)) if why.contains(refused) => {}
+            (Err(why), Some(refused)) => return Err(format!("it was refused without the text {refused:?}: {why}")),
+            (Ok(()), Some(refused)) => return Err(format!("it was accepted, and not refused with {refused:?}")),
+            (changed, None) => changed?,
+        }
+        if let Some(line) = &self.run {
+            run(&scenario.directory, line, kubeconfig, None).await?;
+        }
+        if let Some(time) = self.pause {
+            sleep(time.0).await;
+        }
+        Ok(())
+    }
+
+    /// Makes the change of a step to objects.
+    async fn change(&self, scenario: &Scenario, access: Access<'_>) -> Result<(), String> {
+        let named = |object: &str| named(access.cluster, object, self.namespace());
+        for path in self.apply.iter().flat_map(|it| it.all()) {
+            let manifests = load::read([scenario.path(path)]).map_err(|err| err.to_string())?;
+            for manifest in manifests {
+                let applied = access.apply(manifest.object, self.namespace());
+                applied.await.map_err(|err| format!("{}: {err}", manifest.place))?;
+            }
+        }
+        if let Some(object) = &self.object {
+            access.apply(object.clone(), self.namespace()).await?;
+        }
+        if let Some(patch) = &self.patch {
+            self.patch(patch, access).await?;
+        }
+        if let Some(edit) = &self.edit {
+            self.edit(edit, &scenario.directory, access).await?;
+        }
+        if let Some(scale) = &self.scale {
+            let named = named(&scale.object)?;
+            let subresource = match named.info.subresource("scale") {
+                Some(_) => "/scale",
+                None => "",
+            };
+            let body = json!({"spec": {"replicas": scale.replicas}});
+            let path = named.path(subresource);
+            access.send(Method::PATCH, &path, MERGE, Some(&body)).await?;
+        }
+        for object in self.delete.iter().flat_map(|it| it.all()) {
+            let path = named(object)?.path("");
+            match access.send(Method::DELETE, &path, "application/json", None).await {
+                Ok(_) | Err(Refused { code: 404, .. }) => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn patch(&self, patch: &Patch, access: Access<'_>) -> Result<(), String> {
+        let named = named(access.cluster, &patch.object, self.namespace())?;
+        let subresource = patch.subresource.as_ref().map(|it| format!("/{it}"));
+        let path = named.path(&subresource.unwrap_or_default());
+        if let Some(fields) = &patch.apply {
+            let mut object = named.identity();
+            merge(&mut object, fields);
+            return Ok(access.apply_at(&path, PATCHES, &object).await?);
+        }
+        let json = patch.json.as_ref().map(|it| Value::from(it.clone()));
+        let bodies = [
+            (MERGE, &patch.merge),
+            (JSON_PATCH, &json),
+            (STRATEGIC, &patch.strategic),
+        ];
+        for (kind, body) in bodies {
+            if let Some(body) = body {
+                access.send(Method::PATCH, &path, kind, Some(body)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes an object as it is read, unless it is written in between.
+    async fn edit(&self, edit: &Edit, directory: &Path, access: Access<'_>) -> Result<(), String> {
+        let named = named(access.cluster, &edit.object, self.namespace())?;
+        let path = named.path("");
+        let mut tries = EDITS;
+        loop {
+            let read = named.read(access.cluster).await;
+            let object = read.ok_or_else(|| format!("{} does not exist", edit.object))?;
+            let version = &object["metadata"]["resourceVersion"];
+            let sent = match (&edit.run, &edit.json) {
+                (Some(line), _) => {
+                    let mut changed = edited(directory, line, &object).await?;
+                    changed["metadata"]["resourceVersion"] = version.clone();
+                    access
+                        .send(Method::PUT, &path, "application/json", Some(&changed))
+                        .await
+                }
+                (None, operations) => {
+                    let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+                    let body: Value = [test]
+                        .into_iter()
+                        .chain(operations.clone().unwrap_or_default())
+                        .collect();
+                    access.send(Method::PATCH, &path, JSON_PATCH, Some(&body)).await
+                }
+            };
+            let Err(refused) = sent else { return Ok(()) };
+            let now = named.read(access.cluster).await.unwrap_or_default();
+            if now["metadata"]["resourceVersion"] == *version || tries == 0 {
+                return Err(refused.into());
+            }
+            tries -= 1;
+        }
+    }
+
+    /// Waits for the condition of the step. The error is a text for the report.
+    pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster) -> Result<(), String> {
+        let began = Instant::now();
+        let awaited = wait.awaited()?;
+        loop {
+            let held = match named(cluster, &wait.object, self.namespace()) {
+                Ok(named) => awaited.holds(&wait.object, named.read(cluster).await.as_ref()),
+                Err(unknown) => Err(unknown),
+            };
+            let Err(why) = held else { return Ok(()) };
+            if began.elapsed() >= wait.timeout.0 {
+                return Err(format!("after {:?} {why}", wait.timeout.0));
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Adds fields to an object, the given ones first.
+fn merge(object: &mut Value, fields: &Value) {
+    match (object, fields) {
+        (Value::Object(object), Value::Object(fields)) => {
+            for (name, field) in fields {
+                merge(object.entry(name).or_insert(Value::Null), field);
+            }
+        }
+        (object, field) => *object = field.clone(),
+    }
+}
+
+/// Passes an object to a command line, and reads the changed one.
+async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, String> {
+    let output = run(directory, line, None, Some(format!("{object:#}"))).await?;
+    let read = load::from_text(&output).map_err(|err| format!("the output of `{line}`: {err}"))?;
+    match <[load::Manifest; 1]>::try_from(read) {
+        Ok([manifest]) => Ok(manifest.object),
+        Err(read) => Err(format!(
+            "the output of `{line}` has {} objects, and not one",
+            read.len()
+        )),
+    }
+}
+
+/// Runs a command line, and returns its standard output. The error is a sentence with its last output.
+pub(crate) async fn run(
+    directory: &Path,
+    line: &str,
+    kubeconfig: Option<&Path>,
+    input: Option<String>,
+) -> Result<String, String> {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", line])
+        .current_dir(directory)
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("KUBECONFIG", kubeconfig);
+    }
+    let failed = |err: std::io::Error| format!("`{line}`: {err}");
+    let mut child = command.spawn().map_err(failed)?;
+    let stdin = child.stdin.take();
+    let write = async {
+        if let (Some(mut stdin), Some(input)) = (stdin, input) {
+            // A command that does not read all of it closes its end.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let ended = timeout(RUN_BOUND, async { tokio::join!(write, child.wait_with_output()).1 }).await;
+    let output = ended.map_err(|_| format!("`{line}` has not ended after {RUN_BOUND:?}"))?;
+    let output = output.map_err(failed)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let both = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let last = crate::text::shortened(both.trim_end(), OUTPUT_BYTES);
+    Err(format!("`{line}` failed ({}): {last}", output.status))
+}

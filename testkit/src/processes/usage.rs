@@ -1,0 +1,66 @@
+//! `Usage`: processor time and memory of the controllers of all runs.
+
+use std::fs;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::lock::lock;
+
+/// Clock ticks of `/proc` per second, on every architecture of Linux.
+const TICKS: u64 = 100;
+
+/// Usage of processes so far.
+#[derive(Debug, Default)]
+pub(crate) struct Usage(Mutex<Used>);
+
+/// Processor time of all processes, and the peak memory of the largest process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    /// Number of runs that were started.
+    pub(crate) runs: u64,
+    pub(crate) processor: Duration,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Usage {
+    /// Adds the usage of a process that still runs or has just ended. Does nothing on systems without `/proc`.
+    pub(crate) fn add(&self, process: u32) {
+        let mut used = lock(&self.0);
+        used.processor += processor(&format!("/proc/{process}/stat")).unwrap_or_default();
+        let memory = memory(process).unwrap_or_default();
+        used.memory_bytes = used.memory_bytes.max(memory);
+    }
+
+    /// Counts a run.
+    pub(crate) fn begin(&self) {
+        lock(&self.0).runs += 1;
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        *lock(&self.0)
+    }
+}
+
+/// Reads the processor time from a `stat` file: user and system time, including ended children.
+fn processor(path: &str) -> Option<Duration> {
+    let text = fs::read_to_string(path).ok()?;
+    // The program's name is in parentheses and may contain any character.
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields = fields.split_whitespace().skip(11).take(4);
+    let ticks: u64 = fields.filter_map(|it| it.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 1_000 / TICKS))
+}
+
+/// Reads the peak memory of a process.
+fn memory(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+/// Returns the average number of tasks that run or wait for a processor in the last minute; `None` without `/proc`.
+pub(crate) fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,116 @@
+//! Random keys of hash maps as a function of the run.
+//!
+//! The standard library draws the keys of a thread's maps from a function of the system. If the program defines a
+//! symbol of that name, it takes precedence over the system's library when the program is linked; `system` defines it
+//! for Linux and Apple. (Windows finds its function through import libraries, which std and other crates provide, and
+//! linkers refuse another definition.) The maps of `ahash`, which kube-runtime uses, have a configurable source. On the
+//! thread of a run, both return numbers that start again with each run; on all other threads they are random.
+
+#[cfg_attr(target_os = "linux", path = "seeded_hash/linux.rs")]
+#[cfg_attr(target_vendor = "apple", path = "seeded_hash/apple.rs")]
+#[cfg_attr(
+    not(any(target_os = "linux", target_vendor = "apple")),
+    path = "seeded_hash/other.rs"
+)]
+mod system;
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::sync::Once;
+
+/// Remedy for programs in which maps of the standard library have random keys in each run; `None` if the keys are
+/// seeded.
+pub(crate) const REMEDY: Option<&str> = system::REMEDY;
+
+thread_local! {
+    /// Count of numbers drawn in the run of this thread; `None` outside of runs.
+    static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Sets the source of `ahash`, once per process. This must precede the first map of `ahash`, so clusters call it, too.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let thread = std::thread::Builder::new().name("seeded hash".to_owned()).spawn(|| {
+            seed_this_thread();
+            // The program has set a source, so the order of such maps is random.
+            let _ = ahash::random_state::set_random_source(Source);
+            // This draws the keys that all maps of the process share.
+            std::hint::black_box(ahash::RandomState::new());
+        });
+        // If no thread can be started, the keys are random as well.
+        let _ = thread.map(std::thread::JoinHandle::join);
+    });
+}
+
+/// Restarts the numbers of this thread, which are then the same each time.
+pub(crate) fn seed_this_thread() {
+    DRAWN.set(Some(0));
+    system::link();
+}
+
+/// Fills `bytes` with the next numbers of the run. Returns `false` and does nothing outside of runs.
+#[allow(dead_code, reason = "there is no function of the system to replace on some systems")]
+fn fill(bytes: &mut [MaybeUninit<u8>]) -> bool {
+    for chunk in bytes.chunks_mut(size_of::<u64>()) {
+        let Some(number) = draw() else { return false };
+        for (byte, drawn) in chunk.iter_mut().zip(number.to_le_bytes()) {
+            byte.write(drawn);
+        }
+    }
+    true
+}
+
+/// Returns the next number of the run; `None` outside of runs, and possibly at the end of a thread.
+fn draw() -> Option<u64> {
+    let drawn = DRAWN.try_with(Cell::get).ok()??;
+    let _ = DRAWN.try_with(|it| it.set(Some(drawn.wrapping_add(1))));
+    // SplitMix64
+    let mut mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Some(mixed ^ (mixed >> 31))
+}
+
+/// Source of the keys of `ahash` maps.
+struct Source;
+
+impl ahash::random_state::RandomSource for Source {
+    fn gen_hasher_seed(&self) -> usize {
+        let seed = draw().unwrap_or_else(|| RandomState::new().hash_one(0_u8));
+        // On 32 bits the upper half is not needed.
+        seed as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::thread;
+
+    use super::{REMEDY, seed_this_thread};
+
+    /// Returns the iteration order of a map of a new thread.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the keys of another thread are read, without a runtime"
+    )]
+    fn order(is_seeded: bool) -> Vec<u32> {
+        let keys = move || {
+            if is_seeded {
+                seed_this_thread();
+            }
+            HashMap::<u32, ()>::from_iter((0..100).map(|key| (key, ())))
+                .into_keys()
+                .collect()
+        };
+        thread::spawn(keys).join().expect("the thread does not panic")
+    }
+
+    #[test]
+    fn std_maps_have_a_fixed_order_only_in_runs() {
+        assert_eq!(order(true) == order(true), REMEDY.is_none());
+        assert_ne!(order(false), order(false));
+    }
+}

@@ -1,0 +1,33 @@
+//! Texts of messages: shortened values, and the fields of a write.
+
+use fake_apiserver::trace::Step;
+
+/// Maximum number of fields shown of a write.
+const FIELDS: usize = 6;
+
+/// Lists the fields that a write changed, in parentheses.
+pub(crate) fn fields(step: &Step) -> String {
+    let shown: Vec<String> = step.changes.iter().take(FIELDS).map(ToString::to_string).collect();
+    let more = match step.changes.len().checked_sub(FIELDS) {
+        Some(more) if more > 0 => format!(", and {more} more"),
+        Some(_) | None => String::new(),
+    };
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!(" ({}{more})", shown.join(", ")),
+    }
+}
+
+/// Shortens a text to a number of characters.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the error text for a kind that the server does not serve.
+pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
+    let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");
+    format!("no kind {kind} is served in {api_version}; {hint}")
+}

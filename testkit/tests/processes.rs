@@ -1,0 +1,518 @@
+//! The command `drydock explore`: controllers as processes, in real time.
+//!
+//! The controllers under test are this program itself, with an environment variable that names the controller.
+
+#![cfg(unix)]
+
+#[path = "processes/fields.rs"]
+mod fields;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::controller::Action;
+use kube::runtime::{Controller, watcher};
+use kube::{Client, ResourceExt};
+use rstest::rstest;
+use serde_json::Value;
+
+/// The variable that makes the test `controller` a controller.
+const CONTROLLER: &str = "DRYDOCK_TEST_CONTROLLER";
+
+/// A directory that is removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            "drydock-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("the directory can be made");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("the file can be written");
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the command until it ends.
+fn drydock(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_drydock")).args(arguments).output();
+    output.expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A scenario with a controller of this file.
+fn scenario(directory: &Directory, controller: &str) -> PathBuf {
+    let program = std::env::current_exe().expect("this program has a path");
+    let yaml = format!(
+        "controllers:
+  - name: operator
+    command: [{program:?}, --exact, controller, --nocapture]
+    env: {{{CONTROLLER}: {controller}}}
+    insecure: true
+cluster: {{workers: []}}
+steps:
+  - name: create web
+    object:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {{name: web, labels: {{role: source}}}}
+faults: [crashes]
+within: 3s
+quiet: 1500ms
+budget: {{failures: 1, time: 120s}}
+"
+    );
+    directory.write(&format!("{controller}.yaml"), &yaml)
+}
+
+/// Creates `web-first` and `web-second` for a ConfigMap `web`. Unless `fixed`, it creates `web-second` only directly
+/// after `web-first`.
+async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
+    let (client, is_fixed) = &*context;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    for part in ["first", "second"] {
+        let mut made = ConfigMap::default();
+        made.metadata.name = Some(format!("{}-{part}", map.name_any()));
+        let exists = maps.get_opt(&made.name_any()).await?.is_some();
+        if !exists {
+            maps.create(&PostParams::default(), &made).await?;
+        } else if !is_fixed {
+            break;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+/// Deletes the object made for a source that is gone, and makes the one for a source that exists. Both are right only
+/// if the list of sources is: after a restart, an old list makes it delete an object that is in use.
+async fn follow(client: Client) {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut sources = watcher::Config::default().labels("role=source").any_semantic();
+    // Any state may be listed only without pages.
+    sources.page_size = None;
+    let mut events = std::pin::pin!(watcher(maps.clone(), sources));
+    let mut made = ConfigMap::default();
+    made.metadata.name = Some("made".to_owned());
+    let mut exists = false;
+    while let Some(event) = events.next().await {
+        let is_listed = match event {
+            Ok(watcher::Event::Init) => {
+                exists = false;
+                continue;
+            }
+            Ok(watcher::Event::InitApply(_)) => {
+                exists = true;
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => exists,
+            Ok(watcher::Event::Apply(_)) => true,
+            Ok(watcher::Event::Delete(_)) => false,
+            Err(_) => continue,
+        };
+        // A retry is not needed: the next event follows.
+        let _ = match is_listed {
+            true => maps.create(&PostParams::default(), &made).await.map(drop),
+            false => maps.delete("made", &DeleteParams::default()).await.map(drop),
+        };
+    }
+}
+
+/// A controller in a separate process, if the environment names one; otherwise the test does nothing.
+#[test]
+fn controller() {
+    let Ok(name) = std::env::var(CONTROLLER) else {
+        assert!(CONTROLLER.starts_with("DRYDOCK_"));
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime is possible").block_on(async {
+        let config = kube::Config::infer().await.expect("KUBECONFIG is set");
+        let client = Client::try_from(config).expect("the server speaks HTTP");
+        if name == "panicking" {
+            panic!("nothing works");
+        }
+        if name == "webhooks" {
+            fields::serve_webhooks().await;
+        }
+        if name == "following" {
+            return follow(client).await;
+        }
+        let _port = (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("it is free"));
+        let context = Arc::new((client.clone(), name != "buggy"));
+        let sources = watcher::Config::default().labels("role=source");
+        let on_error =
+            |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<(Client, bool)>| Action::requeue(Duration::from_millis(300));
+        Controller::new(Api::<ConfigMap>::default_namespaced(client), sources)
+            .run(reconcile, on_error, context)
+            .for_each(|_| async {})
+            .await;
+    });
+}
+
+#[test]
+fn a_crash_between_two_writes_is_found_replayed_and_absent_after_the_fix() {
+    let directory = Directory::new();
+    let buggy = scenario(&directory, "buggy").display().to_string();
+    let (json, junit) = (directory.0.join("report.json"), directory.0.join("report.xml"));
+    let output = drydock(&[
+        "explore",
+        &buggy,
+        "--json",
+        &json.display().to_string(),
+        "--junit",
+        &junit.display().to_string(),
+    ]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("it is written")).expect("it is JSON");
+    let failure = &read["failures"][0];
+    assert_eq!(failure["oracle"], "end state", "{report}");
+    let replay = failure["replay"].as_str().expect("it has a replay string");
+    assert_eq!(replay, "crash-after=100@operator:create:configmaps:default/#1");
+    assert!(report.contains("web-second"), "{report}");
+    assert!(report.contains("it occurred in 3 of 3 runs"), "{report}");
+    let junit = fs::read_to_string(&junit).expect("it is written");
+    assert!(junit.contains("<failure type=\"end state\""), "{junit}");
+
+    let again = drydock(&["explore", &buggy, "--replay", replay]);
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stdout));
+    let fixed = scenario(&directory, "fixed").display().to_string();
+    let fixed = drydock(&["explore", &fixed, "--replay", replay]);
+    assert_eq!(fixed.status.code(), Some(0), "{}", text(&fixed.stdout));
+}
+
+#[test]
+fn correct_controller_passes_every_crash() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "fixed").display().to_string();
+    let output = drydock(&["explore", &path, "--plans", "30"]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!(report.contains("no failure found"), "{report}");
+    assert!(report.contains("runs/s"), "{report}");
+}
+
+#[test]
+fn old_list_after_a_crash_is_found_after_few_plans() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "following");
+    let yaml = fs::read_to_string(&path).expect("it was written");
+    let (head, tail) = yaml.split_once("faults: [crashes]\n").expect("it names faults");
+    let again = "  - {name: delete web, delete: configmaps/web}\n  - name: create web again
+    object:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: web, labels: {role: source}}
+";
+    let yaml = format!("{head}{again}faults: [crashes, processes]\n{tail}");
+    let path = directory.write("following.yaml", &yaml).display().to_string();
+    let json = directory.0.join("report.json");
+    let output = drydock(&["explore", &path, "--json", &json.display().to_string()]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("it is written")).expect("it is JSON");
+    let replay = read["failures"][0]["replay"].as_str().expect("it has a replay string");
+    assert!(
+        replay.contains(";rewind=2@operator:list:configmaps:default/#"),
+        "{replay}"
+    );
+    assert!(
+        report.contains("a replica that lags by the last 2 changes of specs"),
+        "{report}"
+    );
+    let plans = read["coverage"]["plans"].as_u64().expect("it is a number");
+    assert!(plans <= 40, "{plans} plans\n{report}");
+}
+
+/// With a network of their own, runs at once listen on the same port. Where that is not permitted, the reason is
+/// reported.
+#[cfg(target_os = "linux")]
+#[test]
+fn runs_with_private_networks_share_no_ports() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "listening");
+    let yaml = fs::read_to_string(&path).expect("it was written");
+    let path = directory.write("listening.yaml", &format!("{yaml}network: private\nparallel: 4\n"));
+    let output = drydock(&["explore", &path.display().to_string(), "--plans", "8"]);
+    let report = text(&output.stdout);
+    let probe = Command::new("unshare").args(["--net", "ip", "link"]).output();
+    if probe.is_ok_and(|it| it.status.success()) {
+        assert_eq!(output.status.code(), Some(0), "{report}");
+        assert!(report.contains("no failure found"), "{report}");
+    } else {
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        assert!(report.contains("`network: private` needs"), "{report}");
+    }
+}
+
+#[test]
+fn panic_of_a_process_fails_without_any_fault_and_shows_its_output() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "panicking").display().to_string();
+    let output = drydock(&["explore", &path]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(report.contains("the scenario fails without any fault"), "{report}");
+    assert!(report.contains("nothing works"), "{report}");
+}
+
+const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
+
+#[rstest]
+#[case::an_unknown_field("controllers: [{name: a, command: [x], comand: y}]\nsteps: []", "line 1", "comand")]
+#[case::no_controller("controllers: []\nsteps: []", "controllers", "at least one")]
+#[case::two_actions(
+    "controllers: [{name: a, command: [x]}]\nsteps:\n  - {pause: 1s, run: ls}",
+    "line 3",
+    "only one action"
+)]
+#[case::a_file_that_is_missing(
+    "controllers: [{name: a, command: [x]}]\nsteps:\n  - apply: nothing.yaml",
+    "line 3",
+    "nothing.yaml does not exist"
+)]
+#[case::an_unknown_worker(
+    "controllers: [{name: a, command: [x]}]\ncluster: {workers: [cook]}\nsteps: []",
+    "cluster.workers",
+    "cook"
+)]
+#[case::an_unknown_kind_of_fault(
+    "controllers: [{name: a, command: [x]}]\nfaults: [floods]\nsteps: []",
+    "faults",
+    "there are crashes"
+)]
+#[case::a_check_without_a_rule(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, object: pods/a}",
+    "line 4: checks[0]",
+    "one of always, eventually and sometimes is needed"
+)]
+#[case::a_rule_without_objects(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true'}",
+    "line 4: checks[0]",
+    "a rule needs one of them"
+)]
+#[case::a_wrong_rule(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: obj == 1, object: pods/a}",
+    "line 4: checks[0]: always",
+    "undeclared reference to 'obj'"
+)]
+#[case::a_rule_of_another_form(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {exec: x}}",
+    "line 4",
+    "expected a rule in CEL, or `run`"
+)]
+#[case::two_checks_of_one_name(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {run: x}}\n  - {name: b, \
+     always: {run: x}}",
+    "line 5: checks[1]",
+    "\"b\" is used twice"
+)]
+#[case::a_wrong_selector(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true', objects: pods, selector: \
+     'a in b'}",
+    "line 4: checks[0]: selector",
+    "in"
+)]
+#[case::two_kinds_of_a_patch(
+    "controllers: [{name: a, command: [x]}]\nsteps: [{patch: {object: a/b, merge: {}, json: []}}]",
+    "line 2: steps[0]: patch",
+    "one of merge, json, strategic and apply"
+)]
+#[case::an_edit_without_a_change(
+    "controllers: [{name: a, command: [x]}]\nsteps: [{edit: {object: a/b}}]",
+    "line 2: steps[0]: edit",
+    "either run or json"
+)]
+#[case::a_user_without_roles(
+    "controllers: [{name: a, command: [x]}]\nsteps: [{delete: a/b, as: jane}]",
+    "line 2: steps[0]: as",
+    "cluster.rbac"
+)]
+#[case::a_wrong_wait(
+    "controllers: [{name: a, command: [x]}]\nsteps: [{wait: {object: a/b, for: ready}}]",
+    "line 2: steps[0]: wait.for",
+    "is none of condition=TYPE"
+)]
+#[case::a_wrong_script_of_pods(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {pods: [{script: {crashes: true}}]}",
+    "cluster.pods[0]",
+    "unknown field `crashes`"
+)]
+#[case::pods_that_do_not_run(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {workers: [gc], pods: [{script: {crashLoop: true}}]}",
+    "cluster.pods",
+    "the worker kubelet"
+)]
+#[case::webhooks_without_a_port(
+    "controllers: [{name: a, command: [x], webhooks: [shop/hooks]}]\nsteps: []",
+    "controllers[0].webhooks",
+    "must contain ${PORT_WEBHOOK}"
+)]
+#[case::webhooks_of_two_controllers(
+    "controllers: [{name: a, command: ['${PORT_WEBHOOK}']}, {name: b, command: ['${PORT_WEBHOOK}']}]\nsteps: []",
+    "controllers[0].webhooks",
+    "each must name its Services"
+)]
+#[case::a_duration_without_a_unit("controllers: [{name: a, command: [x]}]\nwithin: soon\nsteps: []", "line 2", "soon")]
+fn scenario_errors_name_the_place(#[case] yaml: &str, #[case] place: &str, #[case] reason: &str) {
+    let directory = Directory::new();
+    let path = directory.write("scenario.yaml", yaml).display().to_string();
+    let output = drydock(&["explore", &path]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("scenario.yaml"), "{error}");
+    assert!(error.contains(place), "{error}");
+    assert!(error.contains(reason), "{error}");
+}
+
+#[test]
+fn missing_program_is_named_in_the_error() {
+    let directory = Directory::new();
+    let yaml = format!("controllers: [{{name: a, command: [./no-such-program]}}]\n{STEPS}");
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(report.contains("cannot be started"), "{report}");
+    assert!(report.contains("no-such-program"), "{report}");
+}
+
+/// Creates a named pipe. Its reader receives the end when the last writing process has ended.
+fn pipe(directory: &Directory) -> PathBuf {
+    let path = directory.0.join("pipe");
+    let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo exists");
+    assert!(made.success());
+    path
+}
+
+fn sleeping(directory: &Directory, pipe: &Path) -> String {
+    let line = format!("exec 3>{}; sleep 1000 & sleep 1000", pipe.display());
+    let yaml =
+        format!("controllers: [{{name: a, command: [sh, -c, {line:?}], startup: 1000s}}]\nreferences: 2\n{STEPS}");
+    directory.write("scenario.yaml", &yaml).display().to_string()
+}
+
+#[rstest]
+#[case::when_it_is_killed("-KILL")]
+#[case::when_it_is_interrupted("-INT")]
+fn no_process_outlives_the_command(#[case] signal: &str) {
+    let directory = Directory::new();
+    let pipe = pipe(&directory);
+    let path = sleeping(&directory, &pipe);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drydock"))
+        .args(["explore", &path])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    // Opening it completes when a controller has opened the other end.
+    let mut writers = fs::File::open(&pipe).expect("the pipe exists");
+    let killed = Command::new("kill").args([signal, &command.id().to_string()]).status();
+    assert!(killed.expect("kill exists").success());
+    let mut rest = Vec::new();
+    writers.read_to_end(&mut rest).expect("the pipe ends");
+    assert!(!command.wait().expect("it ends").success());
+}
+
+#[test]
+fn interrupted_search_reports_its_progress() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "fixed").display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drydock"))
+        .args(["explore", &path])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let progress = BufReader::new(command.stderr.take().expect("it is piped"));
+    let begun = progress
+        .lines()
+        .map_while(Result::ok)
+        .find(|it| it.contains("runs at once"));
+    assert!(begun.is_some(), "the search does not begin");
+    let killed = Command::new("kill").args(["-INT", &command.id().to_string()]).status();
+    assert!(killed.expect("kill exists").success());
+    let mut report = String::new();
+    let mut output = command.stdout.take().expect("it is piped");
+    output.read_to_string(&mut report).expect("it is text");
+    assert_eq!(command.wait().expect("it ends").code(), Some(3), "{report}");
+    assert!(report.contains("interrupted"), "{report}");
+}
+
+#[test]
+fn schema_describes_controllers_and_steps() {
+    let output = drydock(&["schema"]);
+    let schema: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let properties = &schema["properties"];
+    assert_eq!(properties["controllers"]["type"], "array", "{schema:#}");
+    assert_eq!(schema["required"], serde_json::json!(["controllers", "steps"]));
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn scenario_is_written_for_rendered_manifests() {
+    let directory = Directory::new();
+    directory.write(
+        "all.yaml",
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web-operator, namespace: ops}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+        - name: manager
+          image: example.com/web-operator:1
+          command: [/manager]
+          args: [--leader-elect]
+          env:
+            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+            - {name: LEVEL, value: debug}
+            - {name: SECRET, valueFrom: {secretKeyRef: {name: a, key: b}}}
+---
+apiVersion: example.com/v1
+kind: Web
+metadata: {name: a}
+",
+    );
+    let output = drydock(&["explore", "--init", &directory.0.display().to_string()]);
+    let scenario = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for expected in [
+        "  - name: manager\n",
+        "      - /manager\n      - \"--leader-elect\"\n",
+        "    namespace: ops\n    replicas: 2\n",
+        "      POD_NAMESPACE: ops\n      LEVEL: debug\n      # missing: the value of SECRET\n",
+        "  crds: [] # missing",
+        "  - apply: ",
+    ] {
+        assert!(scenario.contains(expected), "{expected:?} is not in\n{scenario}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Writes that arrive after their sender has died or given up. A sender with the object in its watch repairs it; a
+//! sender with a watch that does not select the object cannot.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::objects::{config_map, namespace};
+
+use crate::support::{annotation, field, plain};
+
+twins! {
+    plain();
+    summary_without_the_label: "end state", "configmaps default/summary";
+    summary_in_another_namespace: "end state", "configmaps other/summary";
+    summary_of_one_object: "end state", "configmaps default/summary";
+    summary_that_is_watched: "end state", "configmaps default/summary";
+}
+
+/// Copies the size of the parent into a summary, at each event of a watch that does not select the summary.
+async fn summarise(client: Client, namespace: &'static str, config: watcher::Config, is_healthy: bool) {
+    let parents = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    let summaries = Api::<ConfigMap>::namespaced(client, namespace);
+    let mut events = watcher(parents, config).default_backoff().applied_objects().boxed();
+    while let Some(event) = events.next().await {
+        let Ok(parent) = event else { continue };
+        if parent.name_any() != "web" {
+            continue;
+        }
+        let patch = Patch::Merge(json!({"data": {"size": field(&parent, "size")}}));
+        loop {
+            let written = summaries.patch("summary", &PatchParams::default(), &patch).await;
+            if written.is_ok() || !is_healthy {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    }
+}
+
+async fn resized(cluster: &TestCluster, in_namespace: &str) {
+    if in_namespace != "default" {
+        cluster.create(namespace(in_namespace)).await;
+    }
+    cluster.create(config_map("summary").namespace(in_namespace)).await;
+    cluster
+        .create(config_map("web").label("role", "parent").data("size", "1"))
+        .await;
+    cluster.settle().await;
+    let _: testkit::Object = cluster.patch(config_map("web"), json!({"data": {"size": "2"}})).await;
+    cluster.settle().await;
+}
+
+/// The bug does not repeat a failed write; neither variant can notice that a late write reverts a newer one.
+async fn summary_without_the_label(cluster: &TestCluster, is_healthy: bool) {
+    let config = watcher::Config::default().labels("role=parent");
+    cluster.controller("operator", move |client| {
+        summarise(client, "default", config.clone(), is_healthy)
+    });
+    resized(cluster, "default").await;
+}
+
+async fn summary_in_another_namespace(cluster: &TestCluster, is_healthy: bool) {
+    let config = watcher::Config::default();
+    cluster.controller("operator", move |client| {
+        summarise(client, "other", config.clone(), is_healthy)
+    });
+    resized(cluster, "other").await;
+}
+
+async fn summary_of_one_object(cluster: &TestCluster, is_healthy: bool) {
+    let config = watcher::Config::default().fields("metadata.name=web");
+    cluster.controller("operator", move |client| {
+        summarise(client, "default", config.clone(), is_healthy)
+    });
+    resized(cluster, "default").await;
+}
+
+/// The watch selects the summary: the healthy controller compares it at each of its events.
+async fn summary_that_is_watched(cluster: &TestCluster, is_healthy: bool) {
+    cluster.controller("operator", move |client| async move {
+        let maps = Api::<ConfigMap>::default_namespaced(client);
+        let mut events = watcher(maps.clone(), watcher::Config::default())
+            .default_backoff()
+            .applied_objects()
+            .boxed();
+        while let Some(event) = events.next().await {
+            let Ok(object) = event else { continue };
+            if object.name_any() == "summary" && !is_healthy {
+                continue;
+            }
+            while let Err(_lost) = compare(&maps).await {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        }
+    });
+    resized(cluster, "default").await;
+}
+
+async fn compare(maps: &Api<ConfigMap>) -> kube::Result<()> {
+    let (web, summary) = (maps.get_opt("web").await?, maps.get("summary").await?);
+    let Some(web) = web else { return Ok(()) };
+    if field(&web, "size") != field(&summary, "size") || annotation(&summary, "of") != "web" {
+        let patch = json!({"data": {"size": field(&web, "size")}, "metadata": {"annotations": {"of": "web"}}});
+        maps.patch("summary", &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+    }
+    Ok(())
+}

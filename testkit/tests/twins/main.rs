@@ -1,0 +1,22 @@
+//! Small controllers, each in a healthy variant and a variant with a bug: exploration with the defaults finds the bug
+//! for the right reason, and reports nothing for the healthy variant.
+//!
+//! Each file has the controllers of one topic. A scenario is an async function of a cluster and of whether the
+//! controller is healthy; `twins!` makes two tests of it.
+
+#![expect(clippy::print_stdout, reason = "a table of all twins is for reading")]
+
+#[macro_use]
+mod support;
+mod batches;
+mod caches;
+mod clouds;
+mod conflicts;
+mod finalizers;
+mod idioms;
+mod late_writes;
+mod locks;
+mod order;
+mod sets;
+mod timers;
+mod words;

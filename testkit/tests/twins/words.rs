@@ -1,0 +1,152 @@
+//! Texts of reports: the wrong run of two, observations that are only notes, and the untried part of a search.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{Oracle, crashes, explore, variants};
+use testkit::objects::config_map;
+
+use crate::support::{OPERATOR, annotation, done, exploration, plain};
+
+/// Creates a Secret for each ConfigMap. Deletes Secrets without a ConfigMap only when it starts.
+async fn leak(cluster: &TestCluster) {
+    cluster.controller("operator", async |client| {
+        let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+        let secrets = Api::<Secret>::default_namespaced(client);
+        for secret in secrets
+            .list(&Default::default())
+            .await
+            .map(|it| it.items)
+            .unwrap_or_default()
+        {
+            if let Ok(None) = maps.get_opt(&secret.name_any()).await {
+                let _ = secrets.delete(&secret.name_any(), &Default::default()).await;
+            }
+        }
+        let mut events = watcher(maps, watcher::Config::default())
+            .default_backoff()
+            .applied_objects()
+            .boxed();
+        while let Some(event) = events.next().await {
+            let Ok(map) = event else { continue };
+            let secret: Secret =
+                serde_json::from_value(json!({"metadata": {"name": map.name_any()}})).expect("it is one");
+            let _ = secrets.create(&Default::default(), &secret).await;
+        }
+    });
+    cluster.create(config_map("web")).await;
+    cluster.settle().await;
+    cluster.delete(config_map("web")).await;
+    cluster.settle().await;
+}
+
+/// The run with the fault cleans up, and the reference does not.
+#[test]
+fn object_that_outlives_its_owner_in_the_reference_is_reported() {
+    let report = explore(leak)
+        .faults(crashes())
+        .without(Oracle::Idempotence)
+        .without(Oracle::CreatesAndDeletes)
+        .report();
+    let failure = report.failure().expect("a run cleans up");
+    let expected = "left behind in the reference run: secrets default/web, written by operator for configmaps \
+                    default/web, which no longer exists";
+    assert!(failure.what().starts_with(expected), "{report}");
+}
+
+/// Gives each ConfigMap the next number, in the order of arrival.
+async fn number(cluster: &TestCluster) {
+    OPERATOR.start(cluster, async |parent, cx| {
+        if annotation(&parent, "number").is_empty() {
+            let all = cx.list::<ConfigMap>("").await?;
+            let last = all
+                .iter()
+                .filter_map(|it| annotation(it, "number").parse::<u32>().ok())
+                .max();
+            let number = (last.unwrap_or(0) + 1).to_string();
+            let metadata = json!({"annotations": {"number": number}, "resourceVersion": parent.resource_version()});
+            cx.merge::<ConfigMap>(&parent.name_any(), json!({"metadata": metadata}))
+                .await?;
+        }
+        done()
+    });
+    for name in ["web", "shop"] {
+        cluster.create(config_map(name)).await;
+        cluster.settle().await;
+    }
+}
+
+#[test]
+fn values_in_the_order_of_arrival_cause_a_note() {
+    let report = exploration(plain(), async |cluster: &TestCluster, _| number(cluster).await, true)
+        .schedules(150)
+        .run();
+    let notes = report.notes().join("\n");
+    assert!(
+        notes.contains("values are assigned in the order of arrival"),
+        "{report}"
+    );
+}
+
+#[test]
+fn truncated_search_lists_untried_kinds() {
+    let report = exploration(plain(), async |cluster: &TestCluster, _| number(cluster).await, true)
+        .schedules(5)
+        .run();
+    let text = report.to_string();
+    assert!(text.contains("single faults were not tried (untried kinds: "), "{text}");
+    assert!(text.contains("overlaps"), "{text}");
+}
+
+/// The kind can be excluded.
+#[test]
+fn test_waits_for_faults_without_overlaps() {
+    let explored = |faults| {
+        let report = explore(number)
+            .faults(faults)
+            .budget(Duration::from_secs(600))
+            .schedules(3)
+            .run();
+        report.coverage().singles.1
+    };
+    let overlaps = testkit::explore::overlaps();
+    assert!(explored(crashes() | overlaps) > explored(crashes()));
+    assert_eq!(
+        explored(variants() | overlaps),
+        explored(variants()),
+        "they do not last"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_systems_are_shared_by_name() {
+    let cluster = TestCluster::start();
+    cluster
+        .external("cloud")
+        .of("one")
+        .create("disk", json!({}))
+        .await
+        .expect("it is new");
+    let found = cluster.external("cloud").of("other").get("disk").await;
+    assert_eq!(found, Ok(Some(json!({}))));
+    assert!(cluster.external("another").objects().is_empty());
+}
+
+#[test]
+fn controller_with_only_discovery_requests_can_be_explored() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", async |client| {
+            while client.apiserver_version().await.is_err() {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        });
+        cluster.settle().await;
+    })
+    .run();
+    assert!(report.coverage().points > 0, "{report}");
+}
