@@ -1,18 +1,14 @@
 //! All figures in one table: costs, targets, and the costs of kube-fake-client.
 //!
-//! `--json FILE` also writes them as JSON. `--instructions` counts the instructions of the most important paths
-//! instead, which requires valgrind; `--compare FILE` counts them and fails if a path takes more than 5 % above the
-//! count in the file. `benches/instructions.json` contains the counts of the last commit that changed them on purpose.
+//! `--json FILE` also writes them as JSON.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use benches::controllers::{idle_hours, whole_test};
 use benches::fanout::Watched;
-use benches::instructions::{self, PATHS};
 use benches::measure::{is_measured, nanos_per_operation, scaled};
 use benches::reads::Many;
 use benches::requests::{Bench, start_and_answer};
@@ -36,48 +32,6 @@ enum Unit {
     Times,
 }
 
-/// The part of its instructions by which a path may grow.
-const TOLERANCE: f64 = 0.05;
-
-/// Counts instructions; returns `false` if there are too many.
-fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool, String> {
-    let program = Path::new(env!("CARGO_BIN_EXE_write"));
-    let mut now = BTreeMap::new();
-    for path in PATHS {
-        let count = instructions::count(program, path).ok_or("valgrind cannot be run")?;
-        println!("{path}\t{count}");
-        now.insert(path.to_owned(), count);
-    }
-    let tools = instructions::tools();
-    write_json(json, &json!({"instructions": now, "countedWith": tools}))?;
-    let Some(file) = compared else {
-        return Ok(true);
-    };
-    let text = std::fs::read(file).map_err(|err| format!("{file}: {err}"))?;
-    let before: Value = serde_json::from_slice(&text).map_err(|err| format!("{file}: {err}"))?;
-    let others = &before["countedWith"];
-    if *others != json!(tools) {
-        println!(
-            "not compared: {file} was counted with {others}, these with {}",
-            json!(tools)
-        );
-        return Ok(true);
-    }
-    let counts = before["instructions"].as_object().into_iter().flatten();
-    let before = counts
-        .filter_map(|(path, count)| Some((path.clone(), count.as_u64()?)))
-        .collect();
-    let found = instructions::regressions(&before, &now, TOLERANCE);
-    for it in &found {
-        let percent = (it.now as f64 / it.before as f64 - 1.0) * 100.0;
-        println!(
-            "{}: {} instructions, before {}: {percent:.1} % more",
-            it.path, it.now, it.before
-        );
-    }
-    Ok(found.is_empty())
-}
-
 fn write_json(file: Option<&str>, value: &Value) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     std::fs::write(file, format!("{value:#}\n")).map_err(|err| format!("{file}: {err}"))
@@ -85,20 +39,12 @@ fn write_json(file: Option<&str>, value: &Value) -> Result<(), String> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let has = |name: &str| arguments.iter().any(|it| it == name);
-    let after = |name: &str| {
-        let at = arguments.iter().position(|it| it == name)?;
-        arguments.get(at + 1).map(String::as_str)
-    };
-    let done = match has("--instructions") || has("--compare") {
-        true => count_instructions(after("--json"), after("--compare")),
-        false => measure(after("--json")).map(|()| true),
-    };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            println!("error: {why}");
+    let json = arguments.iter().position(|it| it == "--json");
+    let json = json.and_then(|at| arguments.get(at + 1));
+    match measure(json.map(String::as_str)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            println!("error: {err}");
             ExitCode::FAILURE
         }
     }

@@ -77,12 +77,12 @@
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 pub mod api;
+mod egress;
 mod endpoints;
 pub mod faults;
 mod registry;
 mod storage;
 mod watch;
-mod webhooks;
 mod workers;
 #[cfg(feature = "client")]
 mod client;

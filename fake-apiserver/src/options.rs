@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::egress::Routes;
 use crate::endpoints::audit::Audit;
 use crate::endpoints::journal::JournalBounds;
 use crate::endpoints::metrics::InflightLimits;
@@ -13,7 +14,6 @@ use crate::registry::authentication::Authentication;
 use crate::registry::kinds::service::ClusterRange;
 use crate::registry::scheme::enablement::Enablement;
 use crate::registry::tokens::TokenOptions;
-use crate::webhooks::Routes;
 use crate::workers::Worker;
 
 /// Default bounds of the logs.

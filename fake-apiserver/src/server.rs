@@ -22,6 +22,7 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::egress::Handler;
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{Journal, JournalBounds};
 use crate::endpoints::metrics::Metrics;
@@ -35,7 +36,6 @@ use crate::registry::{Registry, Setup};
 use crate::snapshot::{KeptSnapshots, Snapshot};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
-use crate::webhooks::Handler;
 use crate::workers::{self, Host, Kubelet, Worker};
 use backends::Backends;
 

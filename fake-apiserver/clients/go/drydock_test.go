@@ -23,12 +23,12 @@ func configMap(name string) *corev1.ConfigMap {
 	}
 }
 
-func TestAFaultStrikesAsOftenAsItIsTold(t *testing.T) {
+func TestFaultAffectsAsManyRequestsAsItsTimes(t *testing.T) {
 	server := drydock.New(t)
 	maps := kubernetes.NewForConfigOrDie(server.Config).CoreV1().ConfigMaps("default")
 	server.InjectFault(drydock.Fault{Effect: "conflict", On: drydock.Filter{Verbs: []string{"create"}}, Times: 1})
 	if _, err := maps.Create(context.Background(), configMap("a"), metav1.CreateOptions{}); !errors.IsConflict(err) {
-		t.Fatalf("it is not struck: %v", err)
+		t.Fatalf("the first create returned %v, not a conflict", err)
 	}
 	if _, err := maps.Create(context.Background(), configMap("a"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Environment variables: the program of the test, for scenarios, and the controller that it is to be.
+// Environment variables: the path of the test program, for scenarios, and the name of the controller to run.
 const (
 	testVariable       = "DRYDOCK_TEST"
 	controllerVariable = "DRYDOCK_CONTROLLER"

@@ -9,8 +9,8 @@ use tower::Service;
 
 use super::ApiServerBuilder;
 use crate::api::admission::{AdmissionRequest, AdmissionResponse};
+use crate::egress::Handler;
 use crate::registry::admission::hooks::Hook;
-use crate::webhooks::Handler;
 
 impl ApiServerBuilder {
     /// Adds a closure that may change or refuse each written object, as a mutating webhook of this name would. Closures

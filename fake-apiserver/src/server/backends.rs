@@ -10,11 +10,11 @@ use http::{Request, Response};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::egress::Routes;
 use crate::endpoints::Endpoints;
 use crate::endpoints::aggregation::Forward;
 use crate::registry::types::remote_server::RemoteServer;
 use crate::tasks::TaskGroup;
-use crate::webhooks::Routes;
 
 /// Time limit of a call that checks a server, as in `AvailableConditionController`.
 const CALL_BOUND: Duration = Duration::from_secs(5);

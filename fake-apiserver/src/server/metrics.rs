@@ -8,9 +8,9 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use serde_json::Value;
 
+use crate::egress::{Handler, Routes};
 use crate::endpoints::Endpoints;
 use crate::registry::types::remote_server::RemoteServer;
-use crate::webhooks::{Handler, Routes};
 use crate::workers::{Kubelet, metrics_server};
 
 /// The Service of metrics-server.

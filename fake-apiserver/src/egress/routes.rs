@@ -78,7 +78,7 @@ struct Tables {
     /// The certificate that this server shows to aggregated API servers.
     #[cfg(feature = "serve")]
     identity: Option<Arc<Identity>>,
-    /// Passed by every call of a webhook at an address.
+    /// Delays or refuses calls of webhooks at addresses, for explorations of processes.
     gate: Option<Arc<Gate>>,
 }
 
