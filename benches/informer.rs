@@ -9,7 +9,7 @@ use benches::informers::{Ours, Times, kube_runtime, ours};
 use benches::measure::{cpu_time, scaled};
 use benches::mirror::{pod, pod_text};
 use informer::cache::{IndexFn, Indexer, indexes};
-use informer::{Object, Storage};
+use informer::{CachedObject, Storage};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{reflector, watcher};
 
@@ -100,7 +100,7 @@ fn readers() {
     let pods = 10_000;
     let small = |at: usize| {
         let text = format!(r#"{{"metadata":{{"name":"p-{at:05}","namespace":"default","resourceVersion":"{at}"}}}}"#);
-        Object::<Pod>::decode(&text).expect("an object")
+        CachedObject::<Pod>::decode(&text).expect("an object")
     };
     let objects: Vec<_> = (0..pods).map(small).collect();
     let indexer = Indexer::<Pod>::new();
@@ -168,7 +168,7 @@ fn index() {
     for at in 0..10_000 {
         let node = format!("\"nodeName\":\"node-{}\"", at % 1000);
         let text = pod_text(at, 1).replace("\"nodeName\":\"node-17\"", &node);
-        pods.insert(Object::decode(&text).expect("an object"));
+        pods.insert(CachedObject::decode(&text).expect("an object"));
     }
     pods.add_index(indexes::field("spec.nodeName")).expect("there is none");
     let lister = pods.lister();
@@ -204,8 +204,8 @@ fn index() {
 }
 
 /// Objects as a list brings them.
-fn list(pods: usize, version: u64) -> Vec<Object<Pod>> {
-    let decode = |at| Object::decode(&pod_text(at, version)).expect("an object");
+fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
+    let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("an object");
     (0..pods).map(decode).collect()
 }
 
@@ -218,7 +218,7 @@ fn list(pods: usize, version: u64) -> Vec<Object<Pod>> {
 fn relist() {
     let pods = scaled(100_000, 200);
     let indexer = Indexer::<Pod>::new();
-    let node = IndexFn::new("node", |pod: &Object<Pod>| {
+    let node = IndexFn::new("node", |pod: &CachedObject<Pod>| {
         let spec = pod.typed().ok().and_then(|it| it.spec.clone());
         spec.and_then(|it| it.node_name)
     });
@@ -254,7 +254,7 @@ fn snapshots() {
     let (lister, rounds) = (indexer.lister(), scaled(1_000, 10));
     let mut time = Duration::ZERO;
     for at in 0..rounds {
-        let object = Object::decode(&pod_text(at * 97 % pods, 2)).expect("an object");
+        let object = CachedObject::decode(&pod_text(at * 97 % pods, 2)).expect("an object");
         let snapshot = lister.snapshot();
         let start = cpu_time();
         indexer.insert(object);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use informer::cache::{FakeSource, SharedInformer};
 use informer::handler::{HandlerError, ResourceEventHandler};
-use informer::{Object, Storage};
+use informer::{CachedObject, Storage};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tokio::time::sleep;
@@ -14,12 +14,12 @@ use tokio::time::sleep;
 struct Printer;
 
 impl ResourceEventHandler<Pod> for Printer {
-    async fn on_add(&self, pod: &Object<Pod>, is_in_initial_list: bool) -> Result<(), HandlerError> {
+    async fn on_add(&self, pod: &CachedObject<Pod>, is_in_initial_list: bool) -> Result<(), HandlerError> {
         println!("added {}, initial: {is_in_initial_list}", pod.key());
         Ok(())
     }
 
-    async fn on_update(&self, old: &Object<Pod>, new: &Object<Pod>) -> Result<(), HandlerError> {
+    async fn on_update(&self, old: &CachedObject<Pod>, new: &CachedObject<Pod>) -> Result<(), HandlerError> {
         println!(
             "updated {} from {} to {}",
             new.key(),
@@ -29,7 +29,7 @@ impl ResourceEventHandler<Pod> for Printer {
         Ok(())
     }
 
-    async fn on_delete(&self, pod: &Object<Pod>, final_state_unknown: bool) -> Result<(), HandlerError> {
+    async fn on_delete(&self, pod: &CachedObject<Pod>, final_state_unknown: bool) -> Result<(), HandlerError> {
         println!("deleted {}, final state unknown: {final_state_unknown}", pod.key());
         Ok(())
     }

@@ -46,7 +46,7 @@
 //! # Objects
 //!
 //! A cache stores an object as the text that it received, optionally without `managedFields`, and decodes it on demand
-//! ([`Object::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in `benches/README.md`
+//! ([`CachedObject::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in `benches/README.md`
 //! in the repository. Keys, versions, labels and owners are read without decoding.
 //!
 //! The library does not depend on the server behind its client. It iterates in a defined order everywhere, takes its
@@ -169,7 +169,7 @@
 //! | one check period that all resyncs share | each handler has its own exact period |
 //! | a watch list that waits indefinitely for a bookmark | after a minute the source is listed instead |
 //! | a deletion of an object that the cache never contained | handlers do not receive it |
-//! | the detector of mutated caches | an [`Object`] is immutable |
+//! | the detector of mutated caches | a [`CachedObject`] is immutable |
 //! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
 //! | `UndeltaStore`, `Heap` | not needed |
 //! | `MutationCache` | [`cache::Lister::reached`] waits for own writes |
@@ -208,7 +208,7 @@ pub mod metrics;
 pub use clock::Clock;
 pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
-pub use object::{Cacheable, Object, OwnerRef, Storage};
+pub use object::{Cacheable, CachedObject, OwnerRef, Storage};
 pub use resource_version::ResourceVersion;
 
 // types of other crates in signatures, so that callers need not depend on the same version

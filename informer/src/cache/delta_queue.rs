@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::indexer::{Indexer, in_order};
 use super::reflector::{ReflectorStore, Unread};
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
 /// Maximum number of deltas that are removed at a time.
@@ -31,15 +31,15 @@ pub enum QueueOrder {
 /// A change on its way into the store.
 #[derive(Debug)]
 pub(crate) enum Delta<K> {
-    Added(Object<K>),
-    Updated(Object<K>),
-    Deleted(Object<K>),
+    Added(CachedObject<K>),
+    Updated(CachedObject<K>),
+    Deleted(CachedObject<K>),
     /// The object was missing from a list, or its last state cannot be decoded. Contains the last known state.
-    Vanished(Object<K>),
+    Vanished(CachedObject<K>),
     /// A list of one source.
     Replaced {
         source: usize,
-        objects: Vec<Object<K>>,
+        objects: Vec<CachedObject<K>>,
         /// Objects in the list that could not be decoded.
         unread: Vec<Unread>,
         version: ResourceVersion,
@@ -216,27 +216,27 @@ pub(crate) struct Intake<K> {
 }
 
 impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
-    fn add(&self, object: Object<K>) {
+    fn add(&self, object: CachedObject<K>) {
         self.queue.push_object(Delta::Added(object));
     }
 
-    fn update(&self, object: Object<K>) {
+    fn update(&self, object: CachedObject<K>) {
         self.queue.push_object(Delta::Updated(object));
     }
 
-    fn delete(&self, object: Object<K>) {
+    fn delete(&self, object: CachedObject<K>) {
         self.queue.push_object(Delta::Deleted(object));
     }
 
-    fn vanish(&self, object: Object<K>) {
+    fn vanish(&self, object: CachedObject<K>) {
         self.queue.push_object(Delta::Vanished(object));
     }
 
-    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+    fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion) {
         self.replace_keeping(objects, Vec::new(), version);
     }
 
-    fn replace_keeping(&self, objects: Vec<Object<K>>, unread: Vec<Unread>, version: ResourceVersion) {
+    fn replace_keeping(&self, objects: Vec<CachedObject<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let source = self.source;
         let objects = in_order(objects);
         match self.queue.order {
@@ -270,7 +270,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
         });
     }
 
-    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+    fn known(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.indexer.read().objects.get(key).cloned()
     }
 
@@ -281,8 +281,8 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 
 impl<K: Cacheable> Intake<K> {
     /// Returns the objects that are in the store or the queue but not in a list.
-    fn missing(&self, list: &[Object<K>], unread: &[Unread]) -> Vec<Object<K>> {
-        let mut known: BTreeMap<ObjectKey, Object<K>> = BTreeMap::new();
+    fn missing(&self, list: &[CachedObject<K>], unread: &[Unread]) -> Vec<CachedObject<K>> {
+        let mut known: BTreeMap<ObjectKey, CachedObject<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();
         known.extend(self.scope.of(&stored.0).map(|it| (it.key().clone(), it.clone())));
         {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::sorted::Sorted;
-use crate::object::Object;
+use crate::object::CachedObject;
 
 /// Computes the values of an object in an index.
-type Values<K> = Arc<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>;
+type Values<K> = Arc<dyn Fn(&CachedObject<K>) -> Vec<String> + Send + Sync>;
 
 /// A named index function, which returns the index values of an object (client-go's `IndexFunc`).
 ///
@@ -24,7 +24,7 @@ pub struct IndexFn<K> {
 
 impl<K> IndexFn<K> {
     /// Creates an index function with this name; an object may have any number of values.
-    pub fn new<I>(name: &str, values: impl Fn(&Object<K>) -> I + Send + Sync + 'static) -> Self
+    pub fn new<I>(name: &str, values: impl Fn(&CachedObject<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = String>,
     {
@@ -35,7 +35,7 @@ impl<K> IndexFn<K> {
     }
 
     /// Returns the values of an object, sorted, without duplicates.
-    pub(crate) fn values(&self, object: &Object<K>) -> Vec<String> {
+    pub(crate) fn values(&self, object: &CachedObject<K>) -> Vec<String> {
         let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
             tracing::error!(index = self.name, object = ?object, "an index function panicked");
             Vec::new()
@@ -70,7 +70,7 @@ pub(crate) struct IndexValues<K> {
 }
 
 /// An object, and its values for each function.
-type Computed<K> = (Object<K>, Vec<Vec<String>>);
+type Computed<K> = (CachedObject<K>, Vec<Vec<String>>);
 
 impl<K> IndexValues<K> {
     /// Returns an empty set.
@@ -91,12 +91,12 @@ impl<K> IndexValues<K> {
         self.functions.len()
     }
 
-    pub(crate) fn has(&self, object: &Object<K>) -> bool {
+    pub(crate) fn has(&self, object: &CachedObject<K>) -> bool {
         self.functions.is_empty() || self.of.contains_key(&object.address())
     }
 
     /// Computes the missing values.
-    pub(crate) fn compute(&mut self, object: &Object<K>) {
+    pub(crate) fn compute(&mut self, object: &CachedObject<K>) {
         if !self.has(object) {
             let values = self.functions.iter().map(|it| it.values(object)).collect();
             self.of.insert(object.address(), (object.clone(), values));
@@ -104,7 +104,7 @@ impl<K> IndexValues<K> {
     }
 
     /// Returns the values of one index function for the object.
-    fn get(&self, object: &Object<K>, number: usize) -> &[String] {
+    fn get(&self, object: &CachedObject<K>, number: usize) -> &[String] {
         let all = self.of.get(&object.address());
         all.and_then(|(_, all)| all.get(number)).map_or(&[], Vec::as_slice)
     }
@@ -118,11 +118,11 @@ pub(crate) struct Index<K> {
 
 impl<K> Index<K> {
     /// Builds an index of these objects, which must be sorted.
-    pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a Object<K>>) -> Self
+    pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a CachedObject<K>>) -> Self
     where
         K: 'a,
     {
-        let mut buckets: BTreeMap<String, Vec<Object<K>>> = BTreeMap::new();
+        let mut buckets: BTreeMap<String, Vec<CachedObject<K>>> = BTreeMap::new();
         for object in objects {
             for value in function.values(object) {
                 buckets.entry(value).or_default().push(object.clone());
@@ -134,14 +134,14 @@ impl<K> Index<K> {
     /// Same as `new`, with the values that were computed for the function with this number.
     pub(crate) fn filled<'a>(
         &self,
-        objects: impl Iterator<Item = &'a Object<K>>,
+        objects: impl Iterator<Item = &'a CachedObject<K>>,
         values: &IndexValues<K>,
         number: usize,
     ) -> Self
     where
         K: 'a,
     {
-        let mut buckets: BTreeMap<String, Vec<Object<K>>> = BTreeMap::new();
+        let mut buckets: BTreeMap<String, Vec<CachedObject<K>>> = BTreeMap::new();
         for object in objects {
             for value in values.get(object, number) {
                 match buckets.get_mut(value) {
@@ -153,7 +153,7 @@ impl<K> Index<K> {
         Self::of_buckets(self.function.clone(), buckets)
     }
 
-    fn of_buckets(function: IndexFn<K>, buckets: BTreeMap<String, Vec<Object<K>>>) -> Self {
+    fn of_buckets(function: IndexFn<K>, buckets: BTreeMap<String, Vec<CachedObject<K>>>) -> Self {
         let sorted = buckets
             .into_iter()
             .map(|(value, objects)| (value, Sorted::from_sorted(objects)));
@@ -166,8 +166,8 @@ impl<K> Index<K> {
     /// Replaces `old` by `new`, with the values that were computed for the function with this number.
     pub(crate) fn change(
         &mut self,
-        old: Option<&Object<K>>,
-        new: Option<&Object<K>>,
+        old: Option<&CachedObject<K>>,
+        new: Option<&CachedObject<K>>,
         values: &IndexValues<K>,
         number: usize,
     ) {
@@ -209,33 +209,33 @@ impl<K> Clone for Index<K> {
 /// Common index functions.
 ///
 /// ```
-/// use informer::{Object, ObjectKey};
+/// use informer::{CachedObject, ObjectKey};
 /// use informer::cache::{Indexer, indexes};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// let pods = Indexer::<Pod>::new();
 /// pods.add_index(indexes::field("spec.nodeName"))?;
 /// let web = r#"{"metadata": {"name": "web-0"}, "spec": {"nodeName": "node-1", "containers": []}}"#;
-/// pods.insert(Object::decode(web)?);
+/// pods.insert(CachedObject::decode(web)?);
 /// assert_eq!(pods.lister().by_index("field:spec.nodeName", "node-1")?.len(), 1);
 /// # Ok::<(), informer::Error>(())
 /// ```
 pub mod indexes {
     use serde::Serialize;
 
-    use super::{IndexFn, Object};
+    use super::{CachedObject, IndexFn};
     use crate::object::Cacheable;
 
     /// Index by namespace, with the name `namespace`. Listing a namespace does not require it.
     pub fn namespace<K: Cacheable>() -> IndexFn<K> {
-        IndexFn::new("namespace", |object: &Object<K>| {
+        IndexFn::new("namespace", |object: &CachedObject<K>| {
             object.key().namespace().map(str::to_owned)
         })
     }
 
     /// Index by the uid of each owner, with the name `owner`.
     pub fn owner_uid<K: Cacheable>() -> IndexFn<K> {
-        IndexFn::new("owner", |object: &Object<K>| {
+        IndexFn::new("owner", |object: &CachedObject<K>| {
             let mut uids = Vec::new();
             object.each_owner(&mut |owner| uids.push(owner.uid.to_owned()));
             uids
@@ -245,13 +245,15 @@ pub mod indexes {
     /// Index by the value of a label, with the name `label:NAME`.
     pub fn label<K: Cacheable>(label: &str) -> IndexFn<K> {
         let name = label.to_owned();
-        IndexFn::new(&format!("label:{label}"), move |object: &Object<K>| object.label(&name))
+        IndexFn::new(&format!("label:{label}"), move |object: &CachedObject<K>| {
+            object.label(&name)
+        })
     }
 
     /// Index by the value of an annotation, with the name `annotation:NAME`.
     pub fn annotation<K: Cacheable>(annotation: &str) -> IndexFn<K> {
         let name = annotation.to_owned();
-        IndexFn::new(&format!("annotation:{annotation}"), move |object: &Object<K>| {
+        IndexFn::new(&format!("annotation:{annotation}"), move |object: &CachedObject<K>| {
             object.annotation(&name)
         })
     }
@@ -260,6 +262,8 @@ pub mod indexes {
     /// numbers and booleans are values, in their JSON form without quotes.
     pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
         let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-        IndexFn::new(&format!("field:{path}"), move |object: &Object<K>| object.field(&names))
+        IndexFn::new(&format!("field:{path}"), move |object: &CachedObject<K>| {
+            object.field(&names)
+        })
     }
 }

@@ -11,21 +11,21 @@ use tokio::time::Instant;
 use super::index::{Index, IndexFn, IndexValues};
 use super::lister::Lister;
 use super::sorted::Sorted;
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// A store with indexes that a program fills itself (client-go's `Indexer`). Informers have their own stores, which
 /// nothing else can write. Clones share the store.
 ///
 /// ```
-/// use informer::{Object, ObjectKey};
+/// use informer::{CachedObject, ObjectKey};
 /// use informer::cache::{IndexFn, Indexer};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// let maps = Indexer::<ConfigMap>::new();
-/// maps.insert(Object::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
+/// maps.insert(CachedObject::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
 /// // An index that is added later has what is there already.
-/// maps.add_index(IndexFn::new("color", |map: &Object<ConfigMap>|
+/// maps.add_index(IndexFn::new("color", |map: &CachedObject<ConfigMap>|
 /// map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
 ///
 /// let lister = maps.lister();
@@ -86,7 +86,7 @@ impl Scope {
     }
 
     /// Returns the objects in the scope.
-    pub(crate) fn of<'a, K>(&'a self, objects: &'a Sorted<K>) -> Box<dyn Iterator<Item = &'a Object<K>> + 'a> {
+    pub(crate) fn of<'a, K>(&'a self, objects: &'a Sorted<K>) -> Box<dyn Iterator<Item = &'a CachedObject<K>> + 'a> {
         match self {
             Self::All => Box::new(objects.iter()),
             Self::Namespace(namespace) => Box::new(objects.namespace(namespace)),
@@ -139,19 +139,19 @@ impl<K: Cacheable> Indexer<K> {
 
     /// Inserts an object and returns the previous one with its key. The version of the store becomes the object's
     /// version, unless it was later.
-    pub fn insert(&self, object: Object<K>) -> Option<Object<K>> {
+    pub fn insert(&self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
         writer.insert(object)
     }
 
     /// Removes an object. The version of the store does not change.
-    pub fn remove(&self, key: &ObjectKey) -> Option<Object<K>> {
+    pub fn remove(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.writer().remove(key)
     }
 
     /// Replaces all objects. If several have the same key, the last one is kept. `version` is the version of the list.
-    pub fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+    pub fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion) {
         let mut writer = self.writer();
         writer.replace(&Scope::All, in_order(objects));
         writer.listed_at(0, version);
@@ -261,13 +261,13 @@ pub(crate) struct Writer<'a, K> {
 
 /// Changes made by a list, in the order of delivery.
 pub(crate) struct Difference<K> {
-    pub(crate) deleted: Vec<Object<K>>,
+    pub(crate) deleted: Vec<CachedObject<K>>,
     /// Each object of the list with its previous state.
-    pub(crate) present: Vec<(Option<Object<K>>, Object<K>)>,
+    pub(crate) present: Vec<(Option<CachedObject<K>>, CachedObject<K>)>,
 }
 
 impl<K: Cacheable> Writer<'_, K> {
-    pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
+    pub(crate) fn insert(&mut self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         if self.values.is_void() {
             return self.state().objects.insert(object);
         }
@@ -280,7 +280,7 @@ impl<K: Cacheable> Writer<'_, K> {
         old
     }
 
-    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.prepare(None, key);
         let (state, values) = self.state_and_values();
         let old = state.objects.remove(key)?;
@@ -292,7 +292,7 @@ impl<K: Cacheable> Writer<'_, K> {
 
     /// Replaces the objects within `scope` by the sorted `list`. The new state is built separately, and readers use the
     /// old one in the meantime.
-    pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
+    pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<CachedObject<K>>) -> Difference<K> {
         self.state = None;
         let before = self.shared.read().objects.clone();
         let difference = Difference::new(scope.of(&before), &list);
@@ -367,7 +367,7 @@ impl<K: Cacheable> Writer<'_, K> {
         }
     }
 
-    pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&Object<K>> {
+    pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&CachedObject<K>> {
         self.state().objects.get(key)
     }
 
@@ -376,7 +376,7 @@ impl<K: Cacheable> Writer<'_, K> {
     }
 
     /// Computes the index values of the present and the new object, without holding the lock.
-    fn prepare(&mut self, new: Option<&Object<K>>, key: &ObjectKey) {
+    fn prepare(&mut self, new: Option<&CachedObject<K>>, key: &ObjectKey) {
         if self.values.is_void() {
             return;
         }
@@ -400,7 +400,7 @@ impl<K: Cacheable> Writer<'_, K> {
 
 impl<K> Difference<K> {
     /// Returns the difference between the old objects and a list, both sorted.
-    fn new<'a>(before: impl Iterator<Item = &'a Object<K>>, list: &[Object<K>]) -> Self
+    fn new<'a>(before: impl Iterator<Item = &'a CachedObject<K>>, list: &[CachedObject<K>]) -> Self
     where
         K: 'a,
     {
@@ -432,12 +432,12 @@ impl<K> Drop for Writer<'_, K> {
 }
 
 /// Sorts the objects by their keys; of several with the same key, the last one is kept.
-pub(crate) fn in_order<K>(mut objects: Vec<Object<K>>) -> Vec<Object<K>> {
+pub(crate) fn in_order<K>(mut objects: Vec<CachedObject<K>>) -> Vec<CachedObject<K>> {
     if objects.windows(2).all(|pair| pair[0].key() < pair[1].key()) {
         return objects;
     }
     objects.sort_by(|one, other| one.key().cmp(other.key()));
-    let mut kept: Vec<Object<K>> = Vec::with_capacity(objects.len());
+    let mut kept: Vec<CachedObject<K>> = Vec::with_capacity(objects.len());
     for object in objects {
         match kept.last_mut() {
             Some(last) if last.key() == object.key() => *last = object,
@@ -473,21 +473,21 @@ impl<K> fmt::Debug for Indexer<K> {
 }
 
 impl<K: Cacheable> super::reflector::ReflectorStore<K> for Indexer<K> {
-    fn add(&self, object: Object<K>) {
+    fn add(&self, object: CachedObject<K>) {
         self.insert(object);
     }
 
-    fn update(&self, object: Object<K>) {
+    fn update(&self, object: CachedObject<K>) {
         self.insert(object);
     }
 
-    fn delete(&self, object: Object<K>) {
+    fn delete(&self, object: CachedObject<K>) {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
         writer.remove(object.key());
     }
 
-    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+    fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion) {
         Self::replace(self, objects, version);
     }
 
@@ -495,7 +495,7 @@ impl<K: Cacheable> super::reflector::ReflectorStore<K> for Indexer<K> {
         self.writer().moved_to(0, version.clone());
     }
 
-    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+    fn known(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.read().objects.get(key).cloned()
     }
 }

@@ -22,7 +22,7 @@ use super::processor::{Processor, index_values};
 use super::reflector::{Reflector, ReflectorOptions, Source};
 use crate::handler::ResourceEventHandler;
 use crate::metrics::{Collect, Metrics, Samples};
-use crate::object::{Cacheable, Object, Storage, type_name};
+use crate::object::{Cacheable, CachedObject, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion, spans};
 
 /// One copy of a type, shared by its readers and its event handlers (client-go's `SharedIndexInformer`). Clones refer
@@ -321,13 +321,13 @@ impl<K: Cacheable> SharedInformer<K> {
 
     /// Returns the uid of the object with this key, if the cache contains it.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<String> {
-        self.shared.indexer.read().objects.get(key).map(Object::uid)
+        self.shared.indexer.read().objects.get(key).map(CachedObject::uid)
     }
 
     /// Returns `true` if the cache contains an object with this key that is being deleted.
     pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
         let state = self.shared.indexer.read();
-        state.objects.get(key).is_some_and(Object::is_deleting)
+        state.objects.get(key).is_some_and(CachedObject::is_deleting)
     }
 
     /// Returns `true` if the cache may contain objects of this namespace.

@@ -10,7 +10,7 @@ use super::index::Index;
 use super::indexer::Indexer;
 use super::phase::{self, Phase};
 use super::sorted::Sorted;
-use crate::object::{Cacheable, Object, type_name};
+use crate::object::{Cacheable, CachedObject, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Reads from a cache (client-go's `Lister` and the reading half of its `Indexer`). Clones read the same cache.
@@ -53,7 +53,7 @@ impl<K: Cacheable> Lister<K> {
     }
 
     /// Returns the object with this key.
-    pub fn get(&self, key: &ObjectKey) -> Option<Object<K>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.indexer.read().objects.get(key).cloned()
     }
 
@@ -63,12 +63,12 @@ impl<K: Cacheable> Lister<K> {
     }
 
     /// Returns all objects.
-    pub fn list(&self) -> Vec<Object<K>> {
+    pub fn list(&self) -> Vec<CachedObject<K>> {
         self.snapshot().iter().cloned().collect()
     }
 
     /// Returns the objects with these labels.
-    pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
+    pub fn select(&self, selector: &Selector) -> Vec<CachedObject<K>> {
         matching(self.snapshot().iter(), selector)
     }
 
@@ -85,7 +85,7 @@ impl<K: Cacheable> Lister<K> {
     /// # Errors
     ///
     /// If the index does not exist.
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, Error> {
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<CachedObject<K>>, Error> {
         let bucket = self.bucket(index, value)?;
         Ok(bucket.iter().cloned().collect())
     }
@@ -114,7 +114,7 @@ impl<K: Cacheable> Lister<K> {
     /// # Errors
     ///
     /// If the index does not exist.
-    pub fn related(&self, index: &str, object: &Object<K>) -> Result<Vec<Object<K>>, Error> {
+    pub fn related(&self, index: &str, object: &CachedObject<K>) -> Result<Vec<CachedObject<K>>, Error> {
         // The function is the user's, and may read the cache.
         let function = self.with_index(index, |index| index.function.clone())?;
         let values = function.values(object);
@@ -160,11 +160,11 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// ```
     /// use informer::cache::Lister;
-    /// use informer::{Object, ObjectKey};
+    /// use informer::{CachedObject, ObjectKey};
     /// use k8s_openapi::api::core::v1::Pod;
     ///
     /// # async fn wait(pods: Lister<Pod>) -> Result<(), informer::Error> {
-    /// let is_gone = |pod: Option<&Object<Pod>>| pod.is_none();
+    /// let is_gone = |pod: Option<&CachedObject<Pod>>| pod.is_none();
     /// pods.await_condition(&ObjectKey::new("shop", "web-0"), is_gone).await?;
     /// # Ok(())
     /// # }
@@ -176,8 +176,8 @@ impl<K: Cacheable> Lister<K> {
     pub async fn await_condition(
         &self,
         key: &ObjectKey,
-        mut condition: impl FnMut(Option<&Object<K>>) -> bool,
-    ) -> Result<Option<Object<K>>, Error> {
+        mut condition: impl FnMut(Option<&CachedObject<K>>) -> bool,
+    ) -> Result<Option<CachedObject<K>>, Error> {
         self.synced().await?;
         let mut found = None;
         let fulfilled = self.indexer.wait_for_version(|_| {
@@ -226,7 +226,10 @@ impl<K: Cacheable> Lister<K> {
 }
 
 /// Returns the objects that have these labels.
-fn matching<'a, K: Cacheable>(objects: impl Iterator<Item = &'a Object<K>>, selector: &Selector) -> Vec<Object<K>> {
+fn matching<'a, K: Cacheable>(
+    objects: impl Iterator<Item = &'a CachedObject<K>>,
+    selector: &Selector,
+) -> Vec<CachedObject<K>> {
     let expressions: Vec<Expression> = selector.clone().into_iter().collect();
     objects
         .filter(|it| expressions.is_empty() || it.matches_all(&expressions))
@@ -242,17 +245,17 @@ pub struct NamespaceLister<K> {
 
 impl<K: Cacheable> NamespaceLister<K> {
     /// Returns the object with this name.
-    pub fn get(&self, name: &str) -> Option<Object<K>> {
+    pub fn get(&self, name: &str) -> Option<CachedObject<K>> {
         self.lister.get(&ObjectKey::new(&self.namespace, name))
     }
 
     /// Returns all objects of the namespace.
-    pub fn list(&self) -> Vec<Object<K>> {
+    pub fn list(&self) -> Vec<CachedObject<K>> {
         self.lister.snapshot().0.namespace(&self.namespace).cloned().collect()
     }
 
     /// Returns the objects with these labels.
-    pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
+    pub fn select(&self, selector: &Selector) -> Vec<CachedObject<K>> {
         matching(self.lister.snapshot().0.namespace(&self.namespace), selector)
     }
 }
@@ -262,12 +265,12 @@ pub struct CacheSnapshot<K>(pub(crate) Sorted<K>);
 
 impl<K: Cacheable> CacheSnapshot<K> {
     /// Returns the object with this key.
-    pub fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<&CachedObject<K>> {
         self.0.get(key)
     }
 
     /// Returns all objects, in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = &Object<K>> {
+    pub fn iter(&self) -> impl Iterator<Item = &CachedObject<K>> {
         self.0.iter()
     }
 

@@ -14,7 +14,7 @@ use super::indexer::{Indexer, Scope, Writer, in_order};
 use super::listener::{HandlerQueue, HandlerRegistration, Item, Listener, Told};
 use super::sorted::Sorted;
 use crate::handler::{Event, ResourceEventHandler};
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::tasks::TaskGroup;
 use crate::{ResourceVersion, spans};
 
@@ -268,7 +268,7 @@ impl<K: Cacheable> Processor<K> {
     }
 
     /// Records the version of an object that arrived as its own event.
-    fn note_version(&self, object: &Object<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
+    fn note_version(&self, object: &CachedObject<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
         let version = object.resource_version();
         if version.is_empty() {
             return;
@@ -289,7 +289,7 @@ impl<K: Cacheable> Processor<K> {
         }
     }
 
-    fn tell_present(&self, old: Option<Object<K>>, object: Object<K>, outcomes: &mut Vec<Outcome<K>>) {
+    fn tell_present(&self, old: Option<CachedObject<K>>, object: CachedObject<K>, outcomes: &mut Vec<Outcome<K>>) {
         if self.listeners.is_empty() {
             return;
         }
@@ -315,7 +315,7 @@ impl<K: Cacheable> Processor<K> {
         outcomes.push(Outcome::Event { told, is_sync });
     }
 
-    fn tell_deleted(&self, object: Object<K>, final_state_unknown: bool, outcomes: &mut Vec<Outcome<K>>) {
+    fn tell_deleted(&self, object: CachedObject<K>, final_state_unknown: bool, outcomes: &mut Vec<Outcome<K>>) {
         if self.listeners.is_empty() {
             return;
         }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::ObjectKey;
-use crate::object::Object;
+use crate::object::CachedObject;
 
 /// Maximum number of parts of a node before it is split in two. The root is not split: it grows as the number of
 /// objects divided by the square of this.
@@ -31,12 +31,12 @@ struct Node<T> {
 /// would wait for memory at every step.
 struct Chunk<K> {
     hashes: Vec<u32>,
-    objects: Vec<Object<K>>,
+    objects: Vec<CachedObject<K>>,
 }
 
 impl<K> Sorted<K> {
     /// Builds it from objects with ascending keys.
-    pub(crate) fn from_sorted(objects: Vec<Object<K>>) -> Self {
+    pub(crate) fn from_sorted(objects: Vec<CachedObject<K>>) -> Self {
         let len = objects.len();
         let chunks = in_runs(objects)
             .into_iter()
@@ -53,14 +53,14 @@ impl<K> Sorted<K> {
     }
 
     /// Returns the object at `key`.
-    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&CachedObject<K>> {
         let branch = self.root.parts.get(self.root.place_of(key))?;
         let chunk = branch.parts.get(branch.place_of(key))?;
         chunk.objects.get(chunk.find(key, key.hash_code())?)
     }
 
     /// Stores an object at its key and returns the previous one.
-    pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
+    pub(crate) fn insert(&mut self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let key = object.key();
         let root = Arc::make_mut(&mut self.root);
         let at_branch = root.place_of(key);
@@ -90,7 +90,7 @@ impl<K> Sorted<K> {
     }
 
     /// Removes the object at `key`.
-    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<CachedObject<K>> {
         // Avoids copying for a missing key.
         self.get(key)?;
         let root = Arc::make_mut(&mut self.root);
@@ -112,13 +112,13 @@ impl<K> Sorted<K> {
     }
 
     /// Returns all objects.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Object<K>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CachedObject<K>> {
         let chunks = self.root.parts.iter().flat_map(|branch| &branch.parts);
         chunks.flat_map(|chunk| &chunk.objects)
     }
 
     /// Returns the objects of a namespace.
-    pub(crate) fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Object<K>> {
+    pub(crate) fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a CachedObject<K>> {
         let compare = |key: &ObjectKey| key.namespace().cmp(&Some(namespace));
         let is_before = |key: &ObjectKey| compare(key) == Ordering::Less;
         let at_branch = self.root.last_where(is_before);
@@ -180,7 +180,7 @@ impl<T> Node<T> {
 }
 
 impl<K> Chunk<K> {
-    fn of(objects: Vec<Object<K>>) -> Self {
+    fn of(objects: Vec<CachedObject<K>>) -> Self {
         let hashes = objects.iter().map(|it| it.key().hash_code()).collect();
         Self { hashes, objects }
     }
@@ -251,16 +251,16 @@ mod tests {
 
     use super::*;
 
-    fn object(key: &ObjectKey, version: usize) -> Object<ConfigMap> {
+    fn object(key: &ObjectKey, version: usize) -> CachedObject<ConfigMap> {
         let namespace = key.namespace().unwrap_or_default();
         let text = format!(
             r#"{{"metadata":{{"name":"{}","namespace":"{namespace}","resourceVersion":"{version}"}}}}"#,
             key.name()
         );
-        Object::decode(&text).expect("an object")
+        CachedObject::decode(&text).expect("an object")
     }
 
-    fn version(object: &Object<ConfigMap>) -> u64 {
+    fn version(object: &CachedObject<ConfigMap>) -> u64 {
         object.resource_version().number().expect("a number")
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use kube::core::Selector;
 
 use super::event_handler::Event;
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
 /// Facts about an object of any type, available without decoding it.
@@ -26,7 +26,7 @@ pub trait AnyObject: Send + Sync {
     fn matches(&self, selector: &Selector) -> bool;
 }
 
-impl<K: Cacheable> AnyObject for Object<K> {
+impl<K: Cacheable> AnyObject for CachedObject<K> {
     fn key(&self) -> &ObjectKey {
         Self::key(self)
     }

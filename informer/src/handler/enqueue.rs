@@ -20,7 +20,7 @@ use kube::Resource;
 use kube::core::ClusterResourceScope;
 
 use crate::ObjectKey;
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
@@ -110,7 +110,7 @@ impl ForOwner {
         self
     }
 
-    fn of_object<K: Cacheable>(&self, object: &Object<K>, push: &mut dyn FnMut(ObjectKey)) {
+    fn of_object<K: Cacheable>(&self, object: &CachedObject<K>, push: &mut dyn FnMut(ObjectKey)) {
         object.each_owner(&mut |owner| {
             let group = owner.api_version.rsplit_once('/').map_or("", |(group, _version)| group);
             if group != self.group || owner.kind != self.kind || (self.is_controller_only && !owner.is_controller) {
@@ -140,7 +140,7 @@ pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 /// Returns the mapping by `f`, which is called first with the old state, then with the new one.
 pub fn mapped<K, F, I>(f: F) -> Mapped<K, F>
 where
-    F: Fn(&Object<K>) -> I + Send + Sync + 'static,
+    F: Fn(&CachedObject<K>) -> I + Send + Sync + 'static,
     I: IntoIterator,
 {
     Mapped(f, PhantomData)
@@ -161,7 +161,7 @@ impl<K, F> fmt::Debug for Mapped<K, F> {
 impl<K, F, I, R> ToKeys<K, R> for Mapped<K, F>
 where
     K: Cacheable,
-    F: Fn(&Object<K>) -> I + Send + Sync + 'static,
+    F: Fn(&CachedObject<K>) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = R>,
 {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R)) {

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 
 use super::predicate::{Filtered, Only, Predicate};
 
@@ -18,7 +18,7 @@ pub enum Event<K> {
     /// The cache did not contain the object.
     Added {
         /// The current state.
-        object: Object<K>,
+        object: CachedObject<K>,
         /// Set if it existed when the handler was added or the informer started.
         is_in_initial_list: bool,
     },
@@ -26,14 +26,14 @@ pub enum Event<K> {
     /// another uid.
     Updated {
         /// The previous state.
-        old: Object<K>,
+        old: CachedObject<K>,
         /// The current state. A resync delivers the same version twice.
-        new: Object<K>,
+        new: CachedObject<K>,
     },
     /// The object was deleted.
     Deleted {
         /// The last known state.
-        object: Object<K>,
+        object: CachedObject<K>,
         /// Set if a new list lacked it: there may have been later states (client-go's `DeletedFinalStateUnknown`).
         final_state_unknown: bool,
     },
@@ -51,7 +51,7 @@ impl<K> Event<K> {
     }
 
     /// Returns the newest state of the object.
-    pub fn object(&self) -> &Object<K> {
+    pub fn object(&self) -> &CachedObject<K> {
         match self {
             Self::Added { object, .. } | Self::Deleted { object, .. } => object,
             Self::Updated { new, .. } => new,
@@ -59,7 +59,7 @@ impl<K> Event<K> {
     }
 
     /// Returns the previous state, for an update.
-    pub fn old(&self) -> Option<&Object<K>> {
+    pub fn old(&self) -> Option<&CachedObject<K>> {
         match self {
             Self::Updated { old, .. } => Some(old),
             Self::Added { .. } | Self::Deleted { .. } => None,
@@ -121,14 +121,14 @@ impl<K> fmt::Debug for Event<K> {
 /// delivered, and no event is delivered twice: to retry, add a key to a queue.
 ///
 /// ```
-/// use informer::Object;
+/// use informer::CachedObject;
 /// use informer::handler::{HandlerError, ResourceEventHandler};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// struct Printer;
 ///
 /// impl ResourceEventHandler<Pod> for Printer {
-///     async fn on_add(&self, object: &Object<Pod>, is_in_initial_list: bool) -> Result<(), HandlerError> {
+///     async fn on_add(&self, object: &CachedObject<Pod>, is_in_initial_list: bool) -> Result<(), HandlerError> {
 ///         let pod = object.typed()?; // decoded here, once for all handlers
 ///         let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
 ///         println!("{} on {node:?}, initial: {is_in_initial_list}", object.key());
@@ -140,7 +140,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     /// Handles an object that the cache did not contain.
     fn on_add(
         &self,
-        object: &Object<K>,
+        object: &CachedObject<K>,
         is_in_initial_list: bool,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send {
         let _ = (object, is_in_initial_list);
@@ -148,7 +148,11 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 
     /// Handles a new state of an object; at a resync, the same state again.
-    fn on_update(&self, old: &Object<K>, new: &Object<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
+    fn on_update(
+        &self,
+        old: &CachedObject<K>,
+        new: &CachedObject<K>,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send {
         let _ = (old, new);
         async { Ok(()) }
     }
@@ -156,7 +160,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     /// Handles a deletion; see [`Event::Deleted`].
     fn on_delete(
         &self,
-        object: &Object<K>,
+        object: &CachedObject<K>,
         final_state_unknown: bool,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send {
         let _ = (object, final_state_unknown);
@@ -186,7 +190,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
     where
         Self: Sized,
-        F: Fn(&Object<K>) -> bool + Send + Sync + 'static,
+        F: Fn(&CachedObject<K>) -> bool + Send + Sync + 'static,
     {
         Filtered::new(self, passes)
     }

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
@@ -117,7 +117,7 @@ impl<K, H, F> ResourceEventHandler<K> for Filtered<H, F>
 where
     K: Cacheable,
     H: ResourceEventHandler<K>,
-    F: Fn(&Object<K>) -> bool + Send + Sync + 'static,
+    F: Fn(&CachedObject<K>) -> bool + Send + Sync + 'static,
 {
     async fn on_event(&self, event: &Event<K>) -> Result<(), HandlerError> {
         let Event::Updated { old, new } = event else {

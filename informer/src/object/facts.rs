@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::cached_object::{Cacheable, CachedObject};
 use super::header::Text;
-use super::object::{Cacheable, Object};
 
 /// An owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ enum Map {
     Annotations,
 }
 
-impl<K: Cacheable> Object<K> {
+impl<K: Cacheable> CachedObject<K> {
     /// Returns the value of a label.
     pub fn label(&self, name: &str) -> Option<String> {
         self.value(Map::Labels, name)
@@ -188,7 +188,7 @@ impl<K: Cacheable> Object<K> {
     }
 }
 
-impl<K: Cacheable + serde::Serialize> Object<K> {
+impl<K: Cacheable + serde::Serialize> CachedObject<K> {
     /// Returns the value of a field that is a string, a number or a boolean.
     pub(crate) fn field(&self, names: &[String]) -> Option<String> {
         let value = match self.held_typed() {

@@ -9,13 +9,12 @@ mod read;
 #[cfg(feature = "compression")]
 mod compressed;
 mod facts;
-#[expect(clippy::module_inception, reason = "the folder is named after `Object`")]
-mod object;
+mod cached_object;
 
 pub(crate) use body::Keep;
 pub use body::Storage;
 pub(crate) use body::{Managed, cut_managed_fields};
+pub(crate) use cached_object::type_name;
+pub use cached_object::{Cacheable, CachedObject};
 pub use facts::OwnerRef;
 pub(crate) use header::{Header, Text, plain_text};
-pub(crate) use object::type_name;
-pub use object::{Cacheable, Object};

@@ -81,7 +81,7 @@ impl<M> ControllerBuilder<M> {
     ///
     /// # fn add(manager: &Manager) -> Result<(), informer::Error> {
     /// // One request for all Pods of a node.
-    /// let node = enqueue::mapped(|pod: &informer::Object<Pod>| {
+    /// let node = enqueue::mapped(|pod: &informer::CachedObject<Pod>| {
     ///     let spec = pod.typed().ok().and_then(|it| it.spec.clone());
     ///     spec.and_then(|it| it.node_name)
     /// }); manager.controller("nodes").keyed_by::<String>().watches::<Pod>(node).complete(|request: Request<String>|

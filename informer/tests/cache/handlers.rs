@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use informer::cache::{FakeSource, SharedInformer};
 use informer::handler::{Enqueued, Event, Predicate, ResourceEventHandler, ToKeys, enqueue, predicates};
-use informer::{Object, ObjectKey};
+use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use rstest::rstest;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::Told;
 
-fn object(version: u64, change: &Value) -> Object<Pod> {
+fn object(version: u64, change: &Value) -> CachedObject<Pod> {
     let mut object = json!({
         "metadata": {
             "name": "web", "namespace": "shop", "resourceVersion": version.to_string(), "generation": 1,
@@ -24,7 +24,7 @@ fn object(version: u64, change: &Value) -> Object<Pod> {
     for (path, value) in change.as_object().expect("pairs") {
         *object.pointer_mut(path).expect("a path") = value.clone();
     }
-    Object::decode(&object.to_string()).expect("an object")
+    CachedObject::decode(&object.to_string()).expect("an object")
 }
 
 fn updated(change: &Value) -> Event<Pod> {
@@ -120,7 +120,7 @@ async fn filtered_handler_gets_adds_and_deletes_for_accepted_objects() {
     let told = Told::default();
     let filtered = told
         .handler::<ConfigMap>()
-        .filtered(|it: &Object<ConfigMap>| it.label("app").as_deref() == Some("web"));
+        .filtered(|it: &CachedObject<ConfigMap>| it.label("app").as_deref() == Some("web"));
     told_of(
         filtered,
         vec![
@@ -170,9 +170,9 @@ fn keys(to_keys: &impl ToKeys<Pod>, event: &Event<Pod>) -> Vec<String> {
     keys
 }
 
-fn owned(owners: &Value) -> Object<Pod> {
+fn owned(owners: &Value) -> CachedObject<Pod> {
     let metadata = json!({"name": "web-0", "namespace": "shop", "ownerReferences": owners});
-    Object::decode(&json!({"metadata": metadata}).to_string()).expect("an object")
+    CachedObject::decode(&json!({"metadata": metadata}).to_string()).expect("an object")
 }
 
 #[test]
@@ -197,7 +197,10 @@ fn owners_are_found_by_group_and_kind() {
     );
     assert_eq!(keys(&enqueue::object(), &event), ["shop/web-0"]);
     assert_eq!(
-        keys(&enqueue::mapped(|_: &Object<Pod>| [ObjectKey::cluster("all")]), &event),
+        keys(
+            &enqueue::mapped(|_: &CachedObject<Pod>| [ObjectKey::cluster("all")]),
+            &event
+        ),
         ["all", "all"]
     );
 }
@@ -206,10 +209,10 @@ fn owners_are_found_by_group_and_kind() {
 async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
     let seen: Arc<Mutex<Vec<Enqueued>>> = Arc::default();
     let log = Arc::clone(&seen);
-    let to_keys = enqueue::mapped(|_: &Object<ConfigMap>| [ObjectKey::cluster("all")]);
+    let to_keys = enqueue::mapped(|_: &CachedObject<ConfigMap>| [ObjectKey::cluster("all")]);
     let handler = enqueue::into(to_keys, move |it| log.lock().expect("no panic").push(it));
     let event = |is_in_initial_list| {
-        let object = Object::decode(&map("a", "web").to_string()).expect("an object");
+        let object = CachedObject::decode(&map("a", "web").to_string()).expect("an object");
         Event::Added {
             object,
             is_in_initial_list,
@@ -218,8 +221,8 @@ async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
     handler.on_event(&event(true)).await.expect("it cannot fail");
     handler.on_event(&event(false)).await.expect("it cannot fail");
     let changed = Event::Updated {
-        old: Object::decode(r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#).expect("an object"),
-        new: Object::decode(r#"{"metadata":{"name":"a","resourceVersion":"2"}}"#).expect("an object"),
+        old: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#).expect("an object"),
+        new: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"2"}}"#).expect("an object"),
     };
     handler.on_event(&changed).await.expect("it cannot fail");
     let key = ObjectKey::cluster("all");

@@ -286,7 +286,7 @@ fn stored(cluster: &TestCluster) -> BTreeMap<String, u64> {
 
 fn cached(informer: &SharedInformer<ConfigMap>) -> BTreeMap<String, u64> {
     let maps = informer.lister().list();
-    let version = |it: &informer::Object<ConfigMap>| it.resource_version().number().expect("a number");
+    let version = |it: &informer::CachedObject<ConfigMap>| it.resource_version().number().expect("a number");
     maps.iter().map(|it| (it.key().to_string(), version(it))).collect()
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer::Object;
+use informer::CachedObject;
 use informer::cache::{ApiListWatch, HandlerOptions, HandlerQueue, QueueOrder, SharedInformer};
 use informer::handler::{Event, HandlerError, HandlerFn, ResourceEventHandler};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -205,7 +205,7 @@ async fn a_handler_has_synced_after_the_initial_list(cluster: TestCluster) {
 async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestCluster) {
     struct Bad(Told);
     impl ResourceEventHandler<ConfigMap> for Bad {
-        async fn on_add(&self, object: &Object<ConfigMap>, _: bool) -> Result<(), HandlerError> {
+        async fn on_add(&self, object: &CachedObject<ConfigMap>, _: bool) -> Result<(), HandlerError> {
             self.0.push(object.key().name().to_owned());
             assert_ne!(object.key().name(), "a", "a test of panics");
             Err("never content".into())

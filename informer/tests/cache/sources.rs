@@ -264,7 +264,7 @@ async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
-    let picky = informer::cache::IndexFn::new("picky", |map: &informer::Object<ConfigMap>| {
+    let picky = informer::cache::IndexFn::new("picky", |map: &informer::CachedObject<ConfigMap>| {
         assert_ne!(map.key().name(), "a", "a test of panics");
         [map.key().name().to_owned()]
     });
@@ -284,7 +284,9 @@ async fn index_function_may_read_the_cache_before_the_change() {
     // The index value of each object is the number of objects that existed at its insertion.
     let count = |name| {
         let lister = maps.lister();
-        IndexFn::new(name, move |_: &informer::Object<ConfigMap>| [lister.len().to_string()])
+        IndexFn::new(name, move |_: &informer::CachedObject<ConfigMap>| {
+            [lister.len().to_string()]
+        })
     };
     maps.add_index(count("early")).expect("it is new");
     maps.synced().await.expect("it syncs");

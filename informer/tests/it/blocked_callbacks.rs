@@ -14,7 +14,7 @@ use informer::handler::{AnyEvent, Event, enqueue};
 use informer::queue::RateLimiter;
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{Controller, ControllerBuilder};
-use informer::{Object, ObjectKey};
+use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Status;
 use rstest::rstest;
@@ -83,7 +83,7 @@ impl Place {
     fn informer(self, builder: Informer, blocks: &Blocks) -> Informer {
         let blocks = blocks.clone();
         match self {
-            Self::Index => builder.index(IndexFn::new("names", move |map: &Object<ConfigMap>| {
+            Self::Index => builder.index(IndexFn::new("names", move |map: &CachedObject<ConfigMap>| {
                 blocks.call(map.key().name());
                 [map.key().name().to_owned()]
             })),
@@ -110,7 +110,7 @@ impl Place {
         let all = |_: &Event<ConfigMap>| true;
         match self {
             Self::Mapping => {
-                let mapping = enqueue::mapped(move |map: &Object<ConfigMap>| {
+                let mapping = enqueue::mapped(move |map: &CachedObject<ConfigMap>| {
                     blocks.call(map.key().name());
                     [map.key().clone()]
                 });

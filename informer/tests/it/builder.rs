@@ -10,7 +10,7 @@ use informer::handler::{AnyEvent, enqueue};
 use informer::queue::{ExponentialBackoff, RateLimiter};
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ControllerBuilder, Manager, RequestKey};
-use informer::{Object, ObjectKey, Storage};
+use informer::{CachedObject, ObjectKey, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::ApiResource;
 use testkit::TestCluster;
@@ -88,8 +88,9 @@ async fn controller_may_reconcile_dynamic_types() {
 #[tokio::test(start_paused = true)]
 async fn event_filter_applies_to_every_watch() {
     let process = Process::new();
-    let named =
-        |name: &'static str| enqueue::mapped(move |_: &Object<Secret>| [informer::ObjectKey::new("default", name)]);
+    let named = |name: &'static str| {
+        enqueue::mapped(move |_: &CachedObject<Secret>| [informer::ObjectKey::new("default", name)])
+    };
     let is_active = |event: &AnyEvent<'_>| event.object().annotation("paused").is_none();
     let is_no_deletion = |event: &AnyEvent<'_>| !event.is_deletion();
     let builder = process
@@ -122,7 +123,7 @@ async fn event_filter_applies_to_every_watch() {
 #[tokio::test(start_paused = true)]
 async fn keys_may_be_of_any_type() {
     let process = Process::new();
-    let node = enqueue::mapped(|pod: &Object<Pod>| {
+    let node = enqueue::mapped(|pod: &CachedObject<Pod>| {
         let spec = pod.typed().ok().and_then(|it| it.spec.clone());
         spec.and_then(|it| it.node_name)
     });
@@ -187,7 +188,7 @@ async fn type_may_have_its_own_cache_options() {
             .await;
         cluster.create(secret(name).namespace(namespace)).await;
     }
-    let by_name = IndexFn::new("name", |map: &Object<ConfigMap>| [map.key().name().to_owned()]);
+    let by_name = IndexFn::new("name", |map: &CachedObject<ConfigMap>| [map.key().name().to_owned()]);
     let maps = ByObject::<ConfigMap>::new()
         .all_namespaces()
         .source(|it| it.labels("keep=yes"));
@@ -219,7 +220,7 @@ async fn type_may_have_its_own_cache_options() {
 #[tokio::test(start_paused = true)]
 async fn inconsistent_options_are_refused() {
     let cluster = TestCluster::start();
-    let index = || IndexFn::new("name", |_: &Object<ConfigMap>| Vec::<String>::new());
+    let index = || IndexFn::new("name", |_: &CachedObject<ConfigMap>| Vec::<String>::new());
     let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));
     let builder = || SharedInformerFactory::builder(cluster.client());
     assert!(builder().by_object(twice).is_err(), "one name for two indexes");

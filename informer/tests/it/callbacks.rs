@@ -9,7 +9,7 @@ use informer::handler::{AnyEvent, Event, HandlerError, HandlerFn, ResourceEventH
 use informer::metrics::Metrics;
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{Controller, ControllerBuilder};
-use informer::{Object, ObjectKey};
+use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
 use testkit::TestCluster;
@@ -35,7 +35,7 @@ impl Panics {
 }
 
 fn mapping(builder: ControllerBuilder, panics: Panics) -> ControllerBuilder {
-    builder.watches::<ConfigMap>(enqueue::mapped(move |map: &Object<ConfigMap>| {
+    builder.watches::<ConfigMap>(enqueue::mapped(move |map: &CachedObject<ConfigMap>| {
         panics.call();
         [map.key().clone()]
     }))
@@ -252,7 +252,7 @@ async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) 
 type Panicking = fn(ApiListWatch) -> SharedInformer<ConfigMap>;
 
 fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
-    let index = IndexFn::new("picky", |map: &Object<ConfigMap>| {
+    let index = IndexFn::new("picky", |map: &CachedObject<ConfigMap>| {
         assert_ne!(map.key().name(), "bad", "the function of the user panics");
         [map.key().name().to_owned()]
     });

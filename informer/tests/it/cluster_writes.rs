@@ -53,7 +53,7 @@ fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Cluste
                     .push(format!("{}: {secret}", request.key));
             }
             let prefix = format!("{}-", request.key.key.name());
-            let is_there = |it: &informer::Object<Secret>| it.key().name().starts_with(&prefix);
+            let is_there = |it: &informer::CachedObject<Secret>| it.key().name().starts_with(&prefix);
             if !secrets.lister().list().iter().any(is_there) {
                 let mut secret = Secret::default();
                 secret.metadata.generate_name = Some(prefix.clone());
@@ -68,7 +68,7 @@ fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Cluste
     };
     let builder = clusters.controller("maker").for_::<ConfigMap>();
     builder
-        .watches::<Secret>(enqueue::mapped(|it: &informer::Object<Secret>| {
+        .watches::<Secret>(enqueue::mapped(|it: &informer::CachedObject<Secret>| {
             let name = it.key().name().split('-').next().unwrap_or_default();
             [ObjectKey::new("default", name)]
         }))

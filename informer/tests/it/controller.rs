@@ -112,7 +112,7 @@ async fn owned_objects_map_to_their_controller_and_watched_ones_by_function() {
         &cluster,
         |it| {
             it.owns::<Secret>()
-                .watches_metadata::<Pod>(enqueue::mapped(|pod: &informer::Object<_>| {
+                .watches_metadata::<Pod>(enqueue::mapped(|pod: &informer::CachedObject<_>| {
                     [ObjectKey::new("default", &format!("of-{}", pod.key().name()))]
                 }))
         },

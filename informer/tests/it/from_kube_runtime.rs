@@ -9,7 +9,7 @@ use informer::cache::{ApiListWatch, SharedInformer};
 use informer::handler::enqueue;
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ControllerBuilder, Manager};
-use informer::{Object, ObjectKey};
+use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use rstest::rstest;
 use testkit::TestCluster;
@@ -69,7 +69,7 @@ async fn trigger_enqueues_all_objects_of_all_watches() {
         .start();
     let manager = Manager::new(cluster.client());
     let (trigger, triggers) = mpsc::unbounded();
-    let same_name = |secret: &Object<Secret>| Some(ObjectKey::new("mapped", secret.key().name()));
+    let same_name = |secret: &CachedObject<Secret>| Some(ObjectKey::new("mapped", secret.key().name()));
     let builder = manager.controller("maps").for_::<ConfigMap>();
     let builder = builder.watches::<Secret>(enqueue::mapped(same_name));
     let calls = run(&cluster, &manager, builder.reconcile_all_on(triggers.map(|()| ())));
@@ -96,7 +96,7 @@ async fn trigger_enqueues_all_objects_of_all_watches() {
     assert_eq!(all(), ["default/a", "mapped/of-secret"]);
 }
 
-fn color(map: Option<&Object<ConfigMap>>) -> Option<String> {
+fn color(map: Option<&CachedObject<ConfigMap>>) -> Option<String> {
     let map = map?.typed().expect("it is of its type");
     map.data.as_ref()?.get("color").cloned()
 }

@@ -146,7 +146,7 @@ async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
     let api: Api<Secret> = Api::default_namespaced(Writes::new().observe(&cluster.client_named("writer")));
     let calls: Arc<Mutex<u32>> = Arc::default();
     let count = Arc::clone(&calls);
-    let nobody = enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new());
+    let nobody = enqueue::mapped(|_: &informer::CachedObject<Secret>| Vec::<ObjectKey>::new());
     let builder = Controller::builder("deleter", &factory)
         .for_::<ConfigMap>()
         .watches::<Secret>(nobody);

@@ -32,7 +32,7 @@ fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> Contro
 }
 
 fn nobody() -> impl ToKeys<Secret> {
-    enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new())
+    enqueue::mapped(|_: &informer::CachedObject<Secret>| Vec::<ObjectKey>::new())
 }
 
 /// Runs a controller of one ConfigMap that writes a Secret in each call and requeues after a second; returns the number

@@ -16,7 +16,7 @@ use informer::cache::indexes;
 use informer::handler::{Event, enqueue};
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{CachedClient, Manager};
-use informer::{Cacheable, Error, Object, ObjectKey};
+use informer::{Cacheable, CachedObject, Error, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, PodCondition, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
@@ -44,7 +44,7 @@ fn is_named<K: Cacheable>(name: &'static str) -> impl Fn(&Event<K>) -> bool {
 }
 
 /// The key of the namespace of an object.
-fn namespace_of<K: Cacheable>(object: &Object<K>) -> Option<ObjectKey> {
+fn namespace_of<K: Cacheable>(object: &CachedObject<K>) -> Option<ObjectKey> {
     object.key().namespace().map(ObjectKey::cluster)
 }
 
@@ -124,8 +124,8 @@ fn aggregation(manager: &Manager) -> Result<(), Error> {
         .field_owner("clusterrole-aggregation-controller")
         .force_ownership();
     let roles = manager.lister::<ClusterRole>();
-    let aggregated = enqueue::mapped(move |_: &Object<ClusterRole>| {
-        let is_meant = |role: &Object<ClusterRole>| role.typed().is_ok_and(|it| it.aggregation_rule.is_some());
+    let aggregated = enqueue::mapped(move |_: &CachedObject<ClusterRole>| {
+        let is_meant = |role: &CachedObject<ClusterRole>| role.typed().is_ok_and(|it| it.aggregation_rule.is_some());
         let meant = roles.list().into_iter().filter(is_meant);
         meant.map(|it| it.key().clone()).collect::<Vec<_>>()
     });

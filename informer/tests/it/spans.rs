@@ -220,7 +220,7 @@ async fn keys_of_other_types_and_clusters_are_fields() {
         .create(pod("web").namespace("shop").set("spec.nodeName", "n1"))
         .await;
     let manager = Manager::new(cluster.client());
-    let node = enqueue::mapped(|pod: &informer::Object<Pod>| {
+    let node = enqueue::mapped(|pod: &informer::CachedObject<Pod>| {
         let spec = pod.typed().ok().and_then(|it| it.spec.clone());
         spec.and_then(|it| it.node_name)
     });

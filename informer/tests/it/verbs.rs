@@ -10,7 +10,7 @@ use informer::cache::SharedInformerFactory;
 use informer::handler::{Event, enqueue};
 use informer::reconcile::{Action, ReconcileError, Request, Writes};
 use informer::runtime::Controller;
-use informer::{Object, ObjectKey};
+use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use kube::api::{
@@ -79,11 +79,11 @@ async fn calls(cluster: &TestCluster, act: Act) -> (u32, u32) {
 async fn calls_within(cluster: &TestCluster, act: Act, after: Duration) -> (u32, u32) {
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));
     let mut builder = Controller::builder("writer", &factory).for_::<ConfigMap>();
-    let nobody = || enqueue::mapped(|_: &Object<Secret>| Vec::<ObjectKey>::new());
+    let nobody = || enqueue::mapped(|_: &CachedObject<Secret>| Vec::<ObjectKey>::new());
     builder = builder.watches_where::<Secret>(nobody(), |_: &Event<Secret>| true);
-    builder = builder.watches::<Pod>(enqueue::mapped(|_: &Object<Pod>| Vec::<ObjectKey>::new()));
-    builder = builder.watches::<Deployment>(enqueue::mapped(|_: &Object<Deployment>| Vec::<ObjectKey>::new()));
-    builder = builder.watches::<Node>(enqueue::mapped(|_: &Object<Node>| Vec::<ObjectKey>::new()));
+    builder = builder.watches::<Pod>(enqueue::mapped(|_: &CachedObject<Pod>| Vec::<ObjectKey>::new()));
+    builder = builder.watches::<Deployment>(enqueue::mapped(|_: &CachedObject<Deployment>| Vec::<ObjectKey>::new()));
+    builder = builder.watches::<Node>(enqueue::mapped(|_: &CachedObject<Node>| Vec::<ObjectKey>::new()));
     let client = Writes::new().observe(&cluster.client_named("writer"));
     let calls: Arc<Mutex<u32>> = Arc::default();
     let count = Arc::clone(&calls);

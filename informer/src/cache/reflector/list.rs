@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::document::{ListEnd, ListReader};
 use super::{Reflector, ReflectorStore, Run, Unread};
 use crate::cache::list_watch::ListOptions;
-use crate::object::{Cacheable, Header, Object};
+use crate::object::{Cacheable, CachedObject, Header};
 use crate::{Error, ResourceVersion};
 
 /// Default page size, if pages are requested.
@@ -24,7 +24,7 @@ struct Listed<K> {
 
 /// The items of a list.
 pub(super) struct Items<K> {
-    pub(super) objects: Vec<Object<K>>,
+    pub(super) objects: Vec<CachedObject<K>>,
     pub(super) unread: Vec<Unread>,
 }
 
@@ -145,7 +145,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     }
 
     /// Decodes an object of a list; `None` if it does not have a name.
-    pub(super) fn item(&self, text: &str, header: &Header<'_>) -> Option<Result<Object<K>, Unread>> {
+    pub(super) fn item(&self, text: &str, header: &Header<'_>) -> Option<Result<CachedObject<K>, Unread>> {
         let key = header.key();
         let version = header.resource_version();
         if let Some(known) = self.store.known(&key)

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Backoff;
 use crate::error::text_of_panic;
-use crate::object::{Cacheable, Header, Keep, Managed, Object, Storage};
+use crate::object::{Cacheable, CachedObject, Header, Keep, Managed, Storage};
 use crate::{Error, ObjectKey};
 
 /// Minimum duration of a watch in requests.
@@ -93,7 +93,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// Returns the object to store; an error if it must be dropped.
-    pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+    pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
@@ -105,9 +105,9 @@ impl<K: Cacheable> ReflectorOptions<K> {
         })
     }
 
-    fn read(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+    fn read(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let Some(transform) = &self.transform else {
-            return Object::read(key, text, header, &self.keep());
+            return CachedObject::read(key, text, header, &self.keep());
         };
         let text = match self.keep.managed {
             Managed::Keep => Cow::Borrowed(text),
@@ -119,16 +119,16 @@ impl<K: Cacheable> ReflectorOptions<K> {
             managed: Managed::Keep,
             ..self.keep()
         };
-        Object::read(header.key(), text, &header, &keep)
+        CachedObject::read(header.key(), text, &header, &keep)
     }
 
     /// Returns the received text of an object that cannot be [read](Self::object), without decoding.
-    pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+    pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let keep = Keep {
             storage: Storage::Encoded,
             ..self.keep()
         };
-        Object::read(header.key(), text, header, &keep)
+        CachedObject::read(header.key(), text, header, &keep)
     }
 
     fn keep(&self) -> Keep {

@@ -1,26 +1,26 @@
 //! `ReflectorStore`: the store that a reflector fills.
 
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
 /// The store that a [`Reflector`](super::Reflector) fills: an [`Indexer`](crate::cache::Indexer), or a custom one.
 pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     /// Handles an ADDED event.
-    fn add(&self, object: Object<K>);
+    fn add(&self, object: CachedObject<K>);
     /// Handles a MODIFIED event.
-    fn update(&self, object: Object<K>);
+    fn update(&self, object: CachedObject<K>);
     /// Handles a DELETED event, with the last state.
-    fn delete(&self, object: Object<K>);
+    fn delete(&self, object: CachedObject<K>);
     /// Handles a DELETED event with a state that cannot be decoded: `object` is the [known](Self::known) state.
-    fn vanish(&self, object: Object<K>) {
+    fn vanish(&self, object: CachedObject<K>) {
         self.delete(object);
     }
     /// Replaces the contents by a list, as of `version`.
-    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion);
+    fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion);
     /// Replaces the contents by a list with some objects that could not be decoded. They exist in their states in the
     /// store, so handlers must not receive deletions of them. Default: adds the [known](Self::known) states to the
     /// list.
-    fn replace_keeping(&self, mut objects: Vec<Object<K>>, unread: Vec<Unread>, version: ResourceVersion) {
+    fn replace_keeping(&self, mut objects: Vec<CachedObject<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let known = unread.iter().filter_map(|it| it.known(self.known(&it.key).as_ref()));
         objects.extend(known);
         self.replace(objects, version);
@@ -31,7 +31,7 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
     /// Returns the newest state of an object in the store. If a list contains the same version, this state is reused
     /// and the new one is dropped, so that a relist takes no memory for unchanged objects.
-    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+    fn known(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         let _ = key;
         None
     }
@@ -52,7 +52,7 @@ pub struct Unread {
 
 impl Unread {
     /// Returns the object in a store, if it is an earlier state of this one.
-    pub fn known<K: Cacheable>(&self, stored: Option<&Object<K>>) -> Option<Object<K>> {
+    pub fn known<K: Cacheable>(&self, stored: Option<&CachedObject<K>>) -> Option<CachedObject<K>> {
         stored.filter(|it| it.may_have_uid(&self.uid)).cloned()
     }
 }

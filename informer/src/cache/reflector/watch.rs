@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 use super::document::{Lines, WatchLine};
 use super::{Reflector, ReflectorStore, Run, Unread};
 use crate::cache::list_watch::{Body, WatchOptions};
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Duration below which a watch that ends without an event counts as failed.
@@ -48,7 +48,7 @@ pub(super) struct Stream {
 }
 
 /// The initial objects of a streaming list.
-type Initial<K> = BTreeMap<ObjectKey, Result<Object<K>, Unread>>;
+type Initial<K> = BTreeMap<ObjectKey, Result<CachedObject<K>, Unread>>;
 
 /// Result of reading a chunk of a watch.
 enum Piece {
@@ -225,7 +225,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 match &*line.kind {
                     "ADDED" | "MODIFIED" => {
                         if let Some(item) = self.item(line.object, &line.header) {
-                            let key = item.as_ref().map_or_else(|it| &it.key, Object::key).clone();
+                            let key = item.as_ref().map_or_else(|it| &it.key, CachedObject::key).clone();
                             objects.insert(key, item);
                         }
                     }
@@ -290,7 +290,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 
     /// Applies one event; `false` if its type is unknown.
     fn apply(&self, line: &WatchLine<'_>) -> Result<bool, Error> {
-        let object = |store: &dyn Fn(Object<K>)| {
+        let object = |store: &dyn Fn(CachedObject<K>)| {
             match self.options.object(line.header.key(), line.object, &line.header) {
                 Ok(object) => store(object),
                 Err(err) => self.report_unread(&err),

@@ -19,7 +19,7 @@ use super::write_options::Part;
 use crate::cache::{SharedInformer, SharedInformerFactory, late_caches};
 use crate::object::Cacheable;
 use crate::runtime::merge_patch::difference;
-use crate::{Error, Object, ObjectKey};
+use crate::{CachedObject, Error, ObjectKey};
 
 /// Maximum time that a read waits for the cache to receive the writes of its client.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -155,7 +155,7 @@ impl<K: Cacheable> KindClient<K> {
     /// # Errors
     ///
     /// See [`CachedClient::get`](super::CachedClient::get).
-    pub async fn get_object(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
+    pub async fn get_object(&self, key: &ObjectKey) -> Result<Option<CachedObject<K>>, Error> {
         self.check_namespace("get", key)?;
         if self.is_live() {
             return self.get_live(key).await;
@@ -318,7 +318,7 @@ impl<K: Cacheable> KindClient<K> {
         })
     }
 
-    async fn get_live(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
+    async fn get_live(&self, key: &ObjectKey) -> Result<Option<CachedObject<K>>, Error> {
         let request = kube::core::Request::new(self.kinds.path(key.namespace()));
         let params = kube::api::GetParams::default();
         let request = if self.kinds.is_metadata {
@@ -335,7 +335,7 @@ impl<K: Cacheable> KindClient<K> {
             .await
             .map_err(Error::from)
         {
-            Ok(text) => Object::decode(&text).map(Some),
+            Ok(text) => CachedObject::decode(&text).map(Some),
             Err(err) if err.is_not_found() => Ok(None),
             Err(err) => Err(err),
         }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::kind_client::KindClient;
 use crate::cache::{Lister, indexes};
 use crate::object::Cacheable;
-use crate::{Error, Object, ObjectKey};
+use crate::{CachedObject, Error, ObjectKey};
 
 /// A list of objects of one type, in the order of their keys (controller-runtime's `List` and its options); see
 /// [`CachedClient::list`](super::CachedClient::list). It must be awaited.
@@ -114,7 +114,7 @@ impl<K: Cacheable> ListRequest<K> {
     ///
     /// If the cache cannot be read (see [`CachedClient`](super::CachedClient)), an index is missing, the cache does not
     /// include the namespace, or a namespace is selected for a cluster-scoped type.
-    pub async fn objects(self) -> Result<Vec<Object<K>>, Error> {
+    pub async fn objects(self) -> Result<Vec<CachedObject<K>>, Error> {
         let namespace = self.wanted.namespace.clone();
         if let Some(namespace) = &namespace
             && self.kind.kinds.is_of_cluster
@@ -133,7 +133,7 @@ impl<K: Cacheable> ListRequest<K> {
         self.read_cache(&lister)
     }
 
-    fn read_cache(&self, lister: &Lister<K>) -> Result<Vec<Object<K>>, Error> {
+    fn read_cache(&self, lister: &Lister<K>) -> Result<Vec<CachedObject<K>>, Error> {
         let mut indexes = self.indexes.clone();
         for (path, value) in &self.wanted.fields {
             let index = format!("field:{path}");
@@ -155,7 +155,7 @@ impl<K: Cacheable> ListRequest<K> {
         for (index, value) in indexes.iter().skip(1) {
             others.push(lister.index_keys(index, value)?);
         }
-        let is_meant = |object: &Object<K>| {
+        let is_meant = |object: &CachedObject<K>| {
             let namespace = self.wanted.namespace.as_deref();
             namespace.is_none_or(|it| object.key().namespace() == Some(it))
                 // The keys of an index are sorted.
@@ -166,7 +166,7 @@ impl<K: Cacheable> ListRequest<K> {
         Ok(found.take(self.limit.unwrap_or(usize::MAX)).collect())
     }
 
-    async fn read_server(self) -> Result<Vec<Object<K>>, Error> {
+    async fn read_server(self) -> Result<Vec<CachedObject<K>>, Error> {
         if self.owner.is_some() || !self.indexes.is_empty() {
             let plural = &self.kind.kinds.plural;
             return Err(Error::refused(format!(
@@ -185,7 +185,7 @@ impl<K: Cacheable> ListRequest<K> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let list: Items = self.kind.client.shared.client.request(request).await?;
-        list.items.iter().map(|it| Object::decode(it.get())).collect()
+        list.items.iter().map(|it| CachedObject::decode(it.get())).collect()
     }
 }
 
@@ -231,7 +231,7 @@ impl<K: Cacheable> IntoFuture for ListRequest<K> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.objects().await?.iter().map(Object::typed).collect() })
+        Box::pin(async move { self.objects().await?.iter().map(CachedObject::typed).collect() })
     }
 }
 

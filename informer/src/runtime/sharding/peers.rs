@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::member_lease::{holder, lasts, view};
 use super::view::View;
 use crate::cache::CacheSnapshot;
-use crate::{Object, ObjectKey, ResourceVersion};
+use crate::{CachedObject, ObjectKey, ResourceVersion};
 
 /// Other replicas by their Leases.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Peers {
         self.peers.retain(|_, it| !it.is_gone || !it.has_ended(known_to, 1));
     }
 
-    fn see(&mut self, object: &Object<Lease>) {
+    fn see(&mut self, object: &CachedObject<Lease>) {
         let state = (object.uid(), object.resource_version().clone());
         if let Some(peer) = self.peers.get_mut(object.key()).filter(|it| it.state == state) {
             peer.is_gone = false;
@@ -148,7 +148,7 @@ mod tests {
             r#"{{"metadata":{{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"{version}",
                 "annotations":{annotations}}},"spec":{spec}}}"#
         );
-        leases.insert(Object::decode(&text).expect("an object"));
+        leases.insert(CachedObject::decode(&text).expect("an object"));
         leases.lister().snapshot()
     }
 

@@ -1,4 +1,4 @@
-//! `Object`: one state of one object, decoded on first use.
+//! `CachedObject`: one state of one object, decoded on first use.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,17 +27,17 @@ impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
 /// [`typed`](Self::typed) decodes it, once for all simultaneous holders.
 ///
 /// ```
-/// use informer::{Object, ObjectKey};
+/// use informer::{CachedObject, ObjectKey};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// let map = Object::<ConfigMap>::decode(
+/// let map = CachedObject::<ConfigMap>::decode(
 ///     r#"{"metadata": {"name": "settings", "namespace": "shop", "resourceVersion": "7"}, "data": {"color": "red"}}"#,
 /// )?;
 /// assert_eq!(map.key(), &ObjectKey::new("shop", "settings"));
 /// assert_eq!(map.typed()?.data.as_ref().unwrap()["color"], "red");
 /// # Ok::<(), informer::Error>(())
 /// ```
-pub struct Object<K> {
+pub struct CachedObject<K> {
     record: Arc<Record<K>>,
 }
 
@@ -90,7 +90,7 @@ impl<K> Record<K> {
     }
 }
 
-impl<K> Object<K> {
+impl<K> CachedObject<K> {
     /// Returns namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.record.key
@@ -149,7 +149,7 @@ impl<K> Object<K> {
     }
 }
 
-impl<K: Cacheable> Object<K> {
+impl<K: Cacheable> CachedObject<K> {
     /// Creates an object from its JSON.
     ///
     /// # Errors
@@ -303,7 +303,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K> Clone for Object<K> {
+impl<K> Clone for CachedObject<K> {
     fn clone(&self) -> Self {
         Self {
             record: Arc::clone(&self.record),
@@ -311,7 +311,7 @@ impl<K> Clone for Object<K> {
     }
 }
 
-impl<K> fmt::Debug for Object<K> {
+impl<K> fmt::Debug for CachedObject<K> {
     /// `shop/web-0@7`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.resource_version())
