@@ -356,7 +356,7 @@ impl Explore {
             config: &self.config,
             world: &world,
             reference,
-            threads: self.threads,
+            at_once: &|| self.threads,
         };
         let mut search = Search {
             runs: &runs,

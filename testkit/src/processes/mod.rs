@@ -45,6 +45,7 @@ mod output;
 mod reaper;
 mod files;
 mod fill;
+mod pace;
 mod usage;
 mod network;
 mod old_crds;

@@ -16,6 +16,7 @@ use super::scenario::{Controller, Ready, Scenario};
 use super::step::Step;
 use super::usage::Usage;
 use super::webhooks::{self, Served, Trust};
+use crate::explore::parts::WallClock;
 use crate::hooks::Hooks;
 use crate::lock::lock;
 use crate::test_cluster::TestCluster;
@@ -40,11 +41,14 @@ struct Ending {
     processes: Vec<Process>,
     folder: RunFolder,
     _admin: Option<Serving>,
+    usage: Arc<Usage>,
+    began: WallClock,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         self.processes.iter().for_each(Process::end);
+        self.usage.end(self.began.elapsed());
     }
 }
 
@@ -72,6 +76,8 @@ impl Runner {
             processes: Vec::new(),
             folder,
             _admin: None,
+            usage: Arc::clone(&self.usage),
+            began: WallClock::start(),
         };
         let mut served = Served::default();
         for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {

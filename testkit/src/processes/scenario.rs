@@ -50,7 +50,7 @@ pub struct Scenario {
     /// Bounds of the search.
     #[serde(default)]
     pub(crate) budget: Budget,
-    /// Number of concurrent runs. Default: as many as the processors can run, measured in the references; at most 32.
+    /// Number of concurrent runs. Default: as many as the processors can run, measured in the runs so far; at most 32.
     pub(crate) parallel: Option<usize>,
     /// Time without activity after which the references count as settled. Default 3s. Raise it for a controller that
     /// waits longer for a timer. Later runs use a time derived from the longest pause of the references instead.

@@ -1,7 +1,6 @@
 //! The exploration of a scenario: references, replays or a search, and the report.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,12 +13,13 @@ use super::leases::RECORD;
 use super::merge::Shards;
 use super::objects::groups;
 use super::old_crds::as_v1;
+use super::pace::Pace;
 use super::read::ScenarioError;
 use super::reaper::Reaper;
 use super::report::{Found, Report, Spent};
 use super::runner::Runner;
 use super::scenario::Scenario;
-use super::usage::{self, Usage};
+use super::usage::Usage;
 use super::webhooks::Trust;
 use crate::explore::parts::{
     Asides, Config, Failures, Flight, Kinds, Limits, Linger, Oracles, Plan, Progress, Reference, Runs, Search, Shard,
@@ -29,13 +29,6 @@ use crate::explore::{Coverage, Faults, Oracle};
 use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
-
-/// Default of the maximum number of concurrent runs.
-const PARALLEL_MAX: usize = 32;
-
-/// Maximum share of the processors that concurrent runs may use, in percent: on a busy machine, timeouts would cause
-/// failures.
-const LOAD_PERCENT: u128 = 70;
 
 /// Time of a wait for a step without a fault, when all work is done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
@@ -297,9 +290,10 @@ impl Exploration<'_> {
         };
         world.quiet(quiet);
         let took = self.expected(&reference, quiet);
-        let threads = self.parallel(took);
+        let pace = self.pace(took);
+        let count = pace.at_once();
         self.say(&format!(
-            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {threads} runs at once"
+            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {count} runs at once"
         ));
         report.notes.extend(reference.outcome.notes.iter().cloned());
         if self.options.keep {
@@ -309,10 +303,9 @@ impl Exploration<'_> {
             config: &self.config,
             world: &world,
             reference: Arc::new(reference),
-            threads,
+            at_once: &|| pace.at_once(),
         };
-        let progress = Progress::start();
-        let searched = WallClock::start();
+        let (progress, searched) = (Progress::start(), WallClock::start());
         let mut tell = |coverage: &Coverage| {
             progress.tell(coverage);
             progress.show();
@@ -388,19 +381,10 @@ impl Exploration<'_> {
         reference.outcome.took.saturating_sub(idle) + SHORT_WAIT * waits + quiet
     }
 
-    /// Number of concurrent runs: as many as the processors can run, measured in the references.
-    fn parallel(&self, took: Duration) -> usize {
-        if let Some(parallel) = self.runner.scenario.parallel {
-            return parallel.max(1);
-        }
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let references = self.runner.scenario.references.max(2) as u32;
-        let used = (self.runner.usage.used().processor + process_time()) / references;
-        let fit = took.as_millis() * cores as u128 * LOAD_PERCENT / 100 / used.as_millis().max(1);
-        // Other programs may use the machine as well.
-        let busy = usage::load().unwrap_or_default();
-        let fit = fit as f64 * cores as f64 / (cores as f64 + busy);
-        (fit as usize).clamp(1, PARALLEL_MAX)
+    fn pace(&self, took: Duration) -> Pace {
+        let scenario = &self.runner.scenario;
+        let references = u32::try_from(scenario.references.max(2)).unwrap_or(u32::MAX);
+        Pace::new(Arc::clone(&self.runner.usage), scenario.parallel, references, took)
     }
 
     fn spent(&self, clock: WallClock) -> Spent {

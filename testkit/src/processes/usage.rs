@@ -18,6 +18,8 @@ pub(crate) struct Usage(Mutex<Used>);
 pub(crate) struct Used {
     /// Number of runs that were started.
     pub(crate) runs: u64,
+    /// Number of runs that have ended, and the sum of their durations.
+    pub(crate) ended: (u32, Duration),
     pub(crate) processor: Duration,
     pub(crate) memory_bytes: u64,
 }
@@ -34,6 +36,13 @@ impl Usage {
     /// Counts a run.
     pub(crate) fn begin(&self) {
         lock(&self.0).runs += 1;
+    }
+
+    /// Counts the end of a run.
+    pub(crate) fn end(&self, took: Duration) {
+        let (runs, sum) = &mut lock(&self.0).ended;
+        *runs += 1;
+        *sum += took;
     }
 
     pub(crate) fn used(&self) -> Used {
@@ -63,4 +72,14 @@ fn memory(process: u32) -> Option<u64> {
 pub(crate) fn load() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns the processor time of all programs of the machine since it started; `None` without `/proc`.
+pub(crate) fn of_the_machine() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    // User, nice, system, idle, iowait, irq and softirq.
+    let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|at| ticks.get(at)).sum();
+    Some(Duration::from_millis(busy * 1_000 / TICKS))
 }

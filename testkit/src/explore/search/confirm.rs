@@ -1,10 +1,10 @@
 //! Confirmation of a failure: it must recur, and is then minimised.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::in_order::Runs;
+use super::context::Runs;
 use super::late_start::depends_on_the_first;
-use super::order::Search;
 use super::shrink;
 use super::shrink::Shrunk;
 use crate::explore::oracles::Oracle;
@@ -21,102 +21,126 @@ const REPEATED: (usize, Duration) = (20, Duration::from_secs(600));
 
 /// Divisors of the budget for the part that minimising a failure may take, in virtual and in real time, in which a run
 /// that fails takes as long as its bound.
-const SHRINKING: [u32; 2] = [4, 16];
+pub(super) const SHRINKING: [u32; 2] = [4, 16];
 
-impl Search<'_> {
-    /// Confirms a failure by further runs; returns the smallest plan with the same failure.
-    pub(super) fn confirmed(&mut self, plan: &Plan, outcome: &Outcome, violation: Violation) -> Option<Box<Finding>> {
-        let Runs {
-            config,
-            world,
-            reference,
-            ..
-        } = self.runs;
-        let recurrence = self.recurrence(plan, &violation);
-        if self.runs.is_stopped() {
-            return None;
-        }
-        let (failed, made) = recurrence;
-        if !is_certain(recurrence, config.timing.allows_miss) {
-            let what = match config.timing.is_real {
-                true => format!("{violation}, in {failed} of {made} runs of the same plan"),
-                false => format!("{violation}, in one run but not in another run of the same plan"),
-            };
-            self.nondeterminism.push(Nondeterminism::new(plan, &what));
-            if config.timing.is_real && violation.oracle == Oracle::EndState.name() {
-                // They would need as many runs again for each further plan.
-                reference.ignore(&outcome.unlike);
-                self.asides.unsteady.extend(outcome.unlike.iter().cloned());
-            }
-            return None;
-        }
-        let mut limit = self.limits.time / SHRINKING[usize::from(config.timing.is_real)];
-        if !self.failures.is_empty() && !config.timing.is_real {
-            limit = limit.min(self.limits.time.saturating_sub(self.coverage.processor_time));
-        }
-        let shrunk = shrink::shrink(config, world, reference, plan, violation, limit);
-        let Shrunk {
-            plan,
-            outcome,
-            violation,
-            reference,
-            took,
-        } = shrunk;
-        self.coverage.processor_time += took;
-        if let Some(note) = depends_on_the_first(self.runs, &plan, &outcome) {
-            self.asides.first_come.get_or_insert(note);
-            return None;
-        }
-        let has_clock = virtual_clock::is_available(config.has_machine_clock);
-        let violation = match repeated(&outcome.trace).filter(|_| !has_clock) {
-            Some(repeated) => Violation {
-                what: format!(
-                    "{repeated}: does it measure time by the machine's clock?\n{}",
-                    violation.what
-                ),
-                ..violation
-            },
-            None => violation,
-        };
-        let mut finding = Finding::new(&reference, outcome, plan, violation);
-        finding.recurrence = recurrence;
-        Some(finding)
+/// Result of the confirmation of a failure.
+pub(crate) enum Confirmed {
+    /// The failure recurs; its smallest plan.
+    Failure(Box<Finding>),
+    /// The end of the run depends on the order of arrival, with a note about it.
+    FirstCome(String),
+    /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
+    Unsure(Nondeterminism, BTreeSet<(String, String)>),
+    /// The search has been stopped.
+    Stopped,
+}
+
+/// The confirmation of a failure, and the processor time of its runs.
+pub(crate) struct Confirmation {
+    pub(crate) result: Confirmed,
+    pub(crate) took: Duration,
+}
+
+/// Confirms the failure of a run by further runs, and minimises it within a limit of time.
+pub(crate) fn confirm(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration) -> Confirmation {
+    let mut took = Duration::ZERO;
+    let result = confirmed(runs, plan, outcome, limit, &mut took);
+    Confirmation { result, took }
+}
+
+fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, took: &mut Duration) -> Confirmed {
+    let Runs {
+        config,
+        world,
+        reference,
+        ..
+    } = runs;
+    let Some(violation) = outcome.violations.first().cloned() else {
+        return Confirmed::Stopped;
+    };
+    if let Some(note) = depends_on_the_first(runs, plan, outcome) {
+        return Confirmed::FirstCome(note);
     }
-
-    /// Makes more runs of a plan that has failed once. Returns the number of failures and of runs.
-    fn recurrence(&mut self, plan: &Plan, violation: &Violation) -> (u32, u32) {
-        let fails = |outcome: &Outcome| {
-            outcome
-                .violations
-                .first()
-                .is_some_and(|it| it.oracle == violation.oracle)
+    let recurrence = recurrence(runs, plan, &violation, took);
+    if runs.is_stopped() {
+        return Confirmed::Stopped;
+    }
+    let (failed, made) = recurrence;
+    if !is_certain(recurrence, config.timing.allows_miss) {
+        let what = match config.timing.is_real {
+            true => format!("{violation}, in {failed} of {made} runs of the same plan"),
+            false => format!("{violation}, in one run but not in another run of the same plan"),
         };
-        let timing = self.runs.config.timing;
-        let (mut failed, mut made) = (1, 1);
-        if timing.is_real {
-            // The runs mostly wait.
-            let outcomes = self.runs.at_the_same_time(plan, CONFIRMATIONS);
-            failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
-            made += CONFIRMATIONS;
-        }
-        let most = if timing.allows_miss {
-            2 * CONFIRMATIONS
+        // Without this, each further plan would need as many runs again.
+        let is_masked = config.timing.is_real && violation.oracle == Oracle::EndState.name();
+        let unlike = if is_masked {
+            outcome.unlike.clone()
         } else {
-            CONFIRMATIONS
+            BTreeSet::new()
         };
-        let is_decided = |failed: u32, made: u32| match (timing.allows_miss, made - failed) {
-            // The decision is certain after two misses, and if the first runs have equal results.
-            (true, missed) => missed > 1 || (missed == 0 && made > CONFIRMATIONS),
-            (false, missed) => missed > 0,
-        };
-        while made <= most && !is_decided(failed, made) && !self.runs.is_stopped() {
-            let again = self.runs.one(plan);
-            self.coverage.processor_time += again.took;
-            failed += u32::from(fails(&again));
-            made += 1;
-        }
-        (failed, made)
+        return Confirmed::Unsure(Nondeterminism::new(plan, &what), unlike);
     }
+    let shrunk = shrink::shrink(config, world, reference, plan, violation, limit);
+    let Shrunk {
+        plan,
+        outcome,
+        violation,
+        reference,
+        took: shrinking,
+    } = shrunk;
+    *took += shrinking;
+    if let Some(note) = depends_on_the_first(runs, &plan, &outcome) {
+        return Confirmed::FirstCome(note);
+    }
+    let has_clock = virtual_clock::is_available(config.has_machine_clock);
+    let violation = match repeated(&outcome.trace).filter(|_| !has_clock) {
+        Some(repeated) => Violation {
+            what: format!(
+                "{repeated}: does it measure time by the machine's clock?\n{}",
+                violation.what
+            ),
+            ..violation
+        },
+        None => violation,
+    };
+    let mut finding = Finding::new(&reference, outcome, plan, violation);
+    finding.recurrence = recurrence;
+    Confirmed::Failure(finding)
+}
+
+/// Makes more runs of a plan that has failed once. Returns the number of failures and of runs.
+fn recurrence(runs: &Runs<'_>, plan: &Plan, violation: &Violation, took: &mut Duration) -> (u32, u32) {
+    let fails = |outcome: &Outcome| {
+        outcome
+            .violations
+            .first()
+            .is_some_and(|it| it.oracle == violation.oracle)
+    };
+    let timing = runs.config.timing;
+    let (mut failed, mut made) = (1, 1);
+    if timing.is_real {
+        // The runs mostly wait.
+        let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
+        failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
+        made += CONFIRMATIONS;
+    }
+    let most = if timing.allows_miss {
+        2 * CONFIRMATIONS
+    } else {
+        CONFIRMATIONS
+    };
+    let is_decided = |failed: u32, made: u32| match (timing.allows_miss, made - failed) {
+        // The decision is certain after two misses, and if the first runs have equal results.
+        (true, missed) => missed > 1 || (missed == 0 && made > CONFIRMATIONS),
+        (false, missed) => missed > 0,
+    };
+    while made <= most && !is_decided(failed, made) && !runs.is_stopped() {
+        let again = runs.one(plan);
+        *took += again.took;
+        failed += u32::from(fails(&again));
+        made += 1;
+    }
+    (failed, made)
 }
 
 /// Returns `true` if a failure occurred in all runs, or in all but one if that is permitted.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::in_order::Runs;
+use super::context::Runs;
 use crate::explore::oracles::Oracle;
 use crate::explore::outcomes::{ASSERTIONS, Outcome};
 use crate::explore::plans::{Action, Plan, given};

@@ -1,22 +1,30 @@
 //! The search: the plans in the order of their trial.
 
 mod order;
+mod works;
 mod candidates;
 mod turns;
-mod confirm;
 mod in_order;
+mod as_they_come;
+mod state;
+mod work;
+mod confirm;
+mod context;
 mod replays;
 mod failures;
 mod random;
 mod shrink;
 mod late_start;
+mod asides;
 mod shard;
 mod coverage;
 
+pub(crate) use asides::Asides;
+pub(crate) use context::Runs;
 pub use coverage::Coverage;
 pub(crate) use coverage::counted;
 pub(crate) use failures::Failures;
-pub(crate) use in_order::{Runs, Stop};
-pub(crate) use order::{Asides, Kinds, Limits, Search};
 pub(crate) use replays::replays;
 pub(crate) use shard::Shard;
+pub(crate) use state::{Kinds, Limits, Search};
+pub(crate) use work::Stop;

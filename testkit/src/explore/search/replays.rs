@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::in_order::Stop;
-use super::order::Search;
+use super::state::Search;
+use super::work::Stop;
 use crate::explore::outcomes::{Finding, Nondeterminism, Outcome, PLAYABLE, Reference, Violation};
 use crate::explore::plans::{Names, Plan, given};
 use crate::explore::runs::{Config, World, judged, reference as reference_of, shortened_reference};

@@ -1,0 +1,262 @@
+//! Runs in real time. They take different times, so results are handled in the order of arrival, and the next run
+//! begins at once. Failures are confirmed in the order of their plans, so that the report depends on the outcomes only.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::thread::Scope;
+use std::time::Duration;
+
+use super::confirm::{Confirmation, confirm};
+use super::context::Runs;
+use super::work::{Stop, Work};
+use crate::explore::outcomes::Outcome;
+use crate::explore::plans::Plan;
+
+/// Maximum number of failing runs that are kept until they can be confirmed. No further run begins at the bound.
+const DOUBTFUL_MAX: usize = 256;
+
+/// The part of a plan, and its number.
+type Place = (usize, u64);
+
+/// A result that has arrived.
+enum Arrived {
+    Run(Place, Box<Outcome>),
+    Confirmation(Box<Confirmation>),
+}
+
+/// A failing run.
+struct Doubtful {
+    plan: Plan,
+    outcome: Box<Outcome>,
+    /// Number of results up to this one.
+    made: u64,
+}
+
+/// The work on plans.
+pub(super) struct Jobs<'a> {
+    /// Returns the number of runs to make at once.
+    pub(super) at_once: &'a dyn Fn() -> usize,
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+    pub(super) run: &'a (dyn Fn(&Plan) -> Outcome + Sync),
+    /// Confirms a failure, and minimises it within a time.
+    pub(super) confirm: &'a (dyn Fn(&Plan, &Outcome, Duration) -> Confirmation + Sync),
+}
+
+impl Runs<'_> {
+    /// Makes all runs of a source in real time.
+    pub(super) fn as_they_come(&self, work: &mut impl Work) -> Result<(), Stop> {
+        let jobs = Jobs {
+            at_once: &self.at_once,
+            is_stopped: &|| self.is_stopped(),
+            run: &|plan| self.one(plan),
+            confirm: &|plan, outcome, limit| confirm(self, plan, outcome, limit),
+        };
+        as_they_come(&jobs, work)
+    }
+}
+
+/// Makes a job on a thread of its own, and sends its result.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    done: &Sender<thread::Result<Arrived>>,
+    job: impl FnOnce() -> Arrived + Send + 'scope,
+) {
+    let done = done.clone();
+    scope.spawn(move || {
+        // The receiver lives as long as the scope, unless another thread has panicked.
+        let _ = done.send(catch_unwind(AssertUnwindSafe(job)));
+    });
+}
+
+/// Makes all runs of a source. A search that is spent waits for the runs in progress, and confirms their failures.
+fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
+    let Jobs { run, confirm, .. } = *jobs;
+    let (done, arrivals) = channel::<thread::Result<Arrived>>();
+    thread::scope(|scope| {
+        let (mut begun, mut doubtful, mut count) = (BTreeMap::new(), BTreeMap::<Place, _>::new(), 0_u64);
+        let mut confirming = None;
+        let mut stop = None;
+        loop {
+            let (made, most) = work.judge().made();
+            let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
+            while stop.is_none()
+                && doubtful.len() < DOUBTFUL_MAX
+                && begun.len() < room
+                && begun.len() + usize::from(confirming.is_some()) < (jobs.at_once)().max(1)
+                && let Some((plan, about)) = work.next()
+            {
+                let place = (work.part(&about), count);
+                begun.insert(place, (plan.clone(), about));
+                start(scope, &done, move || Arrived::Run(place, Box::new(run(&plan))));
+                count += 1;
+            }
+            let first_begun = begun.keys().next().copied().unwrap_or((usize::MAX, 0));
+            let is_next = |part: usize, number, work: &W| {
+                let is_open = stop.is_none() && part > 0 && work.is_open(part - 1);
+                (part, number) < first_begun && !is_open
+            };
+            while confirming.is_none()
+                && let Some(first) = doubtful.first_entry()
+                && is_next(first.key().0, first.key().1, work)
+            {
+                let Doubtful { plan, outcome, made } = first.remove();
+                let violation = outcome.violations.first();
+                if !(jobs.is_stopped)() && violation.is_some_and(|it| work.judge().must_confirm(it)) {
+                    confirming = Some(made);
+                    let limit = work.judge().shrinking();
+                    start(scope, &done, move || {
+                        Arrived::Confirmation(Box::new(confirm(&plan, &outcome, limit)))
+                    });
+                }
+            }
+            if begun.is_empty() && confirming.is_none() {
+                return stop.map_or(Ok(()), Err);
+            }
+            let arrived = arrivals.recv();
+            let arrived = arrived.unwrap_or_else(|err| panic!("the threads of the exploration are gone: {err}"));
+            let handled = match arrived.unwrap_or_else(|payload| resume_unwind(payload)) {
+                Arrived::Run(place, outcome) => {
+                    let Some((plan, about)) = begun.remove(&place) else {
+                        continue;
+                    };
+                    let handled = work.done(plan.clone(), about, &outcome);
+                    if !outcome.violations.is_empty() {
+                        let made = work.judge().made().0;
+                        doubtful.insert(place, Doubtful { plan, outcome, made });
+                    }
+                    handled
+                }
+                Arrived::Confirmation(confirmation) => match confirming.take() {
+                    Some(made) => work.judge().confirmed(*confirmation, made),
+                    None => Ok(()),
+                },
+            };
+            stop = stop.or(handled.err());
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::explore::outcomes::Violation;
+    use crate::explore::plans::{Action, Fault, SHORT};
+    use crate::explore::search::confirm::Confirmed;
+    use crate::explore::search::work::Judge;
+    use crate::lock::lock;
+
+    /// A list of plans, which records their results.
+    struct Numbered {
+        plans: std::vec::IntoIter<Plan>,
+        handled: Vec<String>,
+        confirmed: Vec<String>,
+        most: u64,
+        tell: Sender<String>,
+    }
+
+    fn name(plan: &Plan) -> String {
+        plan.faults[0].point.clone()
+    }
+
+    impl Work for Numbered {
+        type About = ();
+
+        fn next(&mut self) -> Option<(Plan, ())> {
+            self.plans.next().map(|it| (it, ()))
+        }
+
+        fn done(&mut self, plan: Plan, (): (), _: &Outcome) -> Result<(), Stop> {
+            self.handled.push(name(&plan));
+            // The run may have ended.
+            let _ = self.tell.send(name(&plan));
+            Ok(())
+        }
+
+        fn judge(&mut self) -> &mut dyn Judge {
+            self
+        }
+    }
+
+    impl Judge for Numbered {
+        fn made(&self) -> (u64, u64) {
+            (self.handled.len() as u64, self.most)
+        }
+
+        fn must_confirm(&mut self, _: &Violation) -> bool {
+            true
+        }
+
+        fn shrinking(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop> {
+            if let Confirmed::FirstCome(plan) = confirmation.result {
+                self.confirmed.push(format!("{plan} of {made}"));
+            }
+            Ok(())
+        }
+    }
+
+    /// Makes runs of the plans `0` to `3`, two at once, of which `1` and `2` fail. The run `0` ends when the result of
+    /// this plan has been handled.
+    fn explored(last: &str, most: u64) -> Numbered {
+        let action = Action {
+            fault: Fault::CrashAfter,
+            value: SHORT,
+        };
+        let (tell, told): (Sender<String>, Receiver<String>) = channel();
+        let told = Mutex::new(told);
+        let plans: Vec<Plan> = (0..4).map(|it| Plan::single(&it.to_string(), action)).collect();
+        let mut work = Numbered {
+            plans: plans.into_iter(),
+            handled: Vec::new(),
+            confirmed: Vec::new(),
+            most,
+            tell,
+        };
+        let run = |plan: &Plan| {
+            let mut outcome = Outcome::default();
+            match name(plan).as_str() {
+                "0" => while lock(&told).recv().expect("the source lives") != last {},
+                "1" | "2" => outcome.violations.push(Violation::new("it", String::new())),
+                _ => {}
+            }
+            outcome
+        };
+        let jobs = Jobs {
+            at_once: &|| 2,
+            is_stopped: &|| false,
+            run: &run,
+            confirm: &|plan, _, _| Confirmation {
+                result: Confirmed::FirstCome(name(plan)),
+                took: Duration::ZERO,
+            },
+        };
+        assert!(as_they_come(&jobs, &mut work).is_ok());
+        work
+    }
+
+    #[test]
+    fn slow_run_does_not_delay_the_results_of_others() {
+        let work = explored("3", 4);
+        assert_eq!(work.handled, ["1", "2", "3", "0"]);
+    }
+
+    #[test]
+    fn failures_are_confirmed_in_the_order_of_their_plans_after_earlier_runs() {
+        let work = explored("3", 4);
+        assert_eq!(work.confirmed, ["1 of 1", "2 of 2"]);
+    }
+
+    #[test]
+    fn no_more_runs_begin_than_the_budget_permits() {
+        let work = explored("1", 2);
+        assert_eq!(work.handled, ["1", "0"]);
+    }
+}

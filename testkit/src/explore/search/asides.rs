@@ -1,0 +1,84 @@
+//! `Asides`: observations in runs that did not fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::explore::outcomes::Outcome;
+use crate::explore::plans::{Plan, given};
+use crate::explore::runs::Config;
+
+/// Observations in runs that did not fail.
+#[derive(Debug, Default)]
+pub(crate) struct Asides {
+    /// Plan of the first run with a slow end state, and its delay.
+    late: Option<(Duration, Plan)>,
+    /// Number of times each controller ended by itself and was restarted, in all runs.
+    ended: BTreeMap<Arc<str>, u32>,
+    /// Descriptions of values that were assigned to objects in another order than in the reference, and the first plan
+    /// with such values.
+    permuted: Option<(Vec<String>, Plan)>,
+    /// Description of the first end state that depends on the order of arrival.
+    pub(crate) first_come: Option<String>,
+    /// Number of plans that were not examined, because they failed like other plans.
+    pub(crate) repeated: u64,
+    /// Resources and paths of fields that are excluded from comparisons, because they differed in only some runs of a
+    /// plan.
+    pub(crate) unsteady: BTreeSet<(String, String)>,
+}
+
+impl Asides {
+    pub(crate) fn take(&mut self, plan: &Plan, outcome: &Outcome) {
+        if let (Some(late), None) = (outcome.late, &self.late) {
+            self.late = Some((late, plan.clone()));
+        }
+        if let (None, false) = (&self.permuted, outcome.permuted.is_empty()) {
+            self.permuted = Some((outcome.permuted.clone(), plan.clone()));
+        }
+        for (client, times) in &outcome.ended {
+            *self.ended.entry(Arc::clone(client)).or_default() += times;
+        }
+    }
+
+    /// Describes the observations.
+    pub(crate) fn notes(&self, config: &Config) -> Vec<String> {
+        let late = self.late.iter().map(|(late, plan)| {
+            format!(
+                "the end state was not right until {late:?} after the last fault, which is slow but does not fail the \
+                 run; use `.within(…)` if more than {:?} is expected (to replay: EXPLORE_REPLAY='{plan}')",
+                config.within
+            )
+        });
+        let ended = self.ended.iter().map(|(client, times)| {
+            format!(
+                "{} ended by itself and was restarted {times} times over all runs",
+                given(client)
+            )
+        });
+        let permuted = self.permuted.iter().map(|(values, plan)| {
+            format!(
+                "values are assigned in the order of arrival, which differs in some runs: {} (to replay: \
+                 EXPLORE_REPLAY='{plan}')",
+                values.join("; ")
+            )
+        });
+        let first_come = self.first_come.iter().cloned();
+        let repeated = (self.repeated > 0).then(|| format!("{} more plans fail with the same message", self.repeated));
+        let unsteady = (!self.unsteady.is_empty()).then(|| {
+            let fields = self
+                .unsteady
+                .iter()
+                .map(|(resource, path)| format!("{path} of {resource}"));
+            format!(
+                "fields that differed in some runs of a plan only are no longer compared: {}",
+                fields.collect::<Vec<_>>().join(", ")
+            )
+        });
+        late.chain(unsteady)
+            .chain(ended)
+            .chain(permuted)
+            .chain(first_come)
+            .chain(repeated)
+            .collect()
+    }
+}

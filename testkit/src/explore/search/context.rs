@@ -1,0 +1,53 @@
+//! `Runs`: the context of all runs of a search.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use super::candidates::{Candidate, Users, candidates};
+use crate::explore::outcomes::{Outcome, Reference};
+use crate::explore::plans::{Faults, Plan};
+use crate::explore::runs::{Config, World, judged};
+
+/// Shared context of all runs of a search.
+pub(crate) struct Runs<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) world: &'a World,
+    pub(crate) reference: Arc<Reference>,
+    /// Returns the number of runs to make at once. In real time it may change during the search.
+    pub(crate) at_once: &'a (dyn Fn() -> usize + Sync),
+}
+
+impl Runs<'_> {
+    /// Returns `true` if another thread has ended the search.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.config.stop.load(Ordering::Relaxed)
+    }
+
+    /// Lists the faults that are possible from a position in the trace of a run.
+    pub(crate) fn candidates(&self, outcome: &Outcome, from: usize, faults: Faults) -> Vec<Candidate> {
+        let users = match self.config.timing.is_real {
+            true => Users::of(&self.reference.outcome),
+            false => Users::default(),
+        };
+        let timing = self.config.timing;
+        candidates(&outcome.trace, from, &outcome.controllers, faults, timing, &users)
+    }
+
+    /// Makes the run of a plan on this thread.
+    pub(crate) fn one(&self, plan: &Plan) -> Outcome {
+        judged(self.config, self.world, plan, &self.reference).0
+    }
+
+    /// Makes several runs of one plan at once.
+    pub(crate) fn at_the_same_time(&self, plan: &Plan, count: u32) -> Vec<Outcome> {
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| self.one(plan))).collect();
+            let outcomes = threads.into_iter().map(|it| it.join());
+            outcomes
+                .map(|it| it.unwrap_or_else(|payload| resume_unwind(payload)))
+                .collect()
+        })
+    }
+}

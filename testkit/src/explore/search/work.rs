@@ -1,0 +1,63 @@
+//! `Work`: a source of plans that handles their results, and the `Judge` of their failures.
+
+use std::time::Duration;
+
+use super::confirm::Confirmation;
+use crate::explore::outcomes::{Finding, Outcome, Violation};
+use crate::explore::plans::Plan;
+
+/// A source of plans that handles their results.
+pub(crate) trait Work {
+    /// Data of the source for each plan.
+    type About: Clone;
+
+    /// Returns the next plan. After `None`, there may be more plans when other results have arrived.
+    fn next(&mut self) -> Option<(Plan, Self::About)>;
+
+    /// Handles a result: in virtual time in the order of [`next`](Self::next), in real time in the order of arrival.
+    fn done(&mut self, plan: Plan, about: Self::About, outcome: &Outcome) -> Result<(), Stop>;
+
+    /// Returns the part of the search to which a plan belongs. Failures of earlier parts are confirmed first.
+    fn part(&self, _about: &Self::About) -> usize {
+        0
+    }
+
+    /// Returns `true` if further plans of this part or an earlier one may begin.
+    fn is_open(&self, _part: usize) -> bool {
+        false
+    }
+
+    /// Returns the judge of its failures.
+    fn judge(&mut self) -> &mut dyn Judge;
+}
+
+/// Decides about failures. In virtual time a source confirms each failure as its result.
+pub(crate) trait Judge {
+    /// Returns the number of results so far, and the number of results after which the search ends.
+    fn made(&self) -> (u64, u64);
+
+    /// Returns `true` if a failure must be confirmed, because none like it has been found. Counts the others.
+    fn must_confirm(&mut self, violation: &Violation) -> bool;
+
+    /// Returns the limit of the time for minimising a failure.
+    fn shrinking(&self) -> Duration;
+
+    /// Handles a confirmation. The failure was one of this number of results.
+    fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop>;
+}
+
+/// Reason for the early end of a search.
+pub(crate) enum Stop {
+    Failed(Box<Finding>),
+    Spent,
+}
+
+impl Stop {
+    /// Returns the failure that ended the search, if any.
+    pub(crate) fn failure(self) -> Option<Box<Finding>> {
+        match self {
+            Self::Failed(finding) => Some(finding),
+            Self::Spent => None,
+        }
+    }
+}

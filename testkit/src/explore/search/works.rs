@@ -1,0 +1,364 @@
+//! Sources of plans: given lists, parts that overlap in real time, delivery orders, and random plans.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::candidates::Candidate;
+use super::random::Random;
+use super::state::{Search, Tried};
+use super::work::{Judge, Stop, Work};
+use crate::explore::outcomes::Outcome;
+use crate::explore::plans::{Fault, Kind, Plan};
+
+/// Maximum number of faults of a swarm.
+pub(super) const SWARM_FAULTS: u64 = 5;
+
+/// Maximum number of follow-up faults that are kept for all first faults together; for each of them, the most likely
+/// are kept. About 100 bytes each.
+pub(super) const SECONDS: usize = 500_000;
+
+/// Number of interesting plans from which a swarm starts; the oldest are dropped.
+const SWARM_SEEDS: usize = 256;
+
+/// Number of random plans that are generated before any of them is run.
+const BATCH: usize = 32;
+
+impl<'a> Search<'a> {
+    /// Makes the runs of a given list of plans, and judges the outcomes in the order of the plans. `then` is called
+    /// with each outcome, and with `true` if the run reached a new state.
+    pub(super) fn each<T: Clone>(
+        &mut self,
+        plans: impl Iterator<Item = (Plan, T)>,
+        then: impl FnMut(&mut Self, Plan, T, &Outcome, bool),
+    ) -> Result<(), Stop> {
+        let runs = self.runs;
+        let search = self;
+        runs.all(&mut Listed { search, plans, then })
+    }
+
+    /// Tries single faults in real time: the first ones, then the likeliest pairs with them, then the later ones. The
+    /// later ones begin while some of the first ones are still running.
+    pub(super) fn overlapping_parts(
+        &mut self,
+        first: Vec<Candidate>,
+        later: [Vec<Candidate>; 3],
+        most: usize,
+    ) -> Result<Vec<Tried>, Stop> {
+        let shard = self.shard;
+        let mut parts = Parts {
+            first: shard.part(first.into_iter()).collect(),
+            later: later.into_iter().flat_map(|it| shard.part(it.into_iter())).collect(),
+            pairs: None,
+            running: 0,
+            begun: 0,
+            most,
+            tried: Default::default(),
+            search: self,
+        };
+        let runs = parts.search.runs;
+        runs.all(&mut parts)?;
+        Ok(parts.in_order())
+    }
+
+    /// Tries delivery orders with two late messages, then with three.
+    pub(super) fn orders(&mut self, tried: &[Tried]) -> Result<(), Stop> {
+        let mut queue = VecDeque::new();
+        for first in tried.iter().filter(|it| it.kind == Kind::Delay) {
+            queue.extend(one_more_late(&first.plan, &first.next));
+        }
+        let runs = self.runs;
+        runs.all(&mut Orders { search: self, queue })
+    }
+
+    /// Tries random mutations of plans that reached a new state, until a bound is reached.
+    pub(super) fn swarm(&mut self, mut seeds: Vec<Tried>) -> Result<(), Stop> {
+        seeds.retain(|it| !it.next.is_empty());
+        let runs = self.runs;
+        runs.all(&mut Swarm {
+            random: Random(self.seed),
+            search: self,
+            seeds: seeds.into(),
+            idle: 0,
+            batch: VecDeque::new(),
+            running: 0,
+        })
+    }
+}
+
+/// Plans from a given list.
+struct Listed<'s, 'a, I, F> {
+    search: &'s mut Search<'a>,
+    plans: I,
+    then: F,
+}
+
+impl<'a, T, I, F> Work for Listed<'_, 'a, I, F>
+where
+    T: Clone,
+    I: Iterator<Item = (Plan, T)>,
+    F: FnMut(&mut Search<'a>, Plan, T, &Outcome, bool),
+{
+    type About = T;
+
+    fn next(&mut self) -> Option<(Plan, T)> {
+        self.plans.next()
+    }
+
+    fn done(&mut self, plan: Plan, about: T, outcome: &Outcome) -> Result<(), Stop> {
+        let is_new = self.search.accept(&plan, outcome)?;
+        (self.then)(self.search, plan, about, outcome, is_new);
+        self.search.is_spent()
+    }
+
+    fn judge(&mut self) -> &mut dyn Judge {
+        self.search
+    }
+}
+
+/// Maximum number of late messages in a delivery order.
+const LATE: usize = 3;
+
+/// Delivery orders to run. Each adds orders with one more late message.
+struct Orders<'s, 'a> {
+    search: &'s mut Search<'a>,
+    queue: VecDeque<(Plan, Candidate)>,
+}
+
+impl Work for Orders<'_, '_> {
+    type About = Candidate;
+
+    fn next(&mut self) -> Option<(Plan, Candidate)> {
+        self.queue.pop_front()
+    }
+
+    fn done(&mut self, plan: Plan, last: Candidate, outcome: &Outcome) -> Result<(), Stop> {
+        self.search.accept(&plan, outcome)?;
+        self.search.coverage.orders += 1;
+        if plan.faults.len() < LATE {
+            let tried = self.search.continued(plan, &last, outcome);
+            let room = SECONDS.saturating_sub(self.queue.len());
+            let mut more = one_more_late(&tried.plan, &tried.next);
+            self.queue.extend(more.by_ref().take(room));
+            self.search.is_cut |= more.next().is_some();
+        }
+        self.search.is_spent()
+    }
+
+    fn judge(&mut self) -> &mut dyn Judge {
+        self.search
+    }
+}
+
+/// Returns the plans with one more late message.
+fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Item = (Plan, Candidate)> + 't {
+    let late = next.iter().filter(|it| it.action.kind() == Kind::Delay);
+    late.map(|it| (plan.and(&it.point, it.action), it.clone()))
+}
+
+/// Single faults in two parts, and the likeliest pairs of the first part.
+struct Parts<'s, 'a> {
+    search: &'s mut Search<'a>,
+    first: VecDeque<Candidate>,
+    later: VecDeque<Candidate>,
+    /// Known when all runs of the first part have ended.
+    pairs: Option<VecDeque<Plan>>,
+    /// Number of runs of the first part in progress.
+    running: usize,
+    /// Number of single faults that have begun.
+    begun: usize,
+    /// Maximum number of next faults that are kept for each single fault.
+    most: usize,
+    /// Completed runs of both parts, with their numbers.
+    tried: [Vec<(usize, Tried)>; 2],
+}
+
+/// The part of a plan of `Parts`, in the order of the confirmation of failures.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    First,
+    Pairs,
+    Later,
+}
+
+impl<'a> Parts<'_, 'a> {
+    /// Returns the completed runs in the order of their plans.
+    fn in_order(self) -> Vec<Tried> {
+        let [first, later] = self.tried.map(in_order);
+        first.into_iter().chain(later).map(|(_, tried)| tried).collect()
+    }
+
+    fn begin(&mut self, part: Part, candidate: Candidate) -> (Plan, (Part, usize, Option<Candidate>)) {
+        self.begun += 1;
+        (candidate.plan(), (part, self.begun, Some(candidate)))
+    }
+
+    /// Lists the pairs when the first part has ended.
+    fn list_pairs(&mut self) {
+        if self.pairs.is_some() || self.running > 0 {
+            return;
+        }
+        let [first, _] = &mut self.tried;
+        let (numbers, tried): (Vec<_>, Vec<_>) = in_order(std::mem::take(first)).into_iter().unzip();
+        let pairs = paired(&tried, are_likeliest_in_real_time).into_iter();
+        let plans: VecDeque<Plan> = pairs
+            .map(|(first, second)| first.plan.and(&second.point, second.action))
+            .collect();
+        self.search.coverage.pairs.1 += plans.len() as u64;
+        self.pairs = Some(plans);
+        self.tried[0] = numbers.into_iter().zip(tried).collect();
+    }
+}
+
+/// Sorts runs by their numbers.
+fn in_order(mut tried: Vec<(usize, Tried)>) -> Vec<(usize, Tried)> {
+    tried.sort_by_key(|(number, _)| *number);
+    tried
+}
+
+impl Work for Parts<'_, '_> {
+    /// The part, and the number and fault of a single fault.
+    type About = (Part, usize, Option<Candidate>);
+
+    fn next(&mut self) -> Option<(Plan, Self::About)> {
+        if let Some(candidate) = self.first.pop_front() {
+            self.running += 1;
+            return Some(self.begin(Part::First, candidate));
+        }
+        self.list_pairs();
+        if let Some(plan) = self.pairs.as_mut().and_then(VecDeque::pop_front) {
+            return Some((plan, (Part::Pairs, 0, None)));
+        }
+        let candidate = self.later.pop_front()?;
+        Some(self.begin(Part::Later, candidate))
+    }
+
+    fn done(&mut self, plan: Plan, (part, number, single): Self::About, outcome: &Outcome) -> Result<(), Stop> {
+        self.search.accept(&plan, outcome)?;
+        let place = match part {
+            Part::First => 0,
+            Part::Pairs | Part::Later => 1,
+        };
+        self.running -= usize::from(place == 0);
+        match single {
+            Some(candidate) => {
+                let tried = self.search.single(plan, &candidate, outcome, self.most);
+                self.tried[place].push((number, tried));
+            }
+            None => self.search.coverage.pairs.0 += 1,
+        }
+        self.search.is_spent()
+    }
+
+    fn part(&self, (part, ..): &Self::About) -> usize {
+        *part as usize
+    }
+
+    fn is_open(&self, part: usize) -> bool {
+        let are_pairs_left = self.pairs.as_ref().is_none_or(|it| !it.is_empty());
+        !self.first.is_empty() || (part >= Part::Pairs as usize && are_pairs_left)
+    }
+
+    fn judge(&mut self) -> &mut dyn Judge {
+        self.search
+    }
+}
+
+/// Returns the pairs of a tried fault and one that is possible after it. Pairs of two likely faults without repetitions
+/// are first, and among equals, one pair of each first fault is before its next.
+pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Vec<(&Tried, &Candidate)> {
+    let mut order = Vec::new();
+    for (place, one) in tried.iter().enumerate() {
+        let seconds = one.next.iter().filter(|it| are_wanted(one, it));
+        order.extend(seconds.enumerate().map(|(round, it)| {
+            let repeats = u8::from(one.is_repeat) + u8::from(it.is_repeat);
+            ((one.rank + it.rank + repeats, round, place), (one, it))
+        }));
+    }
+    order.sort_by_key(|(place, _)| *place);
+    order.into_iter().map(|(_, pair)| pair).collect()
+}
+
+/// Returns `true` for pairs that are tried before the less likely single faults: a crash after a write, and a restart
+/// from an older state. Many published bugs are caused by such pairs.
+pub(super) fn are_likeliest(first: &Tried, second: &Candidate) -> bool {
+    !first.is_repeat && !second.is_repeat && first.rank + second.rank <= 1
+}
+
+/// Returns `true` for pairs that are tried before the less likely single faults in real time. Fewer runs are possible
+/// there, and therefore old states of objects that users have changed are tried first.
+pub(super) fn are_likeliest_in_real_time(first: &Tried, second: &Candidate) -> bool {
+    are_likeliest(first, second) && second.action.fault == Fault::Rewind
+}
+
+/// Random mutations of plans that reached a new state.
+struct Swarm<'s, 'a> {
+    search: &'s mut Search<'a>,
+    random: Random,
+    /// The plans to mutate, the oldest first.
+    seeds: VecDeque<Tried>,
+    /// Number of known plans that were generated since the last new state.
+    idle: usize,
+    batch: VecDeque<(Plan, Candidate)>,
+    /// Number of runs in progress.
+    running: usize,
+}
+
+impl Swarm<'_, '_> {
+    /// Generates plans.
+    fn generate(&mut self, count: usize) {
+        while !self.seeds.is_empty() && self.batch.len() < count && self.idle < SWARM_SEEDS * 16 {
+            let seed = &self.seeds[self.random.index(self.seeds.len())];
+            let mut plan = seed.plan.clone();
+            if plan.faults.len() as u64 >= SWARM_FAULTS {
+                plan.faults.remove(self.random.index(plan.faults.len()));
+            }
+            let next = seed.next[self.random.index(seed.next.len())].clone();
+            let plan = plan.and(&next.point, next.action);
+            let mut hasher = DefaultHasher::new();
+            plan.hash(&mut hasher);
+            match self.search.known.insert(hasher.finish()) {
+                true => self.batch.push_back((plan, next)),
+                false => self.idle += 1,
+            }
+        }
+    }
+}
+
+impl Work for Swarm<'_, '_> {
+    type About = Candidate;
+
+    fn next(&mut self) -> Option<(Plan, Candidate)> {
+        if self.batch.is_empty() {
+            match self.search.runs.config.timing.is_real {
+                true => self.generate(1),
+                // The next batch depends on all results of this one, in every search.
+                false if self.running == 0 => self.generate(BATCH),
+                false => {}
+            }
+        }
+        let next = self.batch.pop_front()?;
+        self.running += 1;
+        Some(next)
+    }
+
+    fn done(&mut self, plan: Plan, next: Candidate, outcome: &Outcome) -> Result<(), Stop> {
+        self.running -= 1;
+        let is_new = self.search.accept(&plan, outcome)?;
+        self.search.coverage.swarms += 1;
+        if is_new {
+            self.idle = 0;
+            if self.seeds.len() >= SWARM_SEEDS {
+                self.seeds.pop_front();
+            }
+            let tried = self.search.continued(plan, &next, outcome);
+            if !tried.next.is_empty() {
+                self.seeds.push_back(tried);
+            }
+        }
+        self.search.is_spent()
+    }
+
+    fn judge(&mut self) -> &mut dyn Judge {
+        self.search
+    }
+}
