@@ -32,7 +32,7 @@ pub(crate) struct Cell {
     pub(crate) place: Option<usize>,
     /// The step without its outcome, for text.
     what: String,
-    /// Set for steps without information: a bookmark, or the start of a watch.
+    /// Set for steps without information: a bookmark, the start of a watch, or the reading of a discovery document.
     pub(crate) is_quiet: bool,
     /// Finds the same step in another run.
     pub(crate) key: String,
@@ -118,7 +118,10 @@ impl Cell {
             What::Call { .. } | What::Note(_) => String::new(),
         };
         let is_quiet = match &step.what {
-            What::Request(request) => request.verb == Verb::Watch && request.outcome == trace::Outcome::Answered(200),
+            What::Request(request) => {
+                (request.verb == Verb::Watch || request.is_discovery())
+                    && request.outcome == trace::Outcome::Answered(200)
+            }
             What::Event { kind, .. } => kind == BOOKMARK,
             What::Call { .. } | What::Note(_) => false,
         };

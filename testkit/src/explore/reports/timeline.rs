@@ -277,7 +277,7 @@ impl Timeline {
         again
     }
 
-    /// Returns for each row whether it is part of a stretch that contains only bookmarks and starts of watches.
+    /// Returns for each row whether it is part of a stretch of quiet rows.
     fn waiting(&self) -> Vec<bool> {
         let mut is_waiting = vec![false; self.rows.len()];
         let mut start = 0;
@@ -342,7 +342,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::explore::trace::{Step, What};
+    use fake_apiserver::Verb;
+
+    use crate::explore::trace::{DISCOVERY, Outcome as Answer, Request, Step, What};
 
     /// Returns a run with these notes as its steps.
     fn run_of(texts: impl Iterator<Item = String>) -> Outcome {
@@ -388,6 +390,28 @@ mod tests {
         let text = timeline(&reference, &failing, &Plan::default()).to_string();
         assert!(text.contains(" the same 48 times more, until 0.150"), "{text}");
         assert_eq!(text.matches(" y").count(), 2, "{text}");
+    }
+
+    /// Clients of Go read the documents at the same time, so that their order differs from run to run.
+    #[test]
+    fn discovery_documents_are_folded_in_any_order() {
+        let run = |groups: [&str; 3]| {
+            let mut run = run_of(["starts", "1", "2", "3", "ends"].map(str::to_owned).into_iter());
+            for (step, group) in run.trace[1..4].iter_mut().zip(groups) {
+                step.what = What::Request(Request {
+                    object: group.to_owned(),
+                    outcome: Answer::Answered(200),
+                    ..Request::new(Verb::Get, DISCOVERY)
+                });
+            }
+            run
+        };
+        let text = timeline(
+            &run(["api", "apps", "batch"]),
+            &run(["batch", "api", "apps"]),
+            &Plan::default(),
+        );
+        assert!(!text.to_string().contains("discovery"), "{text}");
     }
 
     /// A table of all pairs would have 360 million entries.
