@@ -395,3 +395,106 @@ async fn terminating_replicas_are_counted_from_1_35_on(#[case] version: Kubernet
     assert_eq!(code, 200, "{answer}");
     assert_eq!(answer["status"]["terminatingReplicas"], expected);
 }
+
+/// New expressions use the libraries of the version before, to which a cluster can be rolled back.
+#[rstest]
+#[case::semver(V1_33, V1_34, "semver(self.v).major() == 1", "undeclared reference to 'semver'")]
+#[case::lists(V1_34, V1_35, "self.l.sort() == self.l", "undeclared reference to 'sort'")]
+#[case::functions_of_lists(V1_34, V1_35, "lists.range(2) == self.n", "undeclared reference to 'lists'")]
+#[case::macros(
+    V1_34,
+    V1_35,
+    "self.l.sortBy(x, size(x)) == self.l",
+    "undeclared reference to 'sortBy'"
+)]
+#[tokio::test]
+async fn rules_of_definitions_use_the_libraries_of_the_version_before(
+    #[case] before: KubernetesVersion,
+    #[case] since: KubernetesVersion,
+    #[case] rule: &str,
+    #[case] error: &str,
+) {
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "properties": {
+            "v": {"type": "string", "maxLength": 10},
+            "l": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 5}},
+            "n": {"type": "array", "maxItems": 5, "items": {"type": "integer"}},
+        },
+        "x-kubernetes-validations": [{"rule": rule}],
+    }}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let definition = json!({"metadata": {"name": "foos.e.com"}, "spec": {
+        "group": "e.com", "scope": "Cluster", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version],
+    }});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, refused) = post(&server(before), path, definition.clone()).await;
+    assert_eq!(code, 422, "{refused}");
+    assert!(
+        refused["message"].as_str().is_some_and(|it| it.contains(error)),
+        "{refused}"
+    );
+    let (code, answer) = post(&server(since), path, definition).await;
+    assert_eq!(code, 201, "{answer}");
+}
+
+#[rstest]
+#[case(V1_33, V1_34, "semver(object.v).major() == 1")]
+#[case(V1_34, V1_35, "object.l.distinct() == object.l")]
+#[tokio::test]
+async fn policies_and_webhooks_use_the_libraries_of_the_version_before(
+    #[case] before: KubernetesVersion,
+    #[case] since: KubernetesVersion,
+    #[case] expression: &str,
+) {
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+        "validations": [{"expression": expression}],
+    }});
+    let hook = json!({"metadata": {"name": "w"}, "webhooks": [{
+        "name": "w.e.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://e.com/"},
+        "matchConditions": [{"name": "c", "expression": expression}],
+    }]});
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    for (resource, object) in [
+        ("validatingadmissionpolicies", policy),
+        ("validatingwebhookconfigurations", hook),
+    ] {
+        let path = format!("{group}/{resource}");
+        let (code, answer) = post(&server(before), &path, object.clone()).await;
+        assert_eq!(code, 422, "{answer}");
+        assert!(answer.to_string().contains("undeclared reference"), "{answer}");
+        let (code, answer) = post(&server(since), &path, object).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+}
+
+#[rstest]
+#[case(V1_34, "[2, 1].sort() == [1, 2]", Some("undeclared reference to 'sort'"))]
+#[case(V1_34, "isSemver('v1.0', true)", None)]
+#[case(
+    V1_35,
+    "device.allowMultipleAllocations",
+    Some("undefined field 'allowMultipleAllocations'")
+)]
+#[case(V1_36, "device.allowMultipleAllocations", None)]
+#[tokio::test]
+async fn selectors_of_devices_use_the_libraries_of_their_version(
+    #[case] version: KubernetesVersion,
+    #[case] expression: &str,
+    #[case] error: Option<&str>,
+) {
+    let server = ApiServer::builder().kubernetes_version(version);
+    let server = server.runtime_config(["api/beta=true"]).expect("a known pair").start();
+    let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}});
+    let (code, answer) = post(&server, "/apis/resource.k8s.io/v1beta2/deviceclasses", class).await;
+    match error {
+        None => assert_eq!(code, 201, "{answer}"),
+        Some(error) => assert!(
+            answer["message"].as_str().is_some_and(|it| it.contains(error)),
+            "{answer}"
+        ),
+    }
+}

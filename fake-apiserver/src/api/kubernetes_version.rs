@@ -42,9 +42,20 @@ impl KubernetesVersion {
         }
     }
 
+    /// Returns the minor number of the oldest version that the server must be able to be rolled back to. New CEL
+    /// expressions can only use its libraries: `MinCompatibilityVersion` in Go.
+    pub(crate) fn min_compatibility(self) -> u8 {
+        self.minor() - 1
+    }
+
     /// Returns the default of the gate `WatchList` (streaming lists), which was disabled again only in 1.33.
     pub(crate) fn has_watch_list(self) -> bool {
         self >= Self::V1_34
+    }
+
+    /// `DRAConsumableCapacity`: selectors can name `device.allowMultipleAllocations`.
+    pub(crate) fn has_consumable_capacity(self) -> bool {
+        self >= Self::V1_36
     }
 
     /// `RelaxedServiceNameValidation`: names of Services may start with a digit.

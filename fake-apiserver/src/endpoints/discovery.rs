@@ -388,7 +388,7 @@ pub(crate) fn version(of: KubernetesVersion) -> Value {
         "emulationMajor": "1",
         "emulationMinor": minor.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": (minor - 1).to_string(),
+        "minCompatibilityMinor": of.min_compatibility().to_string(),
         "gitVersion": of.release(),
         "gitCommit": "0000000000000000000000000000000000000000",
         "gitTreeState": "clean",

@@ -4,16 +4,18 @@
 pub(crate) const IS_EVALUATED: bool = false;
 
 pub(crate) mod requests {
+    use crate::api::kubernetes_version::KubernetesVersion;
+
     /// Declared names; always empty.
     #[derive(Clone, Debug)]
     pub(crate) struct Names;
 
     impl Names {
-        pub(crate) fn of_requests(_: bool) -> Self {
+        pub(crate) fn of_requests(_: KubernetesVersion, _: bool) -> Self {
             Self
         }
 
-        pub(crate) fn of_devices() -> Self {
+        pub(crate) fn of_devices(_: KubernetesVersion) -> Self {
             Self
         }
 

@@ -24,7 +24,7 @@ pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
 
 /// Parses an expression, and keeps the places of its parts.
 pub(crate) fn parse_source(expression: &str) -> Result<Parsed, String> {
-    parse_source_of(expression, Dialect::Plain)
+    parse_source_of(expression, Dialect::STORED)
 }
 
 /// Parses an expression of a dialect, and keeps the places of its parts.
@@ -32,7 +32,7 @@ pub(crate) fn parse_source_of(expression: &str, dialect: Dialect) -> Result<Pars
     check_size(expression)?;
     match syntax::parse(expression, dialect) {
         Ok(mut parsed) => {
-            name_functions(&mut parsed.expression);
+            name_functions(&mut parsed.expression, dialect);
             Ok(parsed)
         }
         Err(Refused::Errors(errors)) => Err(show_errors(expression, errors).unwrap_or_default()),
@@ -56,19 +56,19 @@ fn syntax_error(expression: &str) -> String {
 
 /// Turns calls such as `ip.isCanonical(x)`, which parse as methods of a variable, into calls of the function of this
 /// name.
-fn name_functions(part: &mut Expression) {
+fn name_functions(part: &mut Expression, dialect: Dialect) {
     if let Expr::Call(call) = &mut part.expr
         && let Some(target) = &call.target
         && let Expr::Ident(prefix) = &target.expr
     {
         let name = format!("{}.{}", prefix.trim_start_matches('.'), call.func_name);
-        if check::is_function(&name, u32::MAX) {
+        if check::is_function(&name, dialect.libraries) {
             call.func_name = name;
             call.target = None;
         }
     }
     stacker::maybe_grow(super::costs::STACK_LEFT, super::costs::STACK_MORE, || {
-        visit_parts(part, &mut name_functions);
+        visit_parts(part, &mut |part| name_functions(part, dialect));
     });
 }
 

@@ -7,10 +7,7 @@ use std::collections::BTreeMap;
 use super::check::{Environment, StructType, Type, check};
 use super::eval::{no_more_functions, plan_of};
 use super::parse::{parse_source_of, show_errors};
-use super::syntax::Dialect;
-
-/// The minor version that determines the libraries of new expressions: the one before the server's own.
-pub(crate) const LIBRARIES: u32 = 35;
+use crate::api::kubernetes_version::KubernetesVersion;
 
 /// Variables with their types.
 #[derive(Clone, Debug)]
@@ -18,13 +15,12 @@ pub(crate) struct Names {
     environment: Environment,
     /// The fields of `variables`, if there is such a variable.
     variables: Option<BTreeMap<String, Type>>,
-    is_of_device: bool,
 }
 
 impl Names {
     /// Names for expressions about a request.
-    pub(crate) fn of_requests(has_params: bool) -> Self {
-        let mut environment = Environment::new(LIBRARIES);
+    pub(crate) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
+        let mut environment = Environment::new(version);
         environment.declare("object", Type::Dyn);
         environment.declare("oldObject", Type::Dyn);
         environment.declare("request", request());
@@ -38,31 +34,35 @@ impl Names {
         Self {
             environment,
             variables: None,
-            is_of_device: false,
         }
     }
 
     /// Names for selectors of devices.
-    pub(crate) fn of_devices() -> Self {
-        let mut environment = Environment::new(LIBRARIES);
+    pub(crate) fn of_devices(version: KubernetesVersion) -> Self {
+        let mut environment = Environment::new(version);
+        environment.is_of_devices = true;
         let by_domain = |kind| Type::map(Type::String, Type::map(Type::String, kind));
+        let named = |(name, kind): (&str, Type)| (name.to_owned(), kind);
         let fields = [
             ("driver", Type::String),
-            ("allowMultipleAllocations", Type::Bool),
             ("attributes", by_domain(Type::Any)),
             ("capacity", by_domain(Type::opaque("kubernetes.Quantity"))),
         ];
-        environment.declare("device", made("kubernetes.DRADevice", fields));
+        let mut fields: BTreeMap<String, Type> = fields.into_iter().map(named).collect();
+        if version.has_consumable_capacity() {
+            fields.extend([named(("allowMultipleAllocations", Type::Bool))]);
+        }
+        let device = StructType::table("kubernetes.DRADevice", fields);
+        environment.declare("device", Type::Struct(device));
         Self {
             environment,
             variables: None,
-            is_of_device: true,
         }
     }
 
     /// Names for rules about objects of any kind, without a request. A name with `true` is a list of objects.
     pub(crate) fn of_objects<'a>(names: impl Iterator<Item = (&'a str, bool)>) -> Self {
-        let mut environment = Environment::new(LIBRARIES);
+        let mut environment = Environment::new(KubernetesVersion::default());
         for (name, is_list) in names {
             let kind = if is_list { Type::list(Type::Dyn) } else { Type::Dyn };
             environment.declare(name, kind);
@@ -70,7 +70,6 @@ impl Names {
         Self {
             environment,
             variables: None,
-            is_of_device: false,
         }
     }
 
@@ -111,16 +110,9 @@ impl Names {
         self
     }
 
-    fn dialect(&self) -> Dialect {
-        match self.is_of_device {
-            true => Dialect::Bindings,
-            false => Dialect::Plain,
-        }
-    }
-
     /// Returns the type of an expression, or its errors in cel-go's format.
     fn output(&self, expression: &str) -> Result<Type, String> {
-        let parsed = parse_source_of(expression, self.dialect())?;
+        let parsed = parse_source_of(expression, self.environment.dialect())?;
         match check(&parsed, &self.environment) {
             Ok(checked) => Ok(checked.output),
             Err(errors) => Err(show_errors(expression, errors).unwrap_or_default()),
@@ -135,15 +127,17 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Optio
         Err(errors) => return Some(format!("compilation failed: {errors}")),
     };
     let is_wanted = wanted.is_empty() || wanted.contains(&output.as_str());
-    let is_unknown = names.is_of_device && matches!(output.as_str(), "google.protobuf.Any" | "dyn");
+    let is_unknown = names.environment.is_of_devices && matches!(output.as_str(), "google.protobuf.Any" | "dyn");
     if is_wanted || is_unknown {
-        let parsed = parse_source_of(expression, names.dialect()).ok()?;
+        let parsed = parse_source_of(expression, names.environment.dialect()).ok()?;
         return plan_of(parsed.expression, no_more_functions)
             .err()
             .map(|error| format!("program instantiation failed: {error}"));
     }
     match wanted {
-        [wanted] if names.is_of_device => Some(format!("must evaluate to {wanted} or the unknown type, not {output}")),
+        [wanted] if names.environment.is_of_devices => {
+            Some(format!("must evaluate to {wanted} or the unknown type, not {output}"))
+        }
         [wanted] => Some(format!("must evaluate to {wanted} but got {output}")),
         several => {
             let several = several.join(" ");

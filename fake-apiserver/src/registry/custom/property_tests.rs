@@ -9,9 +9,15 @@ use super::strategy::CustomStrategy;
 use super::tests::{in_context, resource};
 use crate::api::field::FieldErrors;
 use crate::api::json::{Map, Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Strategy as _;
 use crate::registry::types::pattern::Pattern;
+
+/// The strategy in 1.36.
+const CRDS: CrdStrategy = CrdStrategy {
+    version: KubernetesVersion::V1_36,
+};
 
 /// Names shared by schemas and objects, so that they match often.
 fn name() -> BoxedStrategy<String> {
@@ -117,16 +123,16 @@ proptest! {
         ]});
         for spec in [spec, good] {
             let mut crd = Object(Map::from_iter([("spec".to_owned(), spec)]));
-            CrdStrategy.default(&mut crd);
+            CRDS.default(&mut crd);
             let mut errors = FieldErrors::new();
             in_context("", |context| {
-                CrdStrategy.prepare_for_create(&mut crd, context);
-                CrdStrategy.validate(&crd, &mut errors);
+                CRDS.prepare_for_create(&mut crd, context);
+                CRDS.validate(&crd, &mut errors);
                 let old = crd.clone();
-                CrdStrategy.prepare_for_update(&mut crd, &old, context);
-                CrdStrategy.validate_update(&crd, &old, &mut errors, context);
+                CRDS.prepare_for_update(&mut crd, &old, context);
+                CRDS.validate_update(&crd, &old, &mut errors, context);
             });
-            CrdStrategy.warnings(&crd, None);
+            CRDS.warnings(&crd, None);
             let _parsed = CustomResource::parse(&crd);
         }
     }

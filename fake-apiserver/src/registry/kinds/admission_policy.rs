@@ -11,6 +11,7 @@ use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::conditions::validate_conditions as validate_status_conditions;
 use crate::registry::types::cursor::Cursor;
@@ -27,6 +28,8 @@ const AUDIT_EXPRESSION_MAX: usize = 5 * 1_024;
 pub(crate) struct AdmissionPolicy {
     /// Set if the policy changes objects.
     pub(crate) is_mutating: bool,
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
 }
 
 impl Strategy for AdmissionPolicy {
@@ -94,9 +97,9 @@ impl AdmissionPolicy {
             }
         }
         if with_conditions {
-            validate_conditions(&spec.at("matchConditions"), kind.is_set(""), errors);
+            validate_conditions(self.version, &spec.at("matchConditions"), kind.is_set(""), errors);
         }
-        let mut scope = RuleScope::of_requests(kind.is_set(""));
+        let mut scope = RuleScope::of_requests(self.version, kind.is_set(""));
         if self.is_mutating || !spec.is_empty("variables") {
             scope.names.add_variables();
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::api::field::FieldErrors;
 use crate::api::json::{Map, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
@@ -143,7 +144,12 @@ fn validate_resources(resources: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 /// `validateMatchConditions`
-pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, errors: &mut FieldErrors) {
+pub(super) fn validate_conditions(
+    version: KubernetesVersion,
+    conditions: &Cursor<'_>,
+    has_params: bool,
+    errors: &mut FieldErrors,
+) {
     let count = conditions.list("").len();
     if count > CONDITIONS_MAX {
         errors.too_many(conditions, count, CONDITIONS_MAX);
@@ -153,7 +159,7 @@ pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, err
         let (name, expression) = (condition.at("name"), condition.at("expression"));
         match expression.as_text().trim() {
             "" => errors.required(expression, ""),
-            text => RuleScope::of_requests(has_params).check(&expression, text, &["bool"], errors),
+            text => RuleScope::of_requests(version, has_params).check(&expression, text, &["bool"], errors),
         }
         if name.check_required(errors) {
             name.check_texts(names::qualified_name(name.as_text()), errors);
@@ -172,8 +178,8 @@ pub(super) struct RuleScope {
 
 impl RuleScope {
     /// Of expressions about a request.
-    pub(super) fn of_requests(has_params: bool) -> Self {
-        let names = cel::requests::Names::of_requests(has_params);
+    pub(super) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
+        let names = cel::requests::Names::of_requests(version, has_params);
         Self { names }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::api::field::FieldErrors;
 use crate::api::json::Value;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, Generation};
@@ -23,7 +24,10 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// The strategy of DeviceClasses.
 #[derive(Debug)]
-pub(crate) struct DeviceClass;
+pub(crate) struct DeviceClass {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for DeviceClass {
     fn facts(&self) -> &Facts {
@@ -37,7 +41,7 @@ impl Strategy for DeviceClass {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");
-        check_selectors(&spec.at("selectors"), errors);
+        check_selectors(self.version, &spec.at("selectors"), errors);
         check_items(&spec.at("config"), SELECTORS_MAX, errors, check_opaque);
         let name = spec.at("extendedResourceName");
         if name.is_set("") && !is_extended_resource_name(name.as_text()) {
@@ -91,7 +95,7 @@ pub(super) fn check_set(
 }
 
 /// Go's `validateSelector` for each selector. The cost of the expression is not estimated.
-pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
+pub(super) fn check_selectors(version: KubernetesVersion, selectors: &Cursor<'_>, errors: &mut FieldErrors) {
     check_items(selectors, SELECTORS_MAX, errors, |selector, errors| {
         let cel = selector.at("cel");
         if !cel.is_set("") {
@@ -99,15 +103,15 @@ pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) 
         } else if cel.text("expression").len() > TEXT_MAX {
             errors.too_long(cel.at("expression"), TEXT_MAX);
         } else {
-            check_expression(&cel.at("expression"), errors);
+            check_expression(version, &cel.at("expression"), errors);
         }
     });
 }
 
 /// Refuses an expression on a device that cannot be evaluated.
-fn check_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
+fn check_expression(version: KubernetesVersion, expression: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = expression.as_text();
-    if let Some(problem) = cel::requests::problem(text, &["bool"], &cel::requests::Names::of_devices()) {
+    if let Some(problem) = cel::requests::problem(text, &["bool"], &cel::requests::Names::of_devices(version)) {
         errors.invalid(expression, text, problem);
     }
 }

@@ -13,6 +13,7 @@ use super::pod::{validate_node_selector, validate_template_meta};
 use super::resource_slice::{validate_bindings, validate_pool_name};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::{Map, Value};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
@@ -38,7 +39,10 @@ const ADMIN_NEEDS: &str = "admin access to devices requires the `resource.kubern
 
 /// The strategy of ResourceClaims.
 #[derive(Debug)]
-pub(crate) struct ResourceClaim;
+pub(crate) struct ResourceClaim {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for ResourceClaim {
     fn facts(&self) -> &Facts {
@@ -59,7 +63,7 @@ impl Strategy for ResourceClaim {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
-        validate_device_claim(&object.at("spec.devices"), errors);
+        validate_device_claim(self.version, &object.at("spec.devices"), errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -81,7 +85,10 @@ impl Strategy for ResourceClaim {
 
 /// The strategy of ResourceClaimTemplates.
 #[derive(Debug)]
-pub(crate) struct ResourceClaimTemplate;
+pub(crate) struct ResourceClaimTemplate {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for ResourceClaimTemplate {
     fn facts(&self) -> &Facts {
@@ -103,7 +110,7 @@ impl Strategy for ResourceClaimTemplate {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         validate_template_meta(&object.at("spec.metadata"), errors);
-        validate_device_claim(&object.at("spec.spec.devices"), errors);
+        validate_device_claim(self.version, &object.at("spec.spec.devices"), errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
@@ -174,10 +181,12 @@ fn default_request(request: &mut Map) {
 type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// Go's `validateDeviceClaim`.
-fn validate_device_claim(claim: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_device_claim(version: KubernetesVersion, claim: &Cursor<'_>, errors: &mut FieldErrors) {
     let requests = request_names(claim);
     let name = |request: &Cursor<'_>| Value::from(request.text("name"));
-    check_set(&claim.at("requests"), REQUESTS_MAX, name, errors, validate_request);
+    check_set(&claim.at("requests"), REQUESTS_MAX, name, errors, |it, errors| {
+        validate_request(version, it, errors);
+    });
     check_items(&claim.at("constraints"), CONSTRAINTS_MAX, errors, |it, errors| {
         validate_references(it, &requests, errors);
         let (matches, distinct) = (it.at("matchAttribute"), it.at("distinctAttribute"));
@@ -238,7 +247,7 @@ fn validate_reference(reference: &Cursor<'_>, requests: &RequestNames<'_>, error
 }
 
 /// Go's `validateDeviceRequest`.
-fn validate_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_request(version: KubernetesVersion, request: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_request_name(request, errors);
     let exactly = request.at("exactly");
     match (exactly.is_set(""), request.list("firstAvailable").is_empty()) {
@@ -247,13 +256,13 @@ fn validate_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
             let text = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             errors.invalid(request, Value::Null, text);
         }
-        (true, true) => validate_device_request(&exactly, errors),
+        (true, true) => validate_device_request(version, &exactly, errors),
         (false, false) => {
             let name = |it: &Cursor<'_>| Value::from(it.text("name"));
             let alternatives = request.at("firstAvailable");
             check_set(&alternatives, FIRST_AVAILABLE_MAX, name, errors, |it, errors| {
                 validate_request_name(it, errors);
-                validate_device_request(it, errors);
+                validate_device_request(version, it, errors);
             });
         }
     }
@@ -266,12 +275,12 @@ fn validate_request_name(request: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// Validates the shared fields of `exactly` and the entries of `firstAvailable`: Go's `validateExactDeviceRequest` and
 /// `validateDeviceSubRequest`.
-fn validate_device_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_device_request(version: KubernetesVersion, request: &Cursor<'_>, errors: &mut FieldErrors) {
     let class = request.at("deviceClassName");
     if class.check_required(errors) {
         class.check_subdomain(errors);
     }
-    check_selectors(&request.at("selectors"), errors);
+    check_selectors(version, &request.at("selectors"), errors);
     let count = request.integer("count").unwrap_or(0);
     match request.text("allocationMode") {
         "All" if count != 0 => {

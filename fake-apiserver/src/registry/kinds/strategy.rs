@@ -177,6 +177,15 @@ macro_rules! in_version {
     ($strategy:ident, $version:expr) => {
         in_version!($strategy, $version, V1_33 V1_34 V1_35 V1_36 V1_37)
     };
+    ($strategy:ident { $($field:ident: $value:expr),+ }, $version:expr) => {
+        match $version {
+            KubernetesVersion::V1_33 => &$strategy { $($field: $value,)+ version: KubernetesVersion::V1_33 },
+            KubernetesVersion::V1_34 => &$strategy { $($field: $value,)+ version: KubernetesVersion::V1_34 },
+            KubernetesVersion::V1_35 => &$strategy { $($field: $value,)+ version: KubernetesVersion::V1_35 },
+            KubernetesVersion::V1_36 => &$strategy { $($field: $value,)+ version: KubernetesVersion::V1_36 },
+            KubernetesVersion::V1_37 => &$strategy { $($field: $value,)+ version: KubernetesVersion::V1_37 },
+        }
+    };
     ($strategy:ident, $version:expr, $($known:ident)+) => {
         match $version {
             $(KubernetesVersion::$known => &$strategy { version: KubernetesVersion::$known },)+

@@ -9,6 +9,7 @@ use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::json::json;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut, object_mut};
@@ -22,6 +23,8 @@ const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 pub(crate) struct WebhookConfiguration {
     /// Set if the webhooks change objects.
     pub(crate) is_mutating: bool,
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
 }
 
 impl Strategy for WebhookConfiguration {
@@ -111,7 +114,7 @@ impl WebhookConfiguration {
         }
         validate_client(&webhook.at("clientConfig"), errors);
         if with_conditions {
-            validate_conditions(&webhook.at("matchConditions"), false, errors);
+            validate_conditions(self.version, &webhook.at("matchConditions"), false, errors);
         }
     }
 }

@@ -1,20 +1,24 @@
 //! Strategies of built-in resources.
 
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::registry::custom::crd::CrdStrategy;
+use crate::registry::kinds::admission_policy::AdmissionPolicy;
 use crate::registry::kinds::csi_driver::CsiDriver;
 use crate::registry::kinds::csi_node::CsiNode;
+use crate::registry::kinds::device::DeviceClass;
+use crate::registry::kinds::device_claim::{ResourceClaim, ResourceClaimTemplate};
 use crate::registry::kinds::facts::{Facts, Generation};
 use crate::registry::kinds::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 use crate::registry::kinds::ingress::Ingress;
 use crate::registry::kinds::plain::Plain;
 use crate::registry::kinds::service::Service;
 use crate::registry::kinds::strategy::{Strategy, in_version};
+use crate::registry::kinds::webhook_configuration::WebhookConfiguration;
 use crate::registry::kinds::{
-    admission_policy, api_service, certificate, config_map, csi_storage_capacity, device, device_claim, endpoint_slice,
-    endpoints, event, flow_control, ingress_class, lease, limit_range, namespace, network_policy, node,
-    persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, resource_slice,
-    role, role_binding, runtime_class, secret, service_account, service_network, storage_class, volume,
-    webhook_configuration, workloads,
+    admission_policy, api_service, certificate, config_map, csi_storage_capacity, endpoint_slice, endpoints, event,
+    flow_control, ingress_class, lease, limit_range, namespace, network_policy, node, persistent_volume,
+    persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, resource_slice, role, role_binding,
+    runtime_class, secret, service_account, service_network, storage_class, volume, workloads,
 };
 
 /// The strategy of a built-in resource in the default version of Kubernetes.
@@ -29,8 +33,8 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
     }
     match group {
         "" => core(version, resource),
-        "admissionregistration.k8s.io" => admission(resource),
-        "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
+        "admissionregistration.k8s.io" => admission(version, resource),
+        "apiextensions.k8s.io" => in_version!(CrdStrategy, version),
         "apiregistration.k8s.io" => &api_service::ApiService,
         "autoscaling" => in_version!(HorizontalPodAutoscaler, version),
         "certificates.k8s.io" => certificates(resource),
@@ -63,9 +67,9 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
         },
         "resource.k8s.io" => match resource {
             "resourceslices" => &resource_slice::ResourceSlice,
-            "resourceclaims" => &device_claim::ResourceClaim,
-            "resourceclaimtemplates" => &device_claim::ResourceClaimTemplate,
-            "deviceclasses" => &device::DeviceClass,
+            "resourceclaims" => in_version!(ResourceClaim, version),
+            "resourceclaimtemplates" => in_version!(ResourceClaimTemplate, version),
+            "deviceclasses" => in_version!(DeviceClass, version),
             "devicetaintrules" => &GENERATED_RETURNED,
             "resourcepoolstatusrequests" => &CONDITIONAL_RETURNED,
             _ => &RETURNED,
@@ -87,14 +91,14 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
     }
 }
 
-fn admission(resource: &str) -> &'static dyn Strategy {
+fn admission(version: KubernetesVersion, resource: &str) -> &'static dyn Strategy {
     match resource {
         "mutatingadmissionpolicybindings" => &admission_policy::AdmissionPolicyBinding { is_mutating: true },
         "validatingadmissionpolicybindings" => &admission_policy::AdmissionPolicyBinding { is_mutating: false },
-        "mutatingadmissionpolicies" => &admission_policy::AdmissionPolicy { is_mutating: true },
-        "validatingadmissionpolicies" => &admission_policy::AdmissionPolicy { is_mutating: false },
-        "mutatingwebhookconfigurations" => &webhook_configuration::WebhookConfiguration { is_mutating: true },
-        _ => &webhook_configuration::WebhookConfiguration { is_mutating: false },
+        "mutatingadmissionpolicies" => in_version!(AdmissionPolicy { is_mutating: true }, version),
+        "validatingadmissionpolicies" => in_version!(AdmissionPolicy { is_mutating: false }, version),
+        "mutatingwebhookconfigurations" => in_version!(WebhookConfiguration { is_mutating: true }, version),
+        _ => in_version!(WebhookConfiguration { is_mutating: false }, version),
     }
 }
 

@@ -14,7 +14,7 @@ const TEXT: &str = include_str!("declarations.txt");
 #[derive(Debug)]
 pub(super) struct Overload {
     /// The first minor version that has the overload.
-    pub(super) since: u32,
+    pub(super) since: u8,
     pub(super) is_method: bool,
     /// For a method, the first type is the target's. Type parameters are numbered from 0.
     pub(super) args: Vec<Type>,
@@ -28,7 +28,7 @@ pub(super) fn overloads(name: &str) -> &'static [Overload] {
 }
 
 /// Returns `true` if the environment of a minor version declares this function.
-pub(crate) fn is_function(name: &str, minor: u32) -> bool {
+pub(crate) fn is_function(name: &str, minor: u8) -> bool {
     overloads(name).iter().any(|it| it.since <= minor)
 }
 
@@ -45,10 +45,8 @@ fn all() -> &'static BTreeMap<&'static str, Vec<Overload>> {
 
 fn line(line: &'static str) -> Option<(&'static str, Overload)> {
     let (name, signature) = line.split_once(": ")?;
-    let (since, name) = match name.split_once(' ') {
-        Some((since, name)) => (since.parse().ok()?, name),
-        None => (0, name),
-    };
+    let (since, name) = name.split_once(' ').unwrap_or(("0", name));
+    let since = since.parse().ok()?;
     let mut reader = Reader {
         rest: signature,
         parameters: Vec::new(),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::declarations::Overload;
 use super::types::{StructType, Type};
+use crate::api::kubernetes_version::KubernetesVersion;
+use crate::registry::cel::syntax::Dialect;
 
 /// Variables and types that an expression can name.
 #[derive(Clone, Debug)]
@@ -11,18 +14,21 @@ pub(crate) struct Environment {
     structs: Vec<StructType>,
     /// Set if expressions may create objects and patches, as in mutations.
     pub(crate) mutates: bool,
+    /// Set if the expressions are selectors of devices.
+    pub(crate) is_of_devices: bool,
     /// The minor version of Kubernetes that determines the available libraries.
-    pub(crate) minor: u32,
+    minor: u8,
 }
 
 impl Environment {
-    /// Creates an environment without variables.
-    pub(crate) fn new(minor: u32) -> Self {
+    /// Creates an environment without variables, for new expressions in a version of Kubernetes.
+    pub(crate) fn new(version: KubernetesVersion) -> Self {
         Self {
             variables: BTreeMap::new(),
             structs: Vec::new(),
             mutates: false,
-            minor,
+            is_of_devices: false,
+            minor: version.min_compatibility(),
         }
     }
 
@@ -39,6 +45,19 @@ impl Environment {
     /// Removes a variable.
     pub(crate) fn remove(&mut self, name: &str) {
         self.variables.remove(name);
+    }
+
+    /// Returns the dialect of the expressions.
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect {
+            binds: self.is_of_devices,
+            libraries: self.minor,
+        }
+    }
+
+    /// Returns `true` if the environment has an overload of the function.
+    pub(super) fn has(&self, name: &str, overload: &Overload) -> bool {
+        overload.since <= self.minor && (self.mutates || !name.starts_with("jsonpatch."))
     }
 
     /// Returns the type of a variable, or of a type name, which may contain dots.

@@ -10,9 +10,8 @@ impl Checker<'_> {
     pub(super) fn resolve(&mut self, id: u64, call: &CallExpr, mut args: Vec<Type>) -> Type {
         let name = call.func_name.as_str();
         let name = name.strip_prefix('.').unwrap_or(name);
-        let minor = self.environment.minor;
-        let mutates = self.environment.mutates;
-        let is_known = |it: &&Overload| it.since <= minor && (mutates || !name.starts_with("jsonpatch."));
+        let environment = self.environment;
+        let is_known = |it: &&Overload| environment.has(name, it);
         let mut known = overloads(name).iter().filter(is_known).peekable();
         if known.peek().is_none() {
             return self.undeclared(id, &call.func_name);

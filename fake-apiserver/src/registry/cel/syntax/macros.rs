@@ -1,8 +1,8 @@
 //! The macros: `has`; `all`, `exists`, `exists_one`, `map` and `filter`; their variants with two variables (index and
 //! item, or key and value); `optMap` and `optFlatMap` for optional values; and `sortBy`.
 
-use super::OPTIONAL_TARGET;
 use super::builder::{Builder, global};
+use super::{Dialect, OPTIONAL_TARGET};
 use crate::registry::cel::ast::{CallExpr, ComprehensionExpr, Expr, Expression, ListExpr, LiteralValue, MapExpr};
 
 /// Internal function that adds an entry to a map; users cannot write its name.
@@ -17,6 +17,9 @@ const EARLIER_RESULT: &str = "__result__";
 /// The variable of a loop without iterations.
 pub(crate) const UNUSED: &str = "#unused";
 
+/// The first minor version of Kubernetes with cel-go's library of lists, to which `sortBy` belongs.
+const LISTS_SINCE: u8 = 34;
+
 /// The variable of the list that `sortBy` sorts.
 const SORTED: &str = "@__sortBy_input__";
 
@@ -24,7 +27,7 @@ const SORTED: &str = "@__sortBy_input__";
 pub(super) type Expand = fn(&mut Builder, usize, Expression, Vec<Expression>) -> Expression;
 
 /// Returns the macro of this name and number of arguments.
-pub(super) fn of(name: &str, args: usize) -> Option<Expand> {
+pub(super) fn of(name: &str, args: usize, dialect: Dialect) -> Option<Expand> {
     Some(match (name, args) {
         ("all", 2) => |it, at, target, args| expand_loop(it, at, target, args, 1, all),
         ("exists", 2) => |it, at, target, args| expand_loop(it, at, target, args, 1, exists),
@@ -42,7 +45,7 @@ pub(super) fn of(name: &str, args: usize) -> Option<Expand> {
         ("transformMapEntry", 3 | 4) => |it, at, target, args| expand_loop(it, at, target, args, 2, entries),
         ("optMap", 2) => |it, at, target, args| optional(it, at, target, args, "optMap"),
         ("optFlatMap", 2) => |it, at, target, args| optional(it, at, target, args, "optFlatMap"),
-        ("sortBy", 2) => sort_by,
+        ("sortBy", 2) if dialect.libraries >= LISTS_SINCE => sort_by,
         _ => return None,
     })
 }

@@ -16,13 +16,21 @@ pub(crate) use errors::syntax_errors;
 pub(crate) use macros::{MAP_INSERT, UNUSED};
 pub(crate) use parser::{Parsed, Refused, parse};
 
-/// The macros that are available to an expression.
+/// The macros and libraries of an expression that differ from those of other expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// The macros of rules and policies.
-    Plain,
-    /// Additionally `cel.bind`.
-    Bindings,
+pub(crate) struct Dialect {
+    /// Set if `cel.bind` is a macro.
+    pub(crate) binds: bool,
+    /// The minor version of Kubernetes that determines the available libraries.
+    pub(crate) libraries: u8,
+}
+
+impl Dialect {
+    /// Of rules and policies that are already stored, which may come from any version.
+    pub(crate) const STORED: Self = Self {
+        binds: false,
+        libraries: u8::MAX,
+    };
 }
 
 /// The function of `a.?b`.

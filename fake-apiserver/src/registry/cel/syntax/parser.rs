@@ -424,11 +424,11 @@ impl<'a> Parser<'a> {
 
     fn method_or_macro(&mut self, id: u64, name: &str, target: Expression, args: Vec<Expression>) -> Expression {
         let place = self.builder.place_of(id);
-        let is_binding = name == "bind" && args.len() == 3 && self.dialect == Dialect::Bindings;
+        let is_binding = name == "bind" && args.len() == 3 && self.dialect.binds;
         if is_binding && matches!(&target.expr, Expr::Ident(it) if it == "cel") {
             return macros::bind(&mut self.builder, place, args);
         }
-        match macros::of(name, args.len()) {
+        match macros::of(name, args.len(), self.dialect) {
             Some(expand) => expand(&mut self.builder, place, target, args),
             None => Expression {
                 id,

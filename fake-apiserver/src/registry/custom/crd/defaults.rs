@@ -8,16 +8,20 @@ use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
 use crate::api::json::{Map, Value};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 /// Checks all defaults of a structural root schema.
-pub(super) fn validate(schema: &Cursor<'_>) -> FieldErrors {
-    let mut errors = FieldErrors::new();
+pub(super) fn validate(version: KubernetesVersion, schema: &Cursor<'_>) -> FieldErrors {
+    let mut checks = Checks {
+        version,
+        errors: FieldErrors::new(),
+    };
     let root = Structural::parse_root(schema);
     if root.below.defaults {
-        walk(&root, schema, false, &mut errors);
+        checks.walk(&root, schema, false);
     }
-    errors
+    checks.errors
 }
 
 /// Decodes the metadata of embedded objects in the defaults of a schema. kube-apiserver's validation does this in
@@ -48,41 +52,49 @@ fn decode(node: &Structural, raw: &mut Map, in_metadata: bool) {
     }
 }
 
-fn walk(node: &Structural, raw: &Cursor<'_>, in_metadata: bool, errors: &mut FieldErrors) {
-    let in_metadata = in_metadata && !node.is_embedded;
-    if let Some(default) = &node.default {
-        check(node, raw, default, in_metadata, errors);
-    }
-    if let (Some(items), Some(raw)) = (&node.items, raw.schema("items")) {
-        walk(items, &raw, in_metadata, errors);
-    }
-    for (name, property) in node.properties.iter() {
-        let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
-        if let Some(raw) = raw.property(name) {
-            walk(property, &raw, in_metadata, errors);
-        }
-    }
+/// The checks of one schema.
+struct Checks {
+    version: KubernetesVersion,
+    errors: FieldErrors,
 }
 
-fn check(node: &Structural, raw: &Cursor<'_>, default: &Value, in_metadata: bool, errors: &mut FieldErrors) {
-    let at = raw.at("default");
-    if !in_metadata && !prune_value(&mut default.clone(), node).is_empty() {
-        errors.invalid(at, default.clone(), "must not have unknown fields");
+impl Checks {
+    fn walk(&mut self, node: &Structural, raw: &Cursor<'_>, in_metadata: bool) {
+        let in_metadata = in_metadata && !node.is_embedded;
+        if let Some(default) = &node.default {
+            self.check(node, raw, default, in_metadata);
+        }
+        if let (Some(items), Some(raw)) = (&node.items, raw.schema("items")) {
+            self.walk(items, &raw, in_metadata);
+        }
+        for (name, property) in node.properties.iter() {
+            let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
+            if let Some(raw) = raw.property(name) {
+                self.walk(property, &raw, in_metadata);
+            }
+        }
     }
-    if !raw.text("type").is_empty() && node.kind.is_none() {
-        return check_unknown_type(raw, default, errors);
+
+    fn check(&mut self, node: &Structural, raw: &Cursor<'_>, default: &Value, in_metadata: bool) {
+        let at = raw.at("default");
+        if !in_metadata && !prune_value(&mut default.clone(), node).is_empty() {
+            self.errors.invalid(at, default.clone(), "must not have unknown fields");
+        }
+        if !raw.text("type").is_empty() && node.kind.is_none() {
+            return check_unknown_type(raw, default, &mut self.errors);
+        }
+        let mut found = FieldErrors::new();
+        if !in_metadata {
+            embedded::validate(&at, node, &mut found);
+        }
+        if found.is_empty() {
+            found = validate::validate(node, &at, None);
+        }
+        if found.is_empty() {
+            check_rules(self.version, node, raw, default, &mut found);
+        }
+        self.errors.extend(found);
     }
-    let mut found = FieldErrors::new();
-    if !in_metadata {
-        embedded::validate(&at, node, &mut found);
-    }
-    if found.is_empty() {
-        found = validate::validate(node, &at, None);
-    }
-    if found.is_empty() {
-        check_rules(node, raw, default, &mut found);
-    }
-    errors.extend(found);
 }
 
 /// Refuses every default of a node with an unknown type. The error prefers the format over the type, as in Go
@@ -113,12 +125,18 @@ fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldError
 }
 
 /// Checks a default against the rules of its schema, unless one of the rules does not compile.
-fn check_rules(node: &Structural, raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
+fn check_rules(
+    version: KubernetesVersion,
+    node: &Structural,
+    raw: &Cursor<'_>,
+    default: &Value,
+    errors: &mut FieldErrors,
+) {
     if !node.below.rules {
         return;
     }
     let at = raw.at("default");
-    let declared = (!node.rules.is_empty()).then(|| Declared::of_node(raw, node.is_resource));
+    let declared = (!node.rules.is_empty()).then(|| Declared::of_node(raw, node.is_resource, version));
     let mut has_problem = false;
     for rule in node.rules.iter().filter(|rule| !rule.text.trim().is_empty()) {
         let problem = declared

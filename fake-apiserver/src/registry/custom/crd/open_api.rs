@@ -3,6 +3,7 @@
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;
 use crate::api::json::{SmolStr, Value};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -34,7 +35,12 @@ const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
 ];
 
 /// Checks the schema of a version. `is_stored` is set if the stored version has the same schema.
-pub(super) fn validate(node: &Cursor<'_>, has_status: bool, is_stored: bool) -> FieldErrors {
+pub(super) fn validate(
+    version: KubernetesVersion,
+    node: &Cursor<'_>,
+    has_status: bool,
+    is_stored: bool,
+) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if has_status {
         check_root_with_status(node, &mut errors);
@@ -47,7 +53,7 @@ pub(super) fn validate(node: &Cursor<'_>, has_status: bool, is_stored: bool) -> 
     if is_structural {
         let mut found = structural::validate(node);
         if found.is_empty() {
-            found = defaults::validate(node);
+            found = defaults::validate(version, node);
         }
         is_structural = found.is_empty();
         errors.extend(found);
@@ -56,7 +62,7 @@ pub(super) fn validate(node: &Cursor<'_>, has_status: bool, is_stored: bool) -> 
     walk(node, Place::root(), &mut found);
     if is_structural {
         let wrong = found.iter().map(|it| it.path.to_string()).collect();
-        rules::validate_meaning(node, is_stored, &wrong, &mut found);
+        rules::validate_meaning(version, node, is_stored, &wrong, &mut found);
     }
     errors.extend(found);
     if errors.is_empty()

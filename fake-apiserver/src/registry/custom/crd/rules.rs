@@ -9,6 +9,7 @@ use super::field_path;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::api::json::Value;
 use crate::api::json::escape_html;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel;
 use crate::registry::kinds::metadata::invalid_printed;
 use crate::registry::types::cursor::Cursor;
@@ -101,14 +102,20 @@ impl Checks<'_> {
 /// Validates the rules of a structural schema. Refuses rules that do not compile, rules that cost too much, and
 /// `oldSelf` on values that cannot be correlated with stored ones. The cost of single rules is unlimited in a stored
 /// schema. `wrong` contains the paths of the errors of the schema itself.
-pub(super) fn validate_meaning(node: &Cursor<'_>, is_stored: bool, wrong: &BTreeSet<String>, errors: &mut FieldErrors) {
+pub(super) fn validate_meaning(
+    version: KubernetesVersion,
+    node: &Cursor<'_>,
+    is_stored: bool,
+    wrong: &BTreeSet<String>,
+    errors: &mut FieldErrors,
+) {
     let mut checks = Checks {
         costs: Costs::new(is_stored),
         wrong,
     };
     let around = Around {
         lost: None,
-        scope: Scope::root(),
+        scope: Scope::root(version),
         is_ruled: false,
         is_untyped: false,
     };

@@ -6,19 +6,20 @@
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, is_print};
 use crate::api::json::{Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
 /// The schema of a version.
 const SCHEMA: &str = "schema.openAPIV3Schema";
 
-/// Checks `spec`; `old` is the stored spec of an update.
-pub(super) fn validate(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> FieldErrors {
+/// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update.
+pub(super) fn validate(version: KubernetesVersion, spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     check_group(&spec.at("group"), &mut errors);
     spec.at("scope")
         .check_required_one_of(&["Cluster", "Namespaced"], &mut errors);
-    let versions = Versions::of(spec, old);
+    let versions = Versions::of(version, spec, old);
     versions.require_schemas(&mut errors);
     let preserves = spec.at("preserveUnknownFields");
     if preserves.is_true("") && versions.has_defaults() {
@@ -96,6 +97,8 @@ pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// `spec.versions`, and the fields they share.
 struct Versions<'a> {
+    /// The version of Kubernetes.
+    of: KubernetesVersion,
     spec: &'a Cursor<'a>,
     list: Vec<Cursor<'a>>,
     /// The stored versions.
@@ -103,8 +106,9 @@ struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    fn of(spec: &'a Cursor<'a>, old: Option<&'a Cursor<'a>>) -> Self {
+    fn of(of: KubernetesVersion, spec: &'a Cursor<'a>, old: Option<&'a Cursor<'a>>) -> Self {
         Self {
+            of,
             spec,
             list: spec.items("versions").collect(),
             old: old.into_iter().flat_map(|old| old.items("versions")).collect(),
@@ -150,7 +154,7 @@ impl<'a> Versions<'a> {
             if !self.share("schema") && version.is_set(SCHEMA) {
                 let is_stored = self.has_stored_schema(version);
                 let schema = version.at(SCHEMA);
-                errors.extend(open_api::validate(&schema, has_status(version), is_stored));
+                errors.extend(open_api::validate(self.of, &schema, has_status(version), is_stored));
             }
             self.validate_rest(version, false, errors);
         }
@@ -164,7 +168,7 @@ impl<'a> Versions<'a> {
             let is_stored = self.has_stored_schema(first);
             let schema = self.spec.at("validation.openAPIV3Schema");
             let schema = schema.in_other(first.get(SCHEMA));
-            errors.extend(open_api::validate(&schema, has_status, is_stored));
+            errors.extend(open_api::validate(self.of, &schema, has_status, is_stored));
         }
         self.validate_rest(&self.spec.in_other(first.get("")), true, errors);
     }

@@ -6,6 +6,7 @@ use super::super::json_type::JsonType;
 use super::{defaults, rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::json::{Map, Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::kinds::facts::{Facts, FirstDelete, Generation};
@@ -18,7 +19,10 @@ pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// The strategy of CustomResourceDefinitions.
 #[derive(Debug)]
-pub(crate) struct CrdStrategy;
+pub(crate) struct CrdStrategy {
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
+}
 
 impl Strategy for CrdStrategy {
     fn facts(&self) -> &Facts {
@@ -62,7 +66,7 @@ impl Strategy for CrdStrategy {
                 errors.invalid(name, name.as_text(), text);
             }
         }
-        errors.extend(spec::validate(&root.at("spec"), None));
+        errors.extend(spec::validate(self.version, &root.at("spec"), None));
         validate_status(&root, errors);
         validate_approval(&root, None, errors);
         validate_preserve(&root, None, errors);
@@ -94,7 +98,7 @@ impl Strategy for CrdStrategy {
         }
         let (root, old_root) = (Cursor::root(crd), Cursor::root(old));
         let (spec, old_spec) = (root.at("spec"), old_root.at("spec"));
-        errors.extend(spec::validate(&spec, Some(&old_spec)));
+        errors.extend(spec::validate(self.version, &spec, Some(&old_spec)));
         let established = condition_is(old, "Established", "True");
         spec::validate_immutable(&spec, &old_spec, established, errors);
         validate_status(&root, errors);

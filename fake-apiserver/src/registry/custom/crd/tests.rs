@@ -6,9 +6,15 @@ use super::strategy::APPROVAL;
 use super::*;
 use crate::api::field::FieldErrors;
 use crate::api::json::{Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::cel::IS_EVALUATED;
 use crate::registry::kinds::strategy::Strategy;
+
+/// The strategy in 1.36.
+const CRDS: CrdStrategy = CrdStrategy {
+    version: KubernetesVersion::V1_36,
+};
 
 fn crd(version: Value) -> Object {
     crd_with(json!([version]), json!({}))
@@ -48,14 +54,14 @@ fn plain() -> Value {
 }
 
 fn created(mut crd: Object) -> Object {
-    CrdStrategy.default(&mut crd);
-    in_context("", |context| CrdStrategy.prepare_for_create(&mut crd, context));
+    CRDS.default(&mut crd);
+    in_context("", |context| CRDS.prepare_for_create(&mut crd, context));
     crd
 }
 
 fn errors(crd: Object) -> Vec<String> {
     let mut errors = FieldErrors::new();
-    CrdStrategy.validate(&created(crd), &mut errors);
+    CRDS.validate(&created(crd), &mut errors);
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -310,7 +316,7 @@ fn o14_a_deleted_crd_waits_for_its_objects() {
     let (mut crd, _) = settled(created(crd(plain())), &[]);
     crd.metadata_mut()
         .insert("deletionTimestamp".into(), "2024-01-01T00:00:05Z".into());
-    CrdStrategy.prepare_for_deletion(&mut crd);
+    CRDS.prepare_for_deletion(&mut crd);
     assert_eq!(crd.finalizers().collect::<Vec<_>>(), [CLEANUP_FINALIZER]);
     assert_eq!(crd["status"]["conditions"][2]["reason"], "InstanceDeletionPending");
     let crd = finalize(&crd, true, "2024-01-01T00:00:06Z").expect("a write");
@@ -328,9 +334,9 @@ fn o4_updates_are_validated() {
         change(&mut new);
         let mut errors = FieldErrors::new();
         in_context("", |context| {
-            CrdStrategy.default(&mut new);
-            CrdStrategy.prepare_for_update(&mut new, &old, context);
-            CrdStrategy.validate_update(&new, &old, &mut errors, context);
+            CRDS.default(&mut new);
+            CRDS.prepare_for_update(&mut new, &old, context);
+            CRDS.validate_update(&new, &old, &mut errors, context);
         });
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         (new, texts)
@@ -381,13 +387,10 @@ fn o21_unknown_formats_cause_warnings() {
     let formats = crd(v1(
         json!({"a": {"type": "string", "format": "frobnicate"}, "b": {"type": "string", "format": "date"}}),
     ));
-    assert_eq!(
-        CrdStrategy.warnings(&formats, None),
-        ["unrecognized format \"frobnicate\""]
-    );
-    assert_eq!(CrdStrategy.warnings(&formats, Some(&formats)), Vec::<String>::new());
+    assert_eq!(CRDS.warnings(&formats, None), ["unrecognized format \"frobnicate\""]);
+    assert_eq!(CRDS.warnings(&formats, Some(&formats)), Vec::<String>::new());
     let rules = json!({"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}});
-    let warnings = CrdStrategy.warnings(&crd(v1(rules)), None);
+    let warnings = CRDS.warnings(&crd(v1(rules)), None);
     let text = "x-kubernetes-validations are not evaluated by this server: rule \"self != ''\" is not checked";
     let unchecked = !IS_EVALUATED;
     assert_eq!(warnings, [text].into_iter().filter(|_| unchecked).collect::<Vec<_>>());

@@ -3,6 +3,7 @@
 use super::rules::{Rule, RuleVerdict};
 use super::schema::Structural;
 use super::validate::ValueView;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 /// Empty placeholder.
@@ -37,7 +38,7 @@ pub(super) fn is_about_change(_: &str) -> bool {
 pub(super) struct Declared;
 
 impl Declared {
-    pub(super) fn of_node(_: &Cursor<'_>, _: bool) -> Self {
+    pub(super) fn of_node(_: &Cursor<'_>, _: bool, _: KubernetesVersion) -> Self {
         Self
     }
 }

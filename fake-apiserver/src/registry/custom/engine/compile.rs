@@ -4,31 +4,32 @@ use std::sync::Arc;
 
 use super::super::declaration::decl_of;
 use super::evaluate::planned;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::check::{Environment, Type, check};
 use crate::registry::cel::cost::decl::Decl;
-use crate::registry::cel::parse::{parse_source, show_errors};
-use crate::registry::cel::requests::LIBRARIES;
+use crate::registry::cel::parse::{parse_source_of, show_errors};
 use crate::registry::types::cursor::Cursor;
 
 /// The types available to the rules of one schema.
 pub(in super::super) struct Declared {
     /// The type of `self`; `dyn` if the schema does not determine one.
     this: Type,
+    version: KubernetesVersion,
 }
 
 impl Declared {
-    pub(in super::super) fn of(decl: Option<&Arc<Decl>>) -> Self {
+    pub(in super::super) fn of(decl: Option<&Arc<Decl>>, version: KubernetesVersion) -> Self {
         let this = decl.map_or(Type::Dyn, Type::of);
-        Self { this }
+        Self { this, version }
     }
 
     /// Returns the types available to the rules of a schema; `is_resource` is set for a whole object.
-    pub(in super::super) fn of_node(node: &Cursor<'_>, is_resource: bool) -> Self {
-        Self::of(decl_of(node, is_resource).as_ref())
+    pub(in super::super) fn of_node(node: &Cursor<'_>, is_resource: bool, version: KubernetesVersion) -> Self {
+        Self::of(decl_of(node, is_resource).as_ref(), version)
     }
 
     fn environment(&self, has_optional_old: bool) -> Environment {
-        let mut environment = Environment::new(LIBRARIES);
+        let mut environment = Environment::new(self.version);
         environment.declare("self", self.this.clone());
         let old = match has_optional_old {
             true => Type::optional(self.this.clone()),
@@ -40,8 +41,10 @@ impl Declared {
 
     /// The type of an expression, or its errors in kube-apiserver's format.
     fn output(&self, expression: &str, has_optional_old: bool) -> Result<Type, String> {
-        let parsed = parse_source(expression).map_err(|error| format!("compilation failed: {error}"))?;
-        let checked = check(&parsed, &self.environment(has_optional_old));
+        let environment = self.environment(has_optional_old);
+        let parsed = parse_source_of(expression, environment.dialect());
+        let parsed = parsed.map_err(|error| format!("compilation failed: {error}"))?;
+        let checked = check(&parsed, &environment);
         checked.map(|it| it.output).map_err(|errors| {
             let errors = show_errors(expression, errors).unwrap_or_default();
             format!("compilation failed: {errors}")

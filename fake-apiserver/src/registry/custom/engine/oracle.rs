@@ -10,6 +10,7 @@ use super::super::schema::Structural;
 use super::super::validate::ValueView;
 use super::{Declared, Operands, evaluate, problem_of_rule};
 use crate::api::json::{Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 /// The budget of a rule, which exceeds the limit of a rule.
@@ -25,7 +26,7 @@ fn lines(name: &str) -> Vec<Value> {
 
 /// The answer to a rule: its compile error, its value and cost, or its evaluation error.
 fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
-    let declared = Declared::of_node(&Cursor::document(schema), false);
+    let declared = Declared::of_node(&Cursor::document(schema), false, KubernetesVersion::V1_36);
     if let Some(problem) = problem_of_rule(rule, false, &declared) {
         return json!({"error": problem});
     }

@@ -5,6 +5,7 @@ use super::super::schema::Structural;
 use super::{Declared, problem_of_rule};
 use crate::api::field::FieldErrors;
 use crate::api::json::{Map, Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 fn object(spec: Value) -> Map {
@@ -165,7 +166,7 @@ fn o9_unchanged_failures_are_warnings() {
 #[case("self.a >", "<input>:1:9: Syntax error: mismatched input '<EOF>'")]
 #[case("self.a + 1", "cel expression must evaluate to a bool")]
 fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
-    let declared = Declared::of_node(&Cursor::document(&spec(json!({}))), false);
+    let declared = Declared::of_node(&Cursor::document(&spec(json!({}))), false, KubernetesVersion::V1_36);
     let problem = problem_of_rule(rule, false, &declared);
     assert!(
         problem.as_deref().is_some_and(|text| text.contains(expected)),

@@ -4,6 +4,7 @@
 
 use super::super::engine::Declared;
 use crate::api::field::FieldErrors;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 /// Empty placeholder.
@@ -11,7 +12,7 @@ use crate::registry::types::cursor::Cursor;
 pub(super) struct Scope;
 
 impl Scope {
-    pub(super) fn root() -> Self {
+    pub(super) fn root(_: KubernetesVersion) -> Self {
         Self
     }
 

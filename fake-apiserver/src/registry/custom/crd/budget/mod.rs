@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::super::declaration::{decl_of, limit};
 use super::super::engine::Declared;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::cost::decl::{Decl, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::{escape, parse};
@@ -31,12 +32,14 @@ pub(super) struct Scope {
     /// Number of values of the node that an object can have; `None` if unbounded.
     cardinality: Option<u64>,
     is_resource: bool,
+    version: KubernetesVersion,
 }
 
 impl Scope {
     /// The scope of the root of a schema.
-    pub(super) fn root() -> Self {
+    pub(super) fn root(version: KubernetesVersion) -> Self {
         Self {
+            version,
             decl: None,
             cardinality: Some(1),
             is_resource: true,
@@ -53,7 +56,7 @@ impl Scope {
 
     /// The types available to rules of the node.
     pub(super) fn declared(&self) -> Declared {
-        Declared::of(self.decl.as_ref())
+        Declared::of(self.decl.as_ref(), self.version)
     }
 
     fn below(&self, node: &Cursor<'_>, child: &Cursor<'_>, decl: Option<Arc<Decl>>) -> Self {
@@ -65,6 +68,7 @@ impl Scope {
                 .zip(factor)
                 .map(|(count, factor)| count.saturating_mul(factor)),
             is_resource: child.is_true("x-kubernetes-embedded-resource"),
+            version: self.version,
         }
     }
 

@@ -5,6 +5,7 @@ use rstest::rstest;
 use super::{Costs, Scope, decl_of};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::{Value, json};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::cost::coster;
 use crate::registry::cel::parse::parse;
 use crate::registry::types::cursor::Cursor;
@@ -161,7 +162,7 @@ fn counts_multiply_in_nested_lists_and_maps() {
     let node = |value: &Value| value.as_object().cloned().expect("a schema");
     let (root, a) = (node(&schema), node(&schema["properties"]["a"]));
     let (items, leaf) = (node(&a["items"]), node(&a["items"]["additionalProperties"]));
-    let scope = Scope::root().property(&Cursor::root(&root), "a", &Cursor::root(&a));
+    let scope = Scope::root(KubernetesVersion::V1_36).property(&Cursor::root(&root), "a", &Cursor::root(&a));
     let scope = scope
         .element(&Cursor::root(&a), &Cursor::root(&items))
         .element(&Cursor::root(&items), &Cursor::root(&leaf));
@@ -202,7 +203,7 @@ fn rules_of_a_stored_schema_have_no_individual_limit(#[case] old_bound: Option<&
     let (new, old) = (spec("10"), old_bound.map(spec));
     let path = FieldPath::new("spec");
     let old = old.as_ref().map(|old| Cursor::map_at(old, &path));
-    let errors = super::super::spec::validate(&Cursor::map_at(&new, &path), old.as_ref());
+    let errors = super::super::spec::validate(KubernetesVersion::V1_36, &Cursor::map_at(&new, &path), old.as_ref());
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts
