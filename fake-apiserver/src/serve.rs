@@ -1,8 +1,9 @@
 //! Serves HTTP over sockets: accepts connections, performs handshakes, handles HTTP/1.1 and HTTP/2, and shuts down
 //! gracefully.
 
-mod options;
 mod front_proxy;
+mod options;
+mod request_target;
 
 use std::future::Future;
 use std::io;
@@ -34,6 +35,7 @@ use crate::kubeconfig::{Credentials, kubeconfig};
 use crate::tasks::{TaskGroup, WeakTaskGroup};
 pub use options::ServeOptions;
 use options::Transport;
+use request_target::EscapedTargets;
 
 /// Time that [`Serving::shutdown`] waits for requests in progress; connections still open then are cut.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
@@ -304,7 +306,8 @@ async fn speak(
             std::future::pending().await
         }
     };
-    let mut connection = pin!(protocol.serve_connection_with_upgrades(TokioIo::new(stream), requests));
+    let mut connection =
+        pin!(protocol.serve_connection_with_upgrades(TokioIo::new(EscapedTargets::new(stream)), requests));
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = silence => {

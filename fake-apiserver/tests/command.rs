@@ -50,6 +50,33 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     (code.expect("the head has a status"), body.to_owned())
 }
 
+#[test]
+fn targets_may_contain_characters_that_go_accepts() {
+    let server = Server::start(&[]);
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let requests = [
+        ("/api/v1/namespaces?labelSelector=n>5", "Connection: keep-alive", 200),
+        ("/api/v1/namespaces?labelSelector=n<5", "Connection: keep-alive", 200),
+        ("/api/v1/namespaces/a|b", "Connection: close", 404),
+    ];
+    for (target, connection, expected) in requests {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{connection}\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}\n") && !answer.ends_with(b"}") {
+            let mut part = [0; 4096];
+            let count = stream.read(&mut part).expect("it answers");
+            assert_ne!(count, 0, "the answer to {target} is cut");
+            answer.extend(&part[..count]);
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {expected} ")),
+            "{target}: {answer}"
+        );
+    }
+}
+
 #[rstest]
 #[case::no_token(&[], "", 200)]
 #[case::the_user_of_a_token(&[], "s3cret", 403)]
