@@ -6,6 +6,7 @@
 mod groups;
 mod operations;
 mod parameters;
+mod shared;
 mod v2;
 mod v2_protobuf;
 

@@ -1,6 +1,6 @@
 //! The operations of a resource in an OpenAPI document, with kube-apiserver's names, as far as clients use them.
 
-use super::parameters::{self, DELETE, FORCE, LIST, WRITE, in_query};
+use super::parameters::{self, DELETE, LIST, PATCH, WRITE, in_query};
 use super::{META, REF};
 use crate::api::json::{Map, Value, json};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
@@ -106,7 +106,7 @@ pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, want
     if namespaced && has("list") {
         let list = writer.operation(Action::List, &kind, "", "ForAllNamespaces");
         let path = format!("{prefix}/{}", row.resource);
-        insert(paths, path, [("get", list)], parameters::of_path(false, false));
+        insert(paths, path, [("get", list)], parameters::of_path(false, None));
     }
     let on_collection = [
         ("list", Action::List),
@@ -128,7 +128,7 @@ pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, want
                 paths,
                 path.to_owned(),
                 operations,
-                parameters::of_path(namespaced, item),
+                parameters::of_path(namespaced, item.then_some(kind.kind)),
             );
         }
     };
@@ -141,11 +141,11 @@ pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, want
     for sub in row.subresources.iter() {
         let path = format!("{item}/{}", sub.name);
         let (mut own, operations) = writer.subresource(sub, "");
-        own.extend(parameters::of_path(namespaced, true));
+        own.extend(parameters::of_path(namespaced, Some(&sub.kind)));
         if sub.name == "proxy" {
             let (mut own, operations) = writer.subresource(sub, "WithPath");
-            own.extend(parameters::of_path(namespaced, true));
-            own.push(parameters::in_path("path"));
+            own.extend(parameters::of_path(namespaced, Some(&sub.kind)));
+            own.push(parameters::in_path("path", "path to the resource"));
             insert(paths, format!("{path}/{{path}}"), operations, own);
         }
         insert(paths, path, operations, own);
@@ -188,7 +188,8 @@ impl Writer<'_> {
         }
         for (path, action, suffix, namespaced, item) in all {
             let operation = self.operation(action, kind, "", suffix);
-            insert(paths, path, [("get", operation)], parameters::of_path(namespaced, item));
+            let own = parameters::of_path(namespaced, item.then_some(kind.kind));
+            insert(paths, path, [("get", operation)], own);
         }
     }
 
@@ -235,7 +236,7 @@ impl Writer<'_> {
             (action.method(), operation)
         });
         let operations = operations.collect();
-        (parameters::of_subresource(&sub.name), operations)
+        (parameters::of_subresource(&self.row.resource, &sub.name), operations)
     }
 
     fn operation(&mut self, action: Action, kind: &Kind<'_>, sub: &str, suffix: &str) -> Value {
@@ -445,20 +446,20 @@ fn article_of(noun: &str) -> &'static str {
 }
 
 fn of_action(action: Action) -> Vec<Value> {
-    let list: Vec<(&str, &str)> = match action {
-        Action::List => LIST.to_vec(),
-        Action::DeleteCollection => LIST
-            .into_iter()
-            .filter(|(name, _)| !matches!(*name, "allowWatchBookmarks" | "watch"))
-            .chain(DELETE)
-            .collect(),
-        Action::Delete => DELETE.to_vec(),
-        Action::Create | Action::Replace => WRITE.to_vec(),
-        Action::Patch => WRITE.into_iter().chain([FORCE]).collect(),
-        Action::WatchList | Action::Watch => LIST.to_vec(),
+    match action {
+        Action::List | Action::WatchList | Action::Watch => in_query("list", &LIST),
+        Action::DeleteCollection => {
+            let mut all = in_query("list", &LIST);
+            all.retain(|it| it["name"] != "allowWatchBookmarks" && it["name"] != "watch");
+            all.extend(in_query("delete", &DELETE));
+            all.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+            all
+        }
+        Action::Delete => in_query("delete", &DELETE),
+        Action::Create | Action::Replace => in_query("write", &WRITE),
+        Action::Patch => in_query("patch", &PATCH),
         Action::Read | Action::Connect(_) => Vec::new(),
-    };
-    in_query(list)
+    }
 }
 
 /// Converts a group name: `rbac.authorization.k8s.io` to `RbacAuthorization`.

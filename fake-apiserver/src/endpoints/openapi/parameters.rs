@@ -1,6 +1,13 @@
-//! Parameters of operations: parameters of each action, and parameters shared by all operations of a path.
+//! Parameters of operations: parameters of each action, and parameters shared by all operations of a path. Their
+//! descriptions are those of Go's `SwaggerDoc` of the options.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::api::json::{Map, SmolStr, Value, json};
+
+/// Descriptions by options and parameter.
+const DESCRIPTIONS: &str = include_str!("parameters.json");
 
 /// Parameters of lists and watches, in addition to the common ones.
 pub(super) const LIST: [(&str, &str); 11] = [
@@ -24,7 +31,7 @@ pub(super) const DELETE: [(&str, &str); 5] = [
     ("orphanDependents", "boolean"),
     ("propagationPolicy", "string"),
 ];
-/// Parameters of creates, updates and patches.
+/// Parameters of creates and updates.
 pub(super) const WRITE: [(&str, &str); 3] = [
     ("dryRun", "string"),
     ("fieldManager", "string"),
@@ -51,11 +58,16 @@ const LOG: [(&str, &str); 9] = [
     ("tailLines", "integer"),
     ("timestamps", "boolean"),
 ];
-/// The additional parameter of patches.
-pub(super) const FORCE: (&str, &str) = ("force", "boolean");
+/// Parameters of patches.
+pub(super) const PATCH: [(&str, &str); 4] = [
+    ("dryRun", "string"),
+    ("fieldManager", "string"),
+    ("fieldValidation", "string"),
+    ("force", "boolean"),
+];
 
-/// The parameters of a subresource with its own options.
-pub(super) fn of_subresource(name: &str) -> Vec<Value> {
+/// The parameters of a subresource of a resource with its own options.
+pub(super) fn of_subresource(resource: &str, name: &str) -> Vec<Value> {
     let options = match name {
         "proxy" => &[("path", "string")][..],
         "exec" => &EXEC,
@@ -64,7 +76,10 @@ pub(super) fn of_subresource(name: &str) -> Vec<Value> {
         "log" => &LOG,
         _ => &[],
     };
-    in_query(options.to_vec())
+    match name {
+        "proxy" => in_query(&format!("{resource}/{name}"), options),
+        _ => in_query(name, options),
+    }
 }
 
 /// Moves parameters shared by all operations of a path to the path.
@@ -101,27 +116,45 @@ pub(super) fn share(entry: &mut Map) {
     }
 }
 
-/// Parameters of the query.
-pub(super) fn in_query(list: Vec<(&str, &str)>) -> Vec<Value> {
-    list.iter()
-        .map(|(name, kind)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}}))
-        .collect()
+/// Parameters of the query, which are fields of these options.
+pub(super) fn in_query(options: &str, list: &[(&str, &str)]) -> Vec<Value> {
+    let about = descriptions().get(options);
+    let parameter = |(name, kind): &(&str, &str)| {
+        let about = about.and_then(|it| it.get(*name)).map_or("", String::as_str);
+        query_parameter(name, kind, about)
+    };
+    list.iter().map(parameter).collect()
 }
 
-/// A parameter of the path.
-pub(super) fn in_path(name: &str) -> Value {
-    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}})
+fn query_parameter(name: &str, kind: &str, about: &str) -> Value {
+    json!({"name": name, "in": "query", "description": about, "schema": {"type": kind, "uniqueItems": true}})
 }
 
-/// The parameters of a path, shared by all of its operations.
-pub(super) fn of_path(namespaced: bool, item: bool) -> Vec<Value> {
+fn descriptions() -> &'static BTreeMap<String, BTreeMap<String, String>> {
+    static ALL: OnceLock<BTreeMap<String, BTreeMap<String, String>>> = OnceLock::new();
+    ALL.get_or_init(|| serde_json::from_str(DESCRIPTIONS).expect("the file is part of the crate"))
+}
+
+/// A parameter of the path with its description.
+pub(super) fn in_path(name: &str, about: &str) -> Value {
+    let schema = json!({"type": "string", "uniqueItems": true});
+    json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
+}
+
+/// The parameters of a path, shared by all of its operations. `kind` is the kind of the item, if the path names one.
+pub(super) fn of_path(namespaced: bool, kind: Option<&str>) -> Vec<Value> {
     let mut out = Vec::new();
-    if item {
-        out.push(in_path("name"));
+    if let Some(kind) = kind {
+        out.push(in_path("name", &format!("name of the {kind}")));
     }
     if namespaced {
-        out.push(in_path("namespace"));
+        out.push(in_path(
+            "namespace",
+            "object name and auth scope, such as for teams and projects",
+        ));
     }
-    out.push(json!({"name": "pretty", "in": "query", "schema": {"type": "string", "uniqueItems": true}}));
+    let about = "If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a \
+                 browser or command-line HTTP tool (curl and wget).";
+    out.push(query_parameter("pretty", "string", about));
     out
 }

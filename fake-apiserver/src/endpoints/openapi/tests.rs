@@ -160,6 +160,66 @@ fn n8_writes_declare_field_validation() {
 }
 
 #[test]
+fn parameters_have_the_descriptions_of_go() {
+    with_builtins(|api| {
+        let (apps, core) = (document(&api, "apis/apps/v1"), document(&api, "api/v1"));
+        let described = |place: &Value, name: &str| -> String {
+            let mut all = place["parameters"].as_array().into_iter().flatten();
+            let found = all.find(|it| it["name"] == name);
+            let found = found.and_then(|it| it["description"].as_str());
+            found.unwrap_or_else(|| panic!("{name} in {place}")).to_owned()
+        };
+        let item = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+        assert_eq!(described(item, "name"), "name of the Deployment");
+        assert_eq!(
+            described(item, "namespace"),
+            "object name and auth scope, such as for teams and projects"
+        );
+        assert!(described(item, "pretty").starts_with("If 'true', then the output is pretty printed."));
+        // The descriptions differ, so the operations do not share the parameter.
+        assert!(described(&item["patch"], "fieldManager").contains("required for apply requests"));
+        assert!(!described(&item["put"], "fieldManager").contains("required for apply requests"));
+        let scale = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"];
+        assert_eq!(described(scale, "name"), "name of the Scale");
+        let exec = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/exec"];
+        assert_eq!(described(exec, "name"), "name of the PodExecOptions");
+        assert!(described(exec, "command").starts_with("Command is the remote command to execute."));
+        let proxy = &core["paths"]["/api/v1/nodes/{name}/proxy/{path}"];
+        let paths = proxy["parameters"].as_array().into_iter().flatten();
+        let paths: Vec<&str> = paths
+            .filter(|it| it["name"] == "path")
+            .filter_map(|it| it["description"].as_str())
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                "Path is the URL path to use for the current proxy request to node.",
+                "path to the resource"
+            ]
+        );
+    });
+}
+
+/// The names contain hashes of the parameters: they are those of kube-apiserver's document if the texts are.
+#[rstest::rstest]
+#[case::a_query("pretty-tJGM1-ng", "/api/v1/namespaces")]
+#[case::a_list("continue-QfD61s0i", "/api/v1/namespaces")]
+#[case::a_watch("watch-XNNPZGbK", "/api/v1/watch/namespaces")]
+#[case::a_patch("fieldManager-7c6nTn1T", "/api/v1/namespaces/{name}")]
+#[case::a_path("namespace-vgWSWtn3", "/api/v1/namespaces/{namespace}/pods")]
+#[case::options_of_deletes("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
+#[case::options_of_logs("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
+#[case::a_document_of_its_own("logpath-Noq7euwC", "/logs/{logpath}")]
+fn v2_shares_parameters_under_the_names_of_go(#[case] name: &str, #[case] path: &str) {
+    with_builtins(|api| {
+        let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("it is JSON");
+        assert!(document["parameters"][name].is_object(), "{name} is shared");
+        let item = document["paths"][path].to_string();
+        assert!(item.contains(&format!("\"#/parameters/{name}\"")), "{item}");
+    });
+}
+
+#[test]
 fn n6_custom_resources_have_documents() {
     let row = widget();
     let schema = json!({"type": "object", "properties": {
@@ -302,7 +362,7 @@ fn n6_v2_document_contains_all_definitions() {
     let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
     assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
     let parameters = patch["parameters"].as_array().expect("a list");
-    assert_eq!(parameters[0]["in"], "body");
+    assert_eq!(parameters[0]["$ref"], "#/parameters/body-78PwaGsr");
     assert!(
         parameters
             .iter()

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::shared::{Shared, share};
 use super::{CustomSchema, Definitions, DocumentAnswer, OpenApi, REF, complete, groups, v2_protobuf};
 use crate::api::json::{Map, SmolStr, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
@@ -101,6 +102,7 @@ impl OpenApi<'_> {
         let document = Document {
             definitions: texts(all.iter().copied().chain([&more]).map(|it| &it.definitions)),
             info: json!({"title": "Kubernetes", "version": self.version.release()}),
+            parameters: texts(all.iter().map(|it| &it.parameters)),
             paths: texts(all.iter().map(|it| &it.paths)),
             security: json!([{"BearerToken": []}]),
             security_definitions: json!({"BearerToken": {
@@ -151,7 +153,14 @@ impl OpenApiParts {
     /// Converts parts of v3 to v2.
     fn of_v3(paths: &Map, schemas: &Definitions, wanted: Vec<String>) -> Self {
         let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
-        let path = |(path, item): (&SmolStr, &Value)| Some((path.to_string(), raw(&path_item(item))?));
+        let mut shared = Shared::new();
+        let paths = paths
+            .iter()
+            .map(|(path, item)| (path.to_string(), path_item(item, &mut shared)));
+        let paths: Vec<(String, Value)> = paths.collect();
+        let texts = |all: &mut dyn Iterator<Item = (String, Value)>| {
+            all.filter_map(|(name, value)| Some((name, raw(&value)?))).collect()
+        };
         let definition = |(name, text): (&String, &RawValue)| {
             let mut schema = serde_json::from_str(text.get()).ok()?;
             drop_preserving(&mut schema);
@@ -159,7 +168,8 @@ impl OpenApiParts {
             Some((name.clone(), raw(&schema)?))
         };
         Self {
-            paths: paths.iter().filter_map(path).collect(),
+            paths: texts(&mut paths.into_iter()),
+            parameters: texts(&mut shared.into_iter()),
             definitions: schemas
                 .iter()
                 .map(|(name, text)| (name, &**text))
@@ -180,6 +190,7 @@ fn texts<'a>(all: impl Iterator<Item = &'a Definitions>) -> BTreeMap<&'a str, &'
 struct Document<'a> {
     definitions: BTreeMap<&'a str, &'a RawValue>,
     info: Value,
+    parameters: BTreeMap<&'a str, &'a RawValue>,
     paths: BTreeMap<&'a str, &'a RawValue>,
     security: Value,
     security_definitions: Value,
@@ -258,18 +269,18 @@ fn remove_all(map: &mut Map, names: &[&str]) {
     }
 }
 
-fn path_item(item: &Value) -> Value {
+fn path_item(item: &Value, shared: &mut Shared) -> Value {
     let entries = item.as_object().into_iter().flatten().map(|(name, value)| {
         let value = match name.as_str() {
-            "parameters" => parameters(value),
-            _ => operation(value),
+            "parameters" => parameters(value, shared),
+            _ => operation(value, shared),
         };
         (name.clone(), value)
     });
     Value::Object(entries.collect())
 }
 
-fn operation(operation: &Value) -> Value {
+fn operation(operation: &Value, shared: &mut Shared) -> Value {
     let Value::Object(mut out) = operation.clone() else {
         return Value::Null;
     };
@@ -280,7 +291,7 @@ fn operation(operation: &Value) -> Value {
         if body["required"] == true {
             parameter["required"] = true.into();
         }
-        all.push(parameter);
+        all.push(share(parameter, shared));
         let types: Vec<&SmolStr> = content.into_iter().flat_map(Map::keys).collect();
         out.insert("consumes".into(), json!(types));
     } else if out.contains_key("x-kubernetes-action") {
@@ -297,7 +308,7 @@ fn operation(operation: &Value) -> Value {
             *response = told;
         }
     }
-    if let Some(Value::Array(more)) = out.get("parameters").map(parameters) {
+    if let Some(Value::Array(more)) = out.get("parameters").map(|it| parameters(it, shared)) {
         all.extend(more);
     }
     if !all.is_empty() {
@@ -319,7 +330,7 @@ fn schema_of(content: Option<&Map>) -> Value {
 }
 
 /// Parameters of a path or a query. v3 keeps their types in a separate schema, v2 inline.
-fn parameters(list: &Value) -> Value {
+fn parameters(list: &Value, shared: &mut Shared) -> Value {
     let flat = list.as_array().into_iter().flatten().map(|parameter| {
         let mut parameter = parameter.clone();
         if let Value::Object(map) = &mut parameter
@@ -327,7 +338,7 @@ fn parameters(list: &Value) -> Value {
         {
             map.extend(schema);
         }
-        parameter
+        share(parameter, shared)
     });
     flat.collect()
 }

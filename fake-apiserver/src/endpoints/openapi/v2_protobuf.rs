@@ -24,11 +24,16 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
         // The alternative `api_key_security`.
         named(&mut security, 1, name, &within(2, &key));
     }
+    let mut parameters = Vec::new();
+    for (name, shared) in entries(&document["parameters"]) {
+        named(&mut parameters, 1, name, &parameter(shared));
+    }
     let mut out = Vec::new();
     texts(&mut out, document, &[("swagger", 1)]);
     write_bytes(&mut out, 2, &info);
     write_bytes(&mut out, 8, &paths);
     write_bytes(&mut out, 9, &definitions);
+    write_bytes(&mut out, 10, &parameters);
     write_bytes(&mut out, 13, &security);
     out
 }
@@ -41,7 +46,7 @@ fn path_item(item: &Value) -> Vec<u8> {
         }
     }
     for it in items(&item["parameters"]) {
-        write_bytes(&mut out, 9, &parameter(it));
+        write_bytes(&mut out, 9, &parameters_item(it));
     }
     out
 }
@@ -53,7 +58,7 @@ fn operation(operation: &Value) -> Vec<u8> {
     repeated_texts(&mut out, 6, &operation["produces"]);
     repeated_texts(&mut out, 7, &operation["consumes"]);
     for it in items(&operation["parameters"]) {
-        write_bytes(&mut out, 8, &parameter(it));
+        write_bytes(&mut out, 8, &parameters_item(it));
     }
     let mut responses = Vec::new();
     for (code, it) in entries(&operation["responses"]) {
@@ -70,11 +75,21 @@ fn operation(operation: &Value) -> Vec<u8> {
     out
 }
 
-/// The message `ParametersItem`.
+/// The message `ParametersItem`: a parameter, or a reference to a shared one.
+fn parameters_item(item: &Value) -> Vec<u8> {
+    if item.get("$ref").is_none() {
+        return within(1, &parameter(item));
+    }
+    let mut reference = Vec::new();
+    texts(&mut reference, item, &[("$ref", 1)]);
+    within(2, &reference)
+}
+
+/// The message `Parameter`.
 fn parameter(parameter: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     let place = parameter["in"].as_str().unwrap_or_default();
-    let parameter_field = if place == "body" {
+    if place == "body" {
         texts(&mut out, parameter, &[("description", 1), ("name", 2), ("in", 3)]);
         flag(&mut out, 4, &parameter["required"]);
         write_bytes(&mut out, 5, &schema(&parameter["schema"]));
@@ -86,8 +101,7 @@ fn parameter(parameter: &Value) -> Vec<u8> {
         texts(&mut out, parameter, &fields);
         flag(&mut out, unique, &parameter["uniqueItems"]);
         within(2, &within(sub_schema, &out))
-    };
-    within(1, &parameter_field)
+    }
 }
 
 /// The message `Schema`.

@@ -52,6 +52,8 @@ pub(crate) struct OpenApiParts {
     pub(crate) paths: BTreeMap<String, Box<RawValue>>,
     /// By name.
     pub(crate) definitions: BTreeMap<String, Box<RawValue>>,
+    /// Parameters that the paths refer to, by name.
+    pub(crate) parameters: BTreeMap<String, Box<RawValue>>,
     /// Names of external definitions that these refer to.
     pub(crate) wanted: Vec<String>,
 }
