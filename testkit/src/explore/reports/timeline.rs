@@ -398,6 +398,7 @@ mod tests {
         let run = |groups: [&str; 3]| {
             let mut run = run_of(["starts", "1", "2", "3", "ends"].map(str::to_owned).into_iter());
             for (step, group) in run.trace[1..4].iter_mut().zip(groups) {
+                step.point = format!("get discovery {group}");
                 step.what = What::Request(Request {
                     object: group.to_owned(),
                     outcome: Answer::Answered(200),
