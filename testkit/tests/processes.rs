@@ -516,3 +516,51 @@ metadata: {name: a}
         assert!(scenario.contains(expected), "{expected:?} is not in\n{scenario}");
     }
 }
+
+#[rstest]
+#[case::a_port(
+    "ports: [{containerPort: 9443}]",
+    "# it listens on 9443: pass a free port such as ${PORT_9443} instead"
+)]
+#[case::an_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
+#[case::its_name(
+    "env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+    "      POD_NAME: ${NAME}\n"
+)]
+#[case::only_a_secret(
+    "env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: a, key: b}}}]",
+    "      # missing: the value of PASSWORD\n"
+)]
+#[case::no_command("", "# missing: the program of the image example.com/web-operator:1 on this machine")]
+#[case::no_object("", "# missing: an object for the controller to work on")]
+fn hints_are_written_for_rendered_manifests_and_the_scenario_is_valid(#[case] container: &str, #[case] hint: &str) {
+    let directory = Directory::new();
+    let rendered = directory.0.join("rendered");
+    fs::create_dir(&rendered).expect("it can be made");
+    directory.write(
+        "rendered/all.yaml",
+        &format!(
+            "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web-operator, namespace: ops}}
+spec:
+  template:
+    spec:
+      serviceAccountName: web-operator
+      containers: [{{name: manager, image: 'example.com/web-operator:1', {container}}}]
+"
+        ),
+    );
+    let output = drydock(&["explore", "--init", &rendered.display().to_string()]);
+    let scenario = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(scenario.contains(hint), "{hint:?} is not in\n{scenario}");
+    directory.write("example.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+    let path = directory.write("scenario.yaml", &scenario).display().to_string();
+    let explored = drydock(&["explore", &path]);
+    let (report, error) = (text(&explored.stdout), text(&explored.stderr));
+    assert!(
+        report.contains("./controller does not exist"),
+        "{scenario}{report}{error}"
+    );
+}

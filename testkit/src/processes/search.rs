@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fake_apiserver::{KubernetesVersion, Worker, load, random_token};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::files::Folder;
 use super::leases::RECORD;
@@ -92,7 +92,10 @@ impl Scenario {
         let io = |err: std::io::Error| wrong(format!("cannot prepare runs: {err}"));
         let tokens = self.controllers.iter().map(|_| random_token());
         let tokens = tokens.collect::<Result<Vec<String>, _>>().map_err(io)?;
-        let trust = self.trust().map_err(&wrong)?;
+        let objects = self.objects().map_err(&wrong)?;
+        let trust = Trust::new(&self, objects.iter());
+        let trust = trust.map_err(|err| wrong(format!("a certificate cannot be made: {err}")))?;
+        let unserved = self.unserved_webhooks(&objects);
         let world = self.world(&tokens, &trust).map_err(&wrong)?;
         let program = match &options.reaper {
             Some(program) => program.clone(),
@@ -115,6 +118,7 @@ impl Scenario {
             shard,
         };
         let mut report = exploration.report(world);
+        report.notes.extend(unserved);
         if let Some(shards) = shards {
             shards.add_to(&mut report);
         }
@@ -185,17 +189,17 @@ impl Scenario {
         crate::panics::quietly(|| builder.world(None))
     }
 
-    /// The certificate of webhooks, for the Services that the files of the scenario name.
-    fn trust(&self) -> Result<Trust, String> {
+    /// Reads the objects in the files and steps of the scenario.
+    fn objects(&self) -> Result<Vec<Value>, String> {
         let cluster = &self.cluster;
         let steps = || self.steps.iter().map(|it| &it.value);
         let applied = steps().filter_map(|it| it.apply.as_ref()).flat_map(|it| it.all());
         let paths = cluster.crds.iter().chain(&cluster.manifests).map(|it| self.path(it));
         let paths = paths.chain(applied.map(|it| self.path(it)));
         let manifests = load::read(paths).map_err(|err| err.to_string())?;
-        let objects: Vec<_> = manifests.into_iter().map(|it| as_v1(it.object)).collect();
-        let objects = objects.iter().chain(steps().filter_map(|it| it.object.as_ref()));
-        Trust::new(self, objects).map_err(|err| format!("a certificate cannot be made: {err}"))
+        let objects = manifests.into_iter().map(|it| as_v1(it.object));
+        let own = steps().filter_map(|it| it.object.clone());
+        Ok(objects.chain(own).collect())
     }
 
     fn work(&self) -> Work {

@@ -84,6 +84,45 @@ impl Scenario {
     }
 }
 
+/// Returns the Services of a configuration, as `NAMESPACE/NAME`.
+fn services(object: &Value) -> BTreeSet<String> {
+    let mut object = object.clone();
+    let configs = client_configs(&mut object).into_iter();
+    let named = configs.filter_map(|it| {
+        let service = &it["service"];
+        Some(format!(
+            "{}/{}",
+            service["namespace"].as_str()?,
+            service["name"].as_str()?
+        ))
+    });
+    named.collect()
+}
+
+impl Scenario {
+    /// Returns a note for each Service of a configuration that no controller serves: its webhooks cannot be called.
+    pub(crate) fn unserved_webhooks(&self, objects: &[Value]) -> Vec<String> {
+        let serving = || self.controllers.iter().filter(|it| it.serves_webhooks());
+        if serving().any(|it| it.webhooks.is_empty()) {
+            return Vec::new();
+        }
+        let served: BTreeSet<&String> = serving().flat_map(|it| &it.webhooks).collect();
+        let configurations = objects.iter().filter(|it| is_configuration(it));
+        let notes = configurations.flat_map(|object| {
+            let unserved = services(object).into_iter().filter(|it| !served.contains(it));
+            let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            let name = format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]));
+            unserved.map(move |service| {
+                format!(
+                    "{name} calls the Service {service}, which no controller serves, so that its calls fail: pass \
+                     ${{{PORT}}} to the controller that serves it"
+                )
+            })
+        });
+        notes.collect()
+    }
+}
+
 impl Trust {
     /// Makes a certificate for the Services that the configurations among `objects` name, if a controller serves
     /// webhooks.

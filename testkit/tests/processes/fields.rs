@@ -25,6 +25,11 @@ struct Explored {
 
 /// Explores a scenario with this controller, and these fields in addition to its controllers.
 fn explored(controller: &str, command: &str, fields: &str, arguments: &[&str]) -> Explored {
+    explored_with(controller, command, "", fields, arguments)
+}
+
+/// As `explored`, with these fields of the controller.
+fn explored_with(controller: &str, command: &str, own: &str, fields: &str, arguments: &[&str]) -> Explored {
     let directory = Directory::new();
     let program = std::env::current_exe().expect("this program has a path");
     let yaml = format!(
@@ -33,7 +38,7 @@ fn explored(controller: &str, command: &str, fields: &str, arguments: &[&str]) -
     command: [{program:?}, --exact, controller, --nocapture{command}]
     env: {{{CONTROLLER}: {controller}}}
     insecure: true
-within: 2s
+{own}within: 2s
 quiet: 1s
 references: 2
 budget: {{failures: 1, time: 120s}}
@@ -291,8 +296,29 @@ steps: [{{pause: 100ms}}]
     );
 }
 
-/// Serves a webhook that denies ConfigMaps with the name `forbidden`, at the port in the last argument, with the
-/// certificate in the directory before it.
+/// Converts widgets: v1 has `spec.size`, and v2 has `spec.width`.
+fn converted(review: &Value) -> Value {
+    let request = &review["request"];
+    let wanted = &request["desiredAPIVersion"];
+    let objects = request["objects"].as_array().cloned().unwrap_or_default();
+    let objects = objects.into_iter().map(|mut object| {
+        let (from, to) = match wanted == "example.com/v2" {
+            true => ("size", "width"),
+            false => ("width", "size"),
+        };
+        if let Some(value) = object["spec"].as_object_mut().and_then(|it| it.remove(from)) {
+            object["spec"][to] = value;
+        }
+        object["apiVersion"] = wanted.clone();
+        object
+    });
+    let objects: Vec<Value> = objects.collect();
+    let response = json!({"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response})
+}
+
+/// Serves a webhook that denies ConfigMaps with the name `forbidden`, and one that converts widgets, at the port in the
+/// last argument, with the certificate in the directory before it.
 pub(super) async fn serve_webhooks() {
     let arguments: Vec<String> = std::env::args().collect();
     let [.., directory, port] = arguments.as_slice() else {
@@ -307,7 +333,13 @@ pub(super) async fn serve_webhooks() {
         });
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).to_string()
     };
-    let service = Router::new().route("/validate", post(deny));
+    let convert = |body: Bytes| async move {
+        let review: Value = serde_json::from_slice(&body).expect("it is a review");
+        converted(&review).to_string()
+    };
+    let service = Router::new()
+        .route("/validate", post(deny))
+        .route("/convert", post(convert));
     let service = ServiceExt::<axum::extract::Request>::map_err(service, |never| -> std::io::Error { match never {} });
     let address = format!("127.0.0.1:{port}").parse().expect("it is an address");
     let options = ServeOptions::tls().certificate(file("tls.crt"), file("tls.key"));
@@ -362,4 +394,75 @@ checks:
     } else {
         assert!(report.contains("6 of 6 single faults"), "{report}");
     }
+}
+
+/// A definition of widgets in two versions, which a webhook converts.
+const WIDGETS: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+    - name: v2
+      served: true
+      storage: false
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {width: {type: integer}}}}}}
+  conversion:
+    strategy: Webhook
+    webhook:
+      conversionReviewVersions: [v1]
+      clientConfig: {service: {namespace: shop, name: hooks, path: /convert}}
+";
+
+#[test]
+fn conversion_webhook_of_a_process_is_called_and_its_calls_fail() {
+    let directory = Directory::new();
+    let manifest = directory.write("widgets.yaml", WIDGETS);
+    let fields = format!(
+        "cluster: {{workers: [], crds: [{manifest:?}]}}
+faults: [errors]
+steps:
+  - object: {{apiVersion: example.com/v2, kind: Widget, metadata: {{name: a}}, spec: {{width: 3}}}}
+checks:
+  - {{name: it is converted, eventually: 'has(object.spec.size) || has(object.spec.width)', object: widgets/a}}
+"
+    );
+    let command = ", '${CERT_DIR}', '${PORT_WEBHOOK}'";
+    let found = explored("webhooks", command, &fields, &["--plans", "4"]);
+    assert_eq!(found.code, Some(0), "{}", found.report);
+    let lost = "lose@operator:call:webhook:/convert#1";
+    let found = explored("webhooks", command, &fields, &["--replay", lost]);
+    assert_eq!(found.code, Some(0), "{}", found.report);
+    assert!(!found.report.contains("has no effect"), "{}", found.report);
+}
+
+#[rstest]
+#[case::no_controller_serves_webhooks("fixed", "", "", true)]
+#[case::a_controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
+#[case::a_controller_serves_it("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
+fn service_of_webhooks_that_no_controller_serves_is_noted(
+    #[case] controller: &str,
+    #[case] command: &str,
+    #[case] services: &str,
+    #[case] is_noted: bool,
+) {
+    let directory = Directory::new();
+    let manifest = directory.write("widgets.yaml", WIDGETS);
+    let fields = format!("cluster: {{workers: [], crds: [{manifest:?}]}}\nsteps: [{{pause: 100ms}}]\n");
+    let found = explored_with(
+        controller,
+        command,
+        &format!("    webhooks: [{services}]\n"),
+        &fields,
+        &["--plans", "1"],
+    );
+    let note =
+        "note: CustomResourceDefinition widgets.example.com calls the Service shop/hooks, which no controller serves";
+    assert_eq!(found.report.contains(note), is_noted, "{}", found.report);
 }
