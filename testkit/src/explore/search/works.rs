@@ -1,4 +1,4 @@
-//! Sources of plans: given lists, parts that overlap in real time, delivery orders, and random plans.
+//! Sources of plans: given lists, single faults in turns with pairs, delivery orders, and random plans.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,8 +36,8 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Tries single faults in real time: the first ones, then the likeliest pairs with them, then the later ones. The
-    /// later ones begin while some of the first ones are still running.
+    /// Tries single faults in real time: the first ones in turns with the likeliest pairs with them, then the later ones.
+    /// The later ones begin while some of the first ones are still running.
     pub(super) fn overlapping_parts(
         &mut self,
         first: Vec<Candidate>,
@@ -48,11 +48,12 @@ impl<'a> Search<'a> {
         let mut parts = Parts {
             first: shard.part(first.into_iter()).collect(),
             later: later.into_iter().flat_map(|it| shard.part(it.into_iter())).collect(),
-            pairs: None,
+            pairs: VecDeque::new(),
+            was_single: false,
             running: 0,
             begun: 0,
             most,
-            tried: Default::default(),
+            tried: Vec::new(),
             search: self,
         };
         let runs = parts.search.runs;
@@ -155,107 +156,89 @@ fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Ite
     late.map(|it| (plan.and(&it.point, it.action), it.clone()))
 }
 
-/// Single faults in two parts, and the likeliest pairs of the first part.
+/// Single faults in two parts, and the likeliest pairs of the first part. A pair can be tried when its first fault has
+/// been tried; single faults and pairs take turns.
 struct Parts<'s, 'a> {
     search: &'s mut Search<'a>,
     first: VecDeque<Candidate>,
+    pairs: VecDeque<Plan>,
     later: VecDeque<Candidate>,
-    /// Known when all runs of the first part have ended.
-    pairs: Option<VecDeque<Plan>>,
-    /// Number of runs of the first part in progress.
+    /// Set if the last plan of the first part was a single fault.
+    was_single: bool,
+    /// Number of single faults of the first part that are running.
     running: usize,
     /// Number of single faults that have begun.
     begun: usize,
     /// Maximum number of next faults that are kept for each single fault.
     most: usize,
-    /// Completed runs of both parts, with their numbers.
-    tried: [Vec<(usize, Tried)>; 2],
+    /// Completed runs of single faults, with their numbers.
+    tried: Vec<(usize, Tried)>,
 }
 
-/// The part of a plan of `Parts`, in the order of the confirmation of failures.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The kind of a plan of `Parts`.
+#[derive(Clone)]
 enum Part {
-    First,
-    Pairs,
-    Later,
+    First(usize, Candidate),
+    Pair,
+    Later(usize, Candidate),
 }
 
-impl<'a> Parts<'_, 'a> {
+impl Parts<'_, '_> {
     /// Returns the completed runs in the order of their plans.
-    fn in_order(self) -> Vec<Tried> {
-        let [first, later] = self.tried.map(in_order);
-        first.into_iter().chain(later).map(|(_, tried)| tried).collect()
+    fn in_order(mut self) -> Vec<Tried> {
+        self.tried.sort_by_key(|(number, _)| *number);
+        self.tried.into_iter().map(|(_, tried)| tried).collect()
     }
-
-    fn begin(&mut self, part: Part, candidate: Candidate) -> (Plan, (Part, usize, Option<Candidate>)) {
-        self.begun += 1;
-        (candidate.plan(), (part, self.begun, Some(candidate)))
-    }
-
-    /// Lists the pairs when the first part has ended.
-    fn list_pairs(&mut self) {
-        if self.pairs.is_some() || self.running > 0 {
-            return;
-        }
-        let [first, _] = &mut self.tried;
-        let (numbers, tried): (Vec<_>, Vec<_>) = in_order(std::mem::take(first)).into_iter().unzip();
-        let pairs = paired(&tried, are_likeliest_in_real_time).into_iter();
-        let plans: VecDeque<Plan> = pairs
-            .map(|(first, second)| first.plan.and(&second.point, second.action))
-            .collect();
-        self.search.coverage.pairs.1 += plans.len() as u64;
-        self.pairs = Some(plans);
-        self.tried[0] = numbers.into_iter().zip(tried).collect();
-    }
-}
-
-/// Sorts runs by their numbers.
-fn in_order(mut tried: Vec<(usize, Tried)>) -> Vec<(usize, Tried)> {
-    tried.sort_by_key(|(number, _)| *number);
-    tried
 }
 
 impl Work for Parts<'_, '_> {
-    /// The part, and the number and fault of a single fault.
-    type About = (Part, usize, Option<Candidate>);
+    type About = Part;
 
-    fn next(&mut self) -> Option<(Plan, Self::About)> {
-        if let Some(candidate) = self.first.pop_front() {
-            self.running += 1;
-            return Some(self.begin(Part::First, candidate));
+    fn next(&mut self) -> Option<(Plan, Part)> {
+        let is_pair = self.was_single || self.first.is_empty();
+        if is_pair && let Some(plan) = self.pairs.pop_front() {
+            self.was_single = false;
+            return Some((plan, Part::Pair));
         }
-        self.list_pairs();
-        if let Some(plan) = self.pairs.as_mut().and_then(VecDeque::pop_front) {
-            return Some((plan, (Part::Pairs, 0, None)));
+        self.begun += 1;
+        if let Some(candidate) = self.first.pop_front() {
+            self.was_single = true;
+            self.running += 1;
+            return Some((candidate.plan(), Part::First(self.begun, candidate)));
         }
         let candidate = self.later.pop_front()?;
-        Some(self.begin(Part::Later, candidate))
+        Some((candidate.plan(), Part::Later(self.begun, candidate)))
     }
 
-    fn done(&mut self, plan: Plan, (part, number, single): Self::About, outcome: &Outcome) -> Result<(), Stop> {
-        self.search.accept(&plan, outcome)?;
-        let place = match part {
-            Part::First => 0,
-            Part::Pairs | Part::Later => 1,
-        };
-        self.running -= usize::from(place == 0);
-        match single {
-            Some(candidate) => {
+    fn done(&mut self, plan: Plan, part: Part, outcome: &Outcome) -> Result<(), Stop> {
+        let accepted = self.search.accept(&plan, outcome);
+        self.running -= usize::from(matches!(part, Part::First(..)));
+        accepted?;
+        match part {
+            Part::First(number, candidate) => {
                 let tried = self.search.single(plan, &candidate, outcome, self.most);
-                self.tried[place].push((number, tried));
+                let pairs = paired(std::slice::from_ref(&tried), are_likeliest_in_real_time).into_iter();
+                let before = self.pairs.len();
+                self.pairs
+                    .extend(pairs.map(|(first, second)| first.plan.and(&second.point, second.action)));
+                self.search.coverage.pairs.1 += (self.pairs.len() - before) as u64;
+                self.tried.push((number, tried));
             }
-            None => self.search.coverage.pairs.0 += 1,
+            Part::Later(number, candidate) => {
+                let tried = self.search.single(plan, &candidate, outcome, self.most);
+                self.tried.push((number, tried));
+            }
+            Part::Pair => self.search.coverage.pairs.0 += 1,
         }
         self.search.is_spent()
     }
 
-    fn part(&self, (part, ..): &Self::About) -> usize {
-        *part as usize
+    fn part(&self, part: &Part) -> usize {
+        usize::from(matches!(part, Part::Later(..)))
     }
 
-    fn is_open(&self, part: usize) -> bool {
-        let are_pairs_left = self.pairs.as_ref().is_none_or(|it| !it.is_empty());
-        !self.first.is_empty() || (part >= Part::Pairs as usize && are_pairs_left)
+    fn is_open(&self, _part: usize) -> bool {
+        !self.first.is_empty() || !self.pairs.is_empty() || self.running > 0
     }
 
     fn judge(&mut self) -> &mut dyn Judge {
