@@ -46,8 +46,8 @@
 //! # Objects
 //!
 //! A cache stores an object as the text that it received, optionally without `managedFields`, and decodes it on demand
-//! ([`CachedObject::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in `benches/README.md`
-//! in the repository. Keys, versions, labels and owners are read without decoding.
+//! ([`CachedObject::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in
+//! `benches/README.md` in the repository. Keys, versions, labels and owners are read without decoding.
 //!
 //! The library does not depend on the server behind its client. It iterates in a defined order everywhere, takes its
 //! jitter from a seed and its time from tokio's clock, so that two runs with one seed make the same requests in the

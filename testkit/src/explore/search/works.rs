@@ -36,8 +36,8 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Tries single faults in real time: the first ones in turns with the likeliest pairs with them, then the later ones.
-    /// The later ones begin while some of the first ones are still running.
+    /// Tries single faults in real time: the first ones in turns with the likeliest pairs with them, then the later
+    /// ones. The later ones begin while some of the first ones are still running.
     pub(super) fn overlapping_parts(
         &mut self,
         first: Vec<Candidate>,
