@@ -115,6 +115,7 @@ mod object;
 mod target;
 mod create;
 mod read;
+mod templates;
 mod mask;
 mod work;
 mod settle;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::lock::lock;
+use crate::templates::Templates;
 
 /// Fields and names that are excluded from comparisons, by resource; `*` applies to every resource.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct Mask {
     pub(crate) paths: BTreeSet<(String, String)>,
     /// Resources with names that differ between runs.
     pub(crate) names: BTreeSet<String>,
+    /// Names with generated parts, which differ between runs.
+    pub(crate) templates: Templates,
     /// Further fields, which were found after the first runs. Shared by all copies.
     learnt: Arc<Learnt>,
 }
@@ -35,6 +38,14 @@ impl Mask {
         }
     }
 
+    /// Returns a mask of the generated parts of names.
+    pub(crate) fn with(templates: Templates) -> Self {
+        Self {
+            templates,
+            ..Self::default()
+        }
+    }
+
     /// Adds fields, by resource and path, to all copies of the mask.
     pub(crate) fn learn(&self, fields: &BTreeSet<(String, String)>) {
         lock(&self.learnt.paths).extend(fields.iter().cloned());
@@ -45,6 +56,7 @@ impl Mask {
     pub(crate) fn add(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.names.extend(other.names);
+        self.templates.add(other.templates);
     }
 
     /// Returns `true` if the names of a resource's objects differ between runs.

@@ -24,7 +24,7 @@ use std::sync::Once;
 pub(crate) const REMEDY: Option<&str> = system::REMEDY;
 
 thread_local! {
-    /// Count of numbers drawn in the run of this thread; `None` outside of runs.
+    /// Seed of the run of this thread, plus the count of numbers drawn; `None` outside of runs.
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let thread = std::thread::Builder::new().name("seeded hash".to_owned()).spawn(|| {
-            seed_this_thread();
+            seed_this_thread(0);
             // The program has set a source, so the order of such maps is random.
             let _ = ahash::random_state::set_random_source(Source);
             // This draws the keys that all maps of the process share.
@@ -44,9 +44,9 @@ pub(crate) fn install() {
     });
 }
 
-/// Restarts the numbers of this thread, which are then the same each time.
-pub(crate) fn seed_this_thread() {
-    DRAWN.set(Some(0));
+/// Restarts the numbers of this thread, which are then the same each time for the same seed.
+pub(crate) fn seed_this_thread(seed: u64) {
+    DRAWN.set(Some(seed));
     system::link();
 }
 
@@ -99,7 +99,7 @@ mod tests {
     fn order(is_seeded: bool) -> Vec<u32> {
         let keys = move || {
             if is_seeded {
-                seed_this_thread();
+                seed_this_thread(0);
             }
             HashMap::<u32, ()>::from_iter((0..100).map(|key| (key, ())))
                 .into_keys()

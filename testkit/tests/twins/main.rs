@@ -8,6 +8,7 @@
 
 #[macro_use]
 mod support;
+mod backups;
 mod batches;
 mod caches;
 mod clouds;

@@ -114,6 +114,12 @@ pub(crate) enum Error {
 
 pub(crate) type Done = Result<Action, Error>;
 
+/// Returns the time of the machine's clock, which is virtual in a run.
+#[expect(clippy::disallowed_methods, reason = "controllers read the machine's clock")]
+pub(crate) fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
 /// Ends a reconciliation: the next one begins with an event.
 pub(crate) const fn done() -> Done {
     Ok(Action::await_change())

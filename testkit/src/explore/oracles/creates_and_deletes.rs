@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};
+use crate::explore::outcomes::{NEAR, timed};
+use crate::templates::Templates;
 
 pub(super) const ROW: OracleRow = OracleRow {
     name: "creates and deletes",
@@ -25,7 +29,24 @@ fn check(facts: &Facts<'_>) -> Option<String> {
             (now > before).then(|| format!("{key} was {did} {now} times, and {before} times in the reference run"))
         })
     };
+    let now = facts.gate.server.now();
+    let elapsed = SignedDuration::try_from(facts.gate.started.elapsed()).unwrap_or_default();
+    let of = |all: &Uids| counted(all, &reference.mask.templates, [now - elapsed - NEAR, now + NEAR]);
     let state = facts.gate.state();
-    more("created", &state.created, &reference.outcome.created)
-        .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
+    let [created, deleted] = [&reference.outcome.created, &reference.outcome.deleted].map(of);
+    more("created", &of(&state.created), &created).or_else(|| more("deleted", &of(&state.deleted), &deleted))
+}
+
+/// Groups objects with generated names. Leaves out objects with a time of the run in their names: a run that takes
+/// longer has more of them.
+fn counted(all: &Uids, templates: &Templates, [from, to]: [Timestamp; 2]) -> Uids {
+    let mut counted = Uids::new();
+    for (key, uids) in all {
+        let has_time = key.rsplit('/').next().and_then(|name| timed(name, from, to)).is_some();
+        if !has_time {
+            let key = templates.key(key).unwrap_or_else(|| key.clone());
+            counted.entry(key).or_default().extend(uids.iter().cloned());
+        }
+    }
+    counted
 }

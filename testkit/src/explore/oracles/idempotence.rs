@@ -1,7 +1,12 @@
 //! A restart after all work is done changes nothing.
 
+use std::collections::BTreeSet;
+
+use fake_apiserver::StoredChange;
+
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Restarted};
+use crate::explore::outcomes::has_time_in_name;
 use crate::explore::plans::given;
 use crate::explore::trace::Step;
 
@@ -15,7 +20,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     let done = facts.cluster.work.since(&facts.gate.server, restarted.revision);
-    if done.count == 0 {
+    if done.count == 0 || is_next_of_series(facts, restarted, &done.beside) {
         return None;
     }
     let writes: Vec<String> = {
@@ -33,4 +38,20 @@ fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
         given(restarted.client),
         writes.join(", ")
     ))
+}
+
+/// Returns `true` if the controller only replaced objects with a time in their names, and the state is the same but for
+/// the times: it has taken the next backup and deleted the oldest one.
+fn is_next_of_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
+    let changes = facts.gate.server.changes_after(restarted.revision).into_iter();
+    let mut changes = changes.filter(|it| !beside.contains(&it.revision));
+    let is_replaced = |it: &StoredChange| {
+        let is_change = it.before.is_some() && it.after.is_some();
+        !is_change && it.object().is_some_and(has_time_in_name)
+    };
+    changes.all(|it| is_replaced(&it))
+        && facts.reference.is_some_and(|reference| {
+            let after = facts.end_state();
+            restarted.before.compare(&after, &reference.mask).is_empty()
+        })
 }

@@ -28,6 +28,8 @@ pub(crate) enum Looks {
 pub(crate) struct Restarted<'a> {
     /// The controller's name as it appears in points.
     pub(crate) client: &'a str,
+    /// State before the restart.
+    pub(crate) before: EndState,
     /// Revision before the restart.
     pub(crate) revision: u64,
     /// Number of steps in the trace before the restart.

@@ -15,11 +15,11 @@ use crate::test_cluster::TestCluster;
 impl TestCluster {
     /// Returns the objects written by the test and its controllers as YAML that is the same in each run. Generated
     /// values are replaced by the object that they refer to (`uid of deployments.apps default/web`), times by `a time`,
-    /// and objects are sorted by resource, namespace and name. The text does not contain Events, Leases, revisions,
-    /// generations, owners of fields, objects created by the server's workers, unchanged objects of the cluster's
-    /// initial state, CustomResourceDefinitions, or objects that exist on every server, such as the Namespace
-    /// `default`, even if they were changed; use [`canonical_yaml_of`](Self::canonical_yaml_of) for those. Meant for
-    /// snapshot tests, for example with `insta`.
+    /// the time of creation in a name by `*`, and objects are sorted by resource, namespace and name. The text does not
+    /// contain Events, Leases, revisions, generations, owners of fields, objects created by the server's workers,
+    /// unchanged objects of the cluster's initial state, CustomResourceDefinitions, or objects that exist on every
+    /// server, such as the Namespace `default`, even if they were changed; use
+    /// [`canonical_yaml_of`](Self::canonical_yaml_of) for those. Meant for snapshot tests, for example with `insta`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};

@@ -18,6 +18,7 @@ use super::versions::Versions;
 use crate::explore::trace::timeless;
 use crate::externals::Contents;
 use crate::mask::{Mask, general};
+use crate::templates::Templates;
 use crate::work::Work;
 
 /// Maximum number of reported differences.
@@ -205,8 +206,9 @@ impl EndState {
     /// since `began`: a controller that reads the machine's clock writes another time in each run, but not always in
     /// the first ones.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
-        let mut mask = Mask::default();
-        hide(&mut mask, self.differences(other, &Mask::default()));
+        let mut mask = Mask::with(self.templates(other));
+        let differences = self.differences(other, &mask);
+        hide(&mut mask, differences);
         if self.externals.keys().any(|it| mask.hides_names(it)) {
             // Masked names change the keys of their objects, so compare the contents again.
             let more = self.differences(other, &mask);
@@ -225,6 +227,54 @@ impl EndState {
                 .extend(paths.iter().map(|it| (resource.to_owned(), general(it))));
         }
         mask
+    }
+
+    /// Learns the names with generated parts from another run without faults.
+    fn templates(&self, other: &Self) -> Templates {
+        let only = |one: &'_ Self, other: &Self| {
+            let keys = one.objects.iter().filter(|(key, all)| {
+                !key.contains('*') && !other.objects.contains_key(*key) && all.iter().all(|it| !it.is_untouched)
+            });
+            let outside = one.externals.iter().flat_map(|(system, kept)| {
+                let others = other.externals.get(system);
+                let keys = kept.objects.keys().filter(move |key| {
+                    !kept.generated.contains(*key) && others.is_none_or(|it| !it.objects.contains_key(*key))
+                });
+                keys.map(move |key| format!("{system} /{key}"))
+            });
+            let keys = keys.map(|(key, _)| key.to_string()).chain(outside);
+            keys.collect::<Vec<String>>()
+        };
+        let (one, others) = (only(self, other), only(other, self));
+        Templates::between(one.iter().map(String::as_str), others.iter().map(String::as_str))
+    }
+
+    /// Returns the same state with other keys for objects with generated names; `None` without such objects.
+    fn under(&self, templates: &Templates) -> Option<Self> {
+        let is_of =
+            |(key, all): (&Arc<str>, &Vec<Kept>)| all.iter().any(|it| !it.is_untouched) && templates.key(key).is_some();
+        if templates.is_empty() || !self.objects.iter().any(is_of) {
+            return None;
+        }
+        let mut objects: BTreeMap<Arc<str>, Vec<Kept>> = BTreeMap::new();
+        for (key, all) in &self.objects {
+            for kept in all {
+                let starred = templates.key(key).filter(|_| !kept.is_untouched);
+                let key = starred.map_or_else(|| Arc::clone(key), Arc::from);
+                let kept = Kept {
+                    mentions: OnceLock::new(),
+                    ..kept.clone()
+                };
+                objects.entry(key).or_default().push(kept);
+            }
+        }
+        Some(Self {
+            objects,
+            keys: Arc::new(self.keys.with(templates)),
+            identities: OnceLock::new(),
+            versions: OnceLock::new(),
+            ..self.clone()
+        })
     }
 
     /// Lists the differences of `found`, one line per field; empty if there are none.
@@ -247,6 +297,7 @@ impl EndState {
             permuted,
         }
     }
+
     /// Same as `compare`, but ignores fields derived by workers, for runs with different sequences of changes.
     pub(crate) fn compare_decided(&self, found: &Self, mask: &Mask) -> Vec<String> {
         let differences = self.differences(found, mask).into_iter().filter(|it| !it.is_derived);
@@ -255,6 +306,18 @@ impl EndState {
     }
 
     fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
+        let [left, right] = [self, found].map(|it| it.under(&mask.templates));
+        match (&left, &right) {
+            (None, None) => self.differences_of_keys(found, mask),
+            _ => left
+                .as_ref()
+                .unwrap_or(self)
+                .differences_of_keys(right.as_ref().unwrap_or(found), mask),
+        }
+    }
+
+    /// Lists the differences of two states with the same kind of keys.
+    fn differences_of_keys(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
         let pair = Pair::new([self, found], mask);
         let mut differences = Vec::new();
         let keys: BTreeSet<&Arc<str>> = self.objects.keys().chain(found.objects.keys()).collect();

@@ -11,8 +11,12 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use fake_apiserver::StoredObject;
+use jiff::Timestamp;
 use memchr::memmem::{self, Finder};
 use serde_json::{Map, Value};
+
+use super::times::{NEAR, timed};
+use crate::templates::Templates;
 
 /// The length of a uid in bytes.
 const UID_CHARS: usize = 36;
@@ -59,10 +63,11 @@ pub(crate) struct Identities {
 }
 
 /// The keys of objects: `pods default/web-0`, and `pods default/web-*` for generated names.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     hashes: BTreeSet<String>,
     uids: BTreeSet<String>,
+    templates: Templates,
 }
 
 impl Keys {
@@ -94,12 +99,40 @@ impl Keys {
         if let Some(starred) = tokens.find_map(|token| starred(&name, token)) {
             name = starred.into();
         }
-        format!("{} {}/{name}", resource(object), object.namespace())
+        if let Some(starred) = with_time(object).filter(|_| !name.contains('*')) {
+            name = starred.into();
+        }
+        let key = format!("{} {}/{name}", resource(object), object.namespace());
+        self.templates.key(&key).unwrap_or(key)
+    }
+
+    /// Returns the same keys, with templates of names.
+    pub(crate) fn with(&self, templates: &Templates) -> Self {
+        Self {
+            templates: templates.clone(),
+            ..self.clone()
+        }
     }
 
     fn has_hashes(&self) -> bool {
         !self.hashes.is_empty()
     }
+}
+
+/// Returns `true` if the name of an object contains the time of its creation.
+pub(crate) fn has_time_in_name(object: &StoredObject) -> bool {
+    with_time(object).is_some()
+}
+
+/// Returns the name of an object without the time of its creation: `backup-20261128t0443` → `backup-*`.
+fn with_time(object: &StoredObject) -> Option<String> {
+    // The object is decoded only if its name has enough digits.
+    timed(object.name(), Timestamp::MIN, Timestamp::MAX)?;
+    let created = object.value()["metadata"]["creationTimestamp"]
+        .as_str()?
+        .parse::<Timestamp>();
+    let created = created.ok()?;
+    timed(object.name(), created - NEAR, created + NEAR)
 }
 
 /// `web-7d4b8fdd` → `web-*`, if the token is a whole word of the name.

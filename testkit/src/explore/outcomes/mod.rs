@@ -24,13 +24,13 @@ mod left_behind;
 pub(crate) use doing::Doing;
 pub(crate) use end_state::{EndState, Judged};
 pub(crate) use finding::Finding;
-pub(crate) use identities::{generate_name, resource};
+pub(crate) use identities::{generate_name, has_time_in_name, resource};
 pub(crate) use left_behind::left_behind;
 pub(crate) use milestone::{Milestone, Passed};
 pub(crate) use nondeterminism::Nondeterminism;
 pub(crate) use outcome::{Outcome, Reference, Returned, Wrote};
 pub(crate) use recorded::{Bodies, Recorded};
-pub(crate) use times::{ForeignTime, OTHER_CLOCK, foreign_times};
+pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, timed};
 pub(crate) use unordered::by_keys;
 pub(crate) use violation::{
     ALWAYS, ASSERTIONS, CRASHABLE, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP, NO_PANIC, PLAYABLE,

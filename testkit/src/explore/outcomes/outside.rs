@@ -58,7 +58,10 @@ impl Pair<'_> {
                 let words = |referent: &Referent| self.words(side, referent);
                 let name = match kept.generated.contains(key) || has_any_names {
                     true => ANY.to_owned(),
-                    false => replaced(key, state.identities(), &words).unwrap_or_else(|| key.clone()),
+                    false => match self.mask().templates.key(&format!("{system} /{key}")) {
+                        Some(starred) => starred[system.len() + 2..].to_owned(),
+                        None => replaced(key, state.identities(), &words).unwrap_or_else(|| key.clone()),
+                    },
                 };
                 let mut value = value.clone();
                 state.replace_tokens(&mut value);

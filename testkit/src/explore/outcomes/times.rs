@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 
 use fake_apiserver::Entry;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -130,4 +132,113 @@ pub(crate) fn hide_times(value: &mut Value) {
 /// Returns `true` for a time in the form of RFC 3339, as Kubernetes writes it.
 pub(crate) fn is_time(text: &str) -> bool {
     text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' && text.parse::<Timestamp>().is_ok()
+}
+
+/// Time around the creation of an object in which a time in its name refers to that moment. A name may contain the
+/// beginning of a period.
+pub(crate) const NEAR: SignedDuration = SignedDuration::from_hours(1);
+
+/// Characters between the parts of a time: `2026-11-28-04-43`, `20261128t0443`.
+const SEPARATORS: [char; 6] = ['-', '.', '_', ':', 't', 'T'];
+
+/// Replaces a time between `from` and `to` in a name by `*`; returns `None` for a name without such a time.
+/// `backup-20261128t0443` and `job-1764304800` contain times.
+pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String> {
+    let is_digit = |it: &u8| it.is_ascii_digit();
+    if name.bytes().filter(is_digit).count() < MINUTES {
+        return None;
+    }
+    let is_start = |at: usize| name.as_bytes()[at].is_ascii_digit() && !ends_word(name, at);
+    let starts = (0..name.len()).filter(|at| name.is_char_boundary(*at) && is_start(*at));
+    for start in starts {
+        let rest = &name[start..];
+        let length = rest
+            .find(|it: char| !it.is_ascii_digit() && !SEPARATORS.contains(&it))
+            .unwrap_or(rest.len());
+        let mut end = length;
+        while let Some(last) = rest[..end].rfind(|it: char| it.is_ascii_digit()) {
+            let text = &rest[..=last];
+            let after = &rest[last + 1..];
+            let after = after.strip_prefix(['z', 'Z']).unwrap_or(after);
+            let is_whole = !after.starts_with(|it: char| it.is_ascii_alphanumeric());
+            if is_whole && is_within(text, from, to) {
+                return Some(format!("{}*{after}", &name[..start]));
+            }
+            // Without the last part.
+            end = text.rfind(SEPARATORS).unwrap_or(0);
+        }
+    }
+    None
+}
+
+/// Returns `true` if a letter or a digit precedes a position.
+fn ends_word(name: &str, at: usize) -> bool {
+    name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
+}
+
+/// Number of digits of the minutes since 1970, which is the shortest form of a time.
+const MINUTES: usize = 8;
+
+/// Returns `true` if a text is a time between two others: a date with the time of day in UTC, or a number of minutes,
+/// seconds, or parts of a second since 1970.
+fn is_within(text: &str, from: Timestamp, to: Timestamp) -> bool {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let is_number = digits.len() == text.len();
+    let since_1970 = || {
+        let number: i64 = digits.parse().ok()?;
+        let (time, unit) = match digits.len() {
+            MINUTES => (
+                Timestamp::from_second(number.checked_mul(60)?),
+                SignedDuration::from_secs(60),
+            ),
+            10 => (Timestamp::from_second(number), SignedDuration::from_secs(1)),
+            13 => (Timestamp::from_millisecond(number), SignedDuration::from_millis(1)),
+            16 => (Timestamp::from_microsecond(number), SignedDuration::from_micros(1)),
+            19 => (Timestamp::from_nanosecond(number.into()), SignedDuration::from_nanos(1)),
+            _ => return None,
+        };
+        Some((time.ok()?, unit))
+    };
+    let date = || {
+        let part = |from: usize, to: usize| digits.get(from..to).map_or(Some(0), |it| it.parse::<i8>().ok());
+        let unit = match digits.len() {
+            8 => SignedDuration::from_hours(24),
+            10 => SignedDuration::from_hours(1),
+            12 => SignedDuration::from_secs(60),
+            14 => SignedDuration::from_secs(1),
+            _ => return None,
+        };
+        let (year, month, day) = (digits.get(..4)?.parse().ok()?, part(4, 6)?, part(6, 8)?);
+        let time = DateTime::new(year, month, day, part(8, 10)?, part(10, 12)?, part(12, 14)?, 0).ok()?;
+        Some((time.to_zoned(TimeZone::UTC).ok()?.timestamp(), unit))
+    };
+    let overlaps = |(time, unit): (Timestamp, SignedDuration)| {
+        time <= to && time.saturating_add(unit).unwrap_or(Timestamp::MAX) > from
+    };
+    is_number && since_1970().is_some_and(overlaps) || date().is_some_and(overlaps)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{NEAR, timed};
+
+    #[rstest]
+    #[case::date_and_minute("backup-20261128t0443", Some("backup-*"))]
+    #[case::date_and_second("backup-20261128t044310z", Some("backup-*"))]
+    #[case::compact("daily-20261128044310", Some("daily-*"))]
+    #[case::parts("web-2026-11-28-04-43-data", Some("web-*-data"))]
+    #[case::date("web-2026-11-28", Some("web-*"))]
+    #[case::seconds("job-1795840980", Some("job-*"))]
+    #[case::milliseconds("job-1795840980123", Some("job-*"))]
+    #[case::minutes("cron-29930683", Some("cron-*"))]
+    #[case::another_day("backup-20251128t0443", None)]
+    #[case::another_number("job-1764304800", None)]
+    #[case::part_of_a_word("web-x20261128", None)]
+    #[case::replica("web-7", None)]
+    fn times_in_names_are_recognised(#[case] name: &str, #[case] starred: Option<&str>) {
+        let now: jiff::Timestamp = "2026-11-28T04:43:00Z".parse().expect("a time");
+        assert_eq!(timed(name, now - NEAR, now + NEAR).as_deref(), starred);
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
     let here = || {
         let clock = WallClock::start();
         if !config.timing.is_real {
-            seeded_hash::seed_this_thread();
+            seeded_hash::seed_this_thread(seed_of(role));
         }
         let mut outcome = run_here(config, world, plan, role, reference);
         outcome.took = match config.timing.is_real {
@@ -65,6 +65,15 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
     });
     lock(&config.current).remove(&name);
     outcome
+}
+
+/// Returns the seed of the random numbers of a run. The other reference has other numbers, so that values that
+/// controllers generate at random are recognised.
+const fn seed_of(role: Role) -> u64 {
+    match role {
+        Role::Other | Role::OtherResting => 1 << 32,
+        Role::Usual | Role::Shown | Role::Waiting | Role::Resting => 0,
+    }
 }
 
 fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
@@ -400,11 +409,12 @@ impl Run<'_> {
             .filter(|it| it.action.effects().run == Some(OnRun::RestartAtEnd))
         {
             let (revision, steps) = (self.gate.server.resource_version(), self.gate.state().trace.len());
-            let client = &fault.point;
+            let (client, before) = (&fault.point, self.harness.end_state());
             self.harness.restart(client);
             self.settle_since(Instant::now()).await;
             let restarted = Restarted {
                 client,
+                before,
                 revision,
                 steps,
             };

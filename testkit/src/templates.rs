@@ -1,0 +1,188 @@
+//! `Templates`: names with parts that a controller generates, such as times and random suffixes, learned from two runs
+//! without faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Characters between the words of a name.
+const BREAKS: [char; 4] = ['-', '.', '_', ':'];
+
+/// Templates of names, by the beginning of the keys of their objects: resource and namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Templates {
+    all: BTreeSet<(String, Template)>,
+}
+
+/// A name with generated words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Template {
+    words: Vec<Word>,
+    /// The characters between the words.
+    breaks: String,
+}
+
+/// A word of a template.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    Literal(String),
+    /// A word of such letters, with a length between these.
+    Generated(Letters, usize, usize),
+}
+
+/// Letters of a word; each kind includes the kinds before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Letters {
+    Decimal,
+    Hexadecimal,
+    Any,
+}
+
+impl Templates {
+    /// Learns templates from the keys of objects that only one of two runs has: `configmaps shop/backup-0443`.
+    pub(crate) fn between<'a>(one: impl Iterator<Item = &'a str>, other: impl Iterator<Item = &'a str>) -> Self {
+        let by_stem = |keys: &mut dyn Iterator<Item = &'a str>| {
+            let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for (stem, name) in keys.filter_map(split) {
+                names.entry(stem).or_default().push(name);
+            }
+            names
+        };
+        let (mut one, mut other) = (one, other);
+        let others = by_stem(&mut other);
+        let mut templates = Self::default();
+        for (stem, names) in by_stem(&mut one) {
+            for name in names {
+                let found = others.get(stem).into_iter().flatten();
+                let found = found.filter_map(|it| Template::of(name, it));
+                if let Some(template) = found.max_by_key(Template::literals) {
+                    templates.all.insert((stem.to_owned(), template));
+                }
+            }
+        }
+        templates
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds the templates of other runs.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.all.extend(other.all);
+    }
+
+    /// Returns the key with `*` instead of the generated words of its name; `None` without a matching template.
+    pub(crate) fn key(&self, key: &str) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let (stem, name) = split(key)?;
+        let mut templates = self.all.iter().filter(|(of, _)| of == stem);
+        let starred = templates.find_map(|(_, template)| template.starred(name))?;
+        Some(format!("{stem}{starred}"))
+    }
+}
+
+/// `configmaps shop/web` → `configmaps shop/` and `web`.
+fn split(key: &str) -> Option<(&str, &str)> {
+    Some(key.split_at(key.rfind('/')? + 1))
+}
+
+impl Template {
+    /// Returns the template of two names that differ in some words; `None` without a common word.
+    fn of(one: &str, other: &str) -> Option<Self> {
+        let breaks = breaks(one);
+        if breaks != self::breaks(other) || one == other {
+            return None;
+        }
+        let words = one
+            .split(BREAKS)
+            .zip(other.split(BREAKS))
+            .map(|(one, other)| match one == other {
+                true => Word::Literal(one.to_owned()),
+                false => {
+                    let letters = Letters::of(one).max(Letters::of(other));
+                    let (least, most) = (one.len().min(other.len()), one.len().max(other.len()));
+                    Word::Generated(letters, least.div_ceil(2), most * 2)
+                }
+            });
+        let template = Self {
+            words: words.collect(),
+            breaks,
+        };
+        (template.literals() > 0).then_some(template)
+    }
+
+    /// Returns the number of words that are the same in all names.
+    fn literals(&self) -> usize {
+        let is_literal = |it: &&Word| matches!(it, Word::Literal(text) if !text.is_empty());
+        self.words.iter().filter(is_literal).count()
+    }
+
+    /// Returns a name with `*` instead of its generated words; `None` if it does not match.
+    fn starred(&self, name: &str) -> Option<String> {
+        let found: Vec<&str> = name.split(BREAKS).collect();
+        if found.len() != self.words.len() || breaks(name) != self.breaks {
+            return None;
+        }
+        let mut breaks = self.breaks.chars();
+        let mut starred = String::new();
+        for (found, word) in found.into_iter().zip(&self.words) {
+            starred.push_str(match word {
+                Word::Literal(text) if text == found => found,
+                Word::Generated(letters, least, most)
+                    if Letters::of(found) <= *letters && (*least..=*most).contains(&found.len()) =>
+                {
+                    "*"
+                }
+                Word::Literal(_) | Word::Generated(..) => return None,
+            });
+            starred.extend(breaks.next());
+        }
+        Some(starred)
+    }
+}
+
+/// Returns the characters between the words of a name.
+fn breaks(name: &str) -> String {
+    name.chars().filter(|it| BREAKS.contains(it)).collect()
+}
+
+impl Letters {
+    fn of(word: &str) -> Self {
+        let are_all = |is: fn(&u8) -> bool| word.bytes().all(|it| is(&it));
+        if are_all(u8::is_ascii_digit) {
+            Self::Decimal
+        } else if are_all(u8::is_ascii_hexdigit) {
+            Self::Hexadecimal
+        } else {
+            Self::Any
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::Templates;
+
+    #[rstest]
+    #[case::another_suffix("web-1f2e3d", Some("web-*"))]
+    #[case::a_word_that_is_not_hexadecimal("web-config", None)]
+    #[case::more_words("web-1f2e3d-x", None)]
+    #[case::other_words("db-1f2e3d", None)]
+    #[case::too_short("web-1", None)]
+    fn names_of_other_runs_match_the_template(#[case] name: &str, #[case] starred: Option<&str>) {
+        let (one, other) = ("pods shop/web-a1b2c3", "pods shop/web-d4e5f6");
+        let templates = Templates::between([one].into_iter(), [other].into_iter());
+        let expected = starred.map(|it| format!("pods shop/{it}"));
+        assert_eq!(templates.key(&format!("pods shop/{name}")), expected);
+        assert_eq!(templates.key(&format!("pods other/{name}")), None);
+    }
+
+    #[test]
+    fn unrelated_names_have_no_template() {
+        let templates = Templates::between(["pods shop/web"].into_iter(), ["pods shop/blog"].into_iter());
+        assert!(templates.is_empty());
+    }
+}
