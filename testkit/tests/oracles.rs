@@ -349,3 +349,48 @@ fn read_of_one_object_may_be_answered_by_a_lagging_replica() {
     assert_eq!(failure.plan(), [said], "{report}");
     assert_eq!(failure.oracle(), "end state");
 }
+
+/// Generates a token for each ConfigMap: the Secret `token` contains it, and the ConfigMap gets a copy. If `copies` is
+/// set, the copy is the token of the Secret, and not the one that was just generated.
+async fn make_token(client: Client, copies: bool) {
+    let (maps, secrets) = (maps(client.clone()), Api::<Secret>::default_namespaced(client));
+    let mut applied = applied(&maps);
+    while let Some(map) = applied.next().await {
+        if map.data.is_some() {
+            continue;
+        }
+        let token = format!("{:x}", fastrand::u128(..));
+        let mut secret = Secret {
+            string_data: Some([("token".to_owned(), token.clone())].into()),
+            ..Secret::default()
+        };
+        secret.metadata.name = Some("token".to_owned());
+        let _ = secrets.create(&Default::default(), &secret).await;
+        let stored = match copies {
+            true => secrets.get("token").await.ok().and_then(|it| it.data),
+            false => None,
+        };
+        let stored = stored.and_then(|mut it| String::from_utf8(it.remove("token")?.0).ok());
+        let patch = Patch::Merge(json!({"data": {"token": stored.unwrap_or(token)}}));
+        let _ = maps.patch(&map.name_any(), &PatchParams::default(), &patch).await;
+    }
+}
+
+#[rstest]
+#[case::generated_again(false, None, Some("generated values"))]
+#[case::taken_out(false, Some(Oracle::GeneratedValues), None)]
+#[case::copied(true, None, None)]
+fn copies_of_a_generated_value_are_equal(
+    #[case] copies: bool,
+    #[case] without: Option<Oracle>,
+    #[case] oracle: Option<&str>,
+) {
+    let explored = explore(async move |cluster: &TestCluster| {
+        cluster.controller("operator", move |client| make_token(client, copies));
+        cluster.create(config_map("a")).await;
+        cluster.settle().await;
+    })
+    .faults(crashes());
+    let report = without.into_iter().fold(explored, Explore::without).report();
+    assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
+}

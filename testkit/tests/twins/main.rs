@@ -14,6 +14,7 @@ mod caches;
 mod clouds;
 mod conflicts;
 mod finalizers;
+mod generated;
 mod idioms;
 mod late_writes;
 mod locks;

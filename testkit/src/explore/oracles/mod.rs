@@ -5,6 +5,7 @@ mod row;
 mod facts;
 mod end_state;
 mod observed_generation;
+mod generated_values;
 mod pages;
 mod idempotence;
 mod owners;

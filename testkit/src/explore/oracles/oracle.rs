@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Restarted};
 use super::{
-    creates_and_deletes, deletes_by_name, end_state, hot_loop, idempotence, observed_generation, owners, pages,
-    rollback,
+    creates_and_deletes, deletes_by_name, end_state, generated_values, hot_loop, idempotence, observed_generation,
+    owners, pages, rollback,
 };
 use crate::explore::outcomes::{EndState, Violation};
 
@@ -43,6 +43,10 @@ pub enum Oracle {
     /// If the object of [`explore_spec`](crate::explore::explore_spec) has a `status.observedGeneration`, it is the
     /// newest generation at the end. Other explorations do not check it.
     ObservedGeneration => observed_generation::ROW,
+    /// The copies of a value that a controller generated are equal at the end. A value is generated if it differs
+    /// between runs without faults, which draw other random numbers: a password, a cookie, a port. Fails if a
+    /// controller generates a value again while another object, or an external system, still contains the old value.
+    GeneratedValues => generated_values::ROW,
     /// A client that lists with a limit greater than one reads all pages.
     Pages => pages::ROW,
     /// A restart after all work is done changes nothing.

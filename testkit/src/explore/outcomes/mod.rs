@@ -19,11 +19,13 @@ mod sameness;
 mod derived;
 mod times;
 mod canonical;
+mod generated;
 mod left_behind;
 
 pub(crate) use doing::Doing;
 pub(crate) use end_state::{EndState, Judged};
 pub(crate) use finding::Finding;
+pub(crate) use generated::Generated;
 pub(crate) use identities::{generate_name, has_time_in_name, resource};
 pub(crate) use left_behind::left_behind;
 pub(crate) use milestone::{Milestone, Passed};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::doing::Doing;
 use super::end_state::EndState;
+use super::generated::Generated;
 use super::milestone::Milestone;
 use super::recorded::Recorded;
 use super::violation::Violation;
@@ -93,6 +94,8 @@ pub(crate) struct Reference {
     pub(crate) plan: Plan,
     pub(crate) outcome: Outcome,
     pub(crate) mask: Mask,
+    /// Values that controllers generate, with their copies.
+    pub(crate) generated: Generated,
     /// State each time the scenario has settled.
     pub(crate) milestones: Arc<[Milestone]>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::config::{Config, Role};
 use super::run::run;
 use super::world::World;
-use crate::explore::outcomes::{Finding, Milestone, Nondeterminism, Outcome, Reference};
+use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Outcome, Reference};
 use crate::explore::plans::Plan;
 use crate::mask::Mask;
 
@@ -28,6 +28,7 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     }
     let reference = Reference {
         plan: nothing,
+        generated: Generated::of(&first.end, &other.end, &mask, &config.ignored),
         outcome: first,
         mask,
         milestones: milestones.into(),
@@ -110,6 +111,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
     rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     Ok(Reference {
         plan: nothing,
+        generated: Generated::of(&first.end, &other.end, &mask, &config.ignored),
         outcome: first,
         mask,
         // Empty, because the number of settled steps changes if steps are skipped.

@@ -10,7 +10,7 @@ use super::baseline;
 use super::config::{Config, Role};
 use super::run::run;
 use super::world::World;
-use crate::explore::outcomes::{EndState, Outcome, Reference};
+use crate::explore::outcomes::{EndState, Generated, Outcome, Reference};
 use crate::explore::plans::Plan;
 use crate::explore::specs::Spec;
 use crate::explore::trace::{Outcome as Answer, What};
@@ -190,6 +190,7 @@ fn made(config: &Config, world: &World, plan: &Plan, took: &mut Duration) -> Res
     *took += first.took + other.took;
     Ok(Reference {
         plan: plan.clone(),
+        generated: Generated::of(&first.end, &other.end, &mask, &ignored),
         mask,
         outcome: first,
         milestones: Arc::default(),

@@ -10,7 +10,7 @@ use super::config::{Config, Role};
 use super::run::run;
 use super::timing::Timing;
 use super::world::World;
-use crate::explore::outcomes::{Finding, Milestone, Outcome, Reference};
+use crate::explore::outcomes::{Finding, Generated, Milestone, Outcome, Reference};
 use crate::explore::plans::Plan;
 use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
 use crate::mask::Mask;
@@ -75,8 +75,11 @@ pub(crate) fn real_reference(
     let mut first = others.next().unwrap_or_default();
     let mut mask = Mask::of(&config.ignored);
     let mut milestones = std::mem::take(&mut first.milestones);
+    let mut generated: Option<Generated> = None;
     for other in others {
         mask.add(first.end.mask(&other.end, &config.ignored, config.began));
+        let found = Generated::of(&first.end, &other.end, &mask, &config.ignored);
+        generated = Some(generated.map_or_else(|| found.clone(), |it| it.common(&found)));
         let mut states = other.milestones.into_iter();
         milestones = milestones
             .into_iter()
@@ -97,6 +100,7 @@ pub(crate) fn real_reference(
     }
     let reference = Reference {
         plan: nothing,
+        generated: generated.unwrap_or_default(),
         outcome: first,
         mask,
         milestones: milestones.into(),

@@ -14,8 +14,9 @@ use crate::test_cluster::TEST_CLIENT;
 const LAST: Duration = Duration::from_secs(3600);
 
 /// Oracles that compare a run with the reference.
-const COMPARING: [&str; 3] = [
+const COMPARING: [&str; 4] = [
     Oracle::EndState.name(),
+    Oracle::GeneratedValues.name(),
     Oracle::CreatesAndDeletes.name(),
     Oracle::Rollback.name(),
 ];
