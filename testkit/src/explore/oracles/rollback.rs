@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};
-use crate::explore::outcomes::{Returned, by_keys, resource};
+use crate::explore::outcomes::{Deciders, Returned, by_keys, resource};
 use crate::text::shortened;
 use crate::work::Work;
 
@@ -35,7 +35,8 @@ fn check(facts: &Facts<'_>) -> Option<String> {
 }
 
 /// Returns the fields that have returned to an earlier value since a revision, with their object and a description.
-/// `metadata` and `status` are excluded.
+/// `metadata` and `status` are excluded, and objects that only the server's workers wrote: an endpoint is ready again
+/// when its Pod is.
 pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned {
     let mut versions: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
     for object in server.written_objects(since) {
@@ -43,11 +44,13 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
             versions.entry(object.uid().to_owned()).or_default().push(object);
         }
     }
+    let deciders = Deciders::of(server);
     let mut returned = BTreeMap::new();
     for versions in versions.into_values() {
         // Most writes only change the status, and a field can only return to a value after three different contents.
         let versions = with_own_content(versions);
-        if versions.len() < 3 {
+        let is_derived = |it: &StoredObject| deciders.is_derived(&it.value(), "");
+        if versions.len() < 3 || versions.iter().all(is_derived) {
             continue;
         }
         let object = format!(
@@ -170,7 +173,37 @@ fn collect(path: &str, value: Value, leaves: &mut BTreeMap<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use super::content;
+    use fake_apiserver::Worker;
+    use serde_json::json;
+
+    use super::{content, returned};
+    use crate::objects::{config_map, pod, service};
+    use crate::work::Work;
+    use crate::{Object, TestCluster};
+
+    #[tokio::test]
+    async fn fields_that_only_workers_write_may_return() {
+        let cluster = TestCluster::builder().workers(Worker::ALL).start();
+        let web = service("web").set("spec", json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
+        cluster.create(web).await;
+        cluster.create(pod("web-0").label("app", "web")).await;
+        cluster.create(config_map("colors").data("web", "red")).await;
+        for (is_ready, color) in [("True", "red"), ("False", "blue"), ("True", "red")] {
+            let conditions = json!([{"type": "Ready", "status": is_ready}]);
+            let ips = json!([{"ip": "10.0.0.7"}]);
+            let status = json!({"phase": "Running", "podIP": "10.0.0.7", "podIPs": ips, "conditions": conditions});
+            let _: Object = cluster.patch_status(pod("web-0"), status).await;
+            let _: Object = cluster
+                .patch(config_map("colors"), json!({"data": {"web": color}}))
+                .await;
+            cluster.settle().await;
+        }
+        let fields: Vec<_> = returned(cluster.server(), 0, &Work::default()).into_keys().collect();
+        assert_eq!(
+            fields,
+            [("configmaps default/colors".to_owned(), "data.web".to_owned())]
+        );
+    }
 
     #[rstest::rstest]
     #[case::the_status_changes(

@@ -22,6 +22,7 @@ mod canonical;
 mod generated;
 mod left_behind;
 
+pub(crate) use derived::Deciders;
 pub(crate) use doing::Doing;
 pub(crate) use end_state::{EndState, Judged};
 pub(crate) use finding::Finding;
