@@ -261,3 +261,65 @@ async fn a_fault_strikes_a_request_for_an_aggregated_api_server() {
     drop(guard);
     assert_eq!(get(&server, path).await.0, 200);
 }
+
+/// A server at an address is called over TLS, and its certificate must be of the Service's name and signed by the
+/// `caBundle`.
+#[cfg(feature = "tls")]
+#[rstest]
+#[case::trusted(HOST, true, 200, "Flunder")]
+#[case::of_another_name(
+    "other.default.svc",
+    true,
+    503,
+    "x509: certificate is not valid for flunders.default.svc"
+)]
+#[case::of_an_unknown_authority(HOST, false, 503, "x509: certificate signed by unknown authority")]
+#[tokio::test]
+async fn certificate_of_an_address_is_verified(
+    #[case] host: &str,
+    #[case] is_trusted: bool,
+    #[case] code: u16,
+    #[case] part: &str,
+) {
+    use base64::Engine as _;
+    use fake_apiserver::{ServeOptions, signed_certificate};
+
+    let [certificate, key, authority] = signed_certificate(&[host.to_owned()]).expect("a certificate");
+    let [_, _, other] = signed_certificate(&[host.to_owned()]).expect("a certificate");
+    let behind = ApiServer::start();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "flunders.wardle.example.com"},
+        "spec": {"group": "wardle.example.com", "scope": "Namespaced",
+            "names": {"plural": "flunders", "singular": "flunder", "kind": "Flunder", "listKind": "FlunderList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(post(&behind, definitions, &definition).await.0, 201);
+    let flunders = "/apis/wardle.example.com/v1/namespaces/default/flunders";
+    assert_eq!(
+        post(
+            &behind,
+            flunders,
+            &json!({"apiVersion": "wardle.example.com/v1", "kind": "Flunder", "metadata": {"name": "a"}})
+        )
+        .await
+        .0,
+        201
+    );
+    let options = ServeOptions::tls().certificate(certificate, key).accept_hosts([HOST]);
+    let serving = behind.serve_with(([127, 0, 0, 1], 0).into(), &options).await;
+    let serving = serving.expect("a free port");
+
+    let server = ApiServer::builder().webhook_address(HOST, serving.addr()).start();
+    let mut service = api_service("wardle.example.com", "flunders");
+    service["spec"]["insecureSkipTLSVerify"] = false.into();
+    let bundle = if is_trusted { authority } else { other };
+    service["spec"]["caBundle"] = base64::engine::general_purpose::STANDARD.encode(bundle).into();
+    assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
+    let request = Request::get(format!("{flunders}/a")).body(String::new());
+    let answer = server.call(request.expect("the request is whole")).await;
+    let text = String::from_utf8_lossy(answer.body());
+    assert_eq!(answer.status(), code, "{text}");
+    assert!(text.contains(part), "{text}");
+}
