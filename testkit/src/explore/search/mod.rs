@@ -1,7 +1,7 @@
 //! The search: the plans in the order of their trial.
 
 mod order;
-mod works;
+mod sources;
 mod candidates;
 mod turns;
 mod in_order;
