@@ -120,7 +120,7 @@ fn check_quota(mailbox: &Mailbox) -> Result<Vec<String>, Denial> {
 fn to_v1(old: v1alpha1::Mailbox) -> Result<Mailbox, String> {
     let quota_mib = old.spec.quota.map(|text| {
         let number = text.strip_suffix("Mi").and_then(|number| number.parse().ok());
-        number.ok_or_else(|| format!("spec.quota: {text:?} is no number of Mi"))
+        number.ok_or_else(|| format!("spec.quota: {text:?} is not a number of Mi"))
     });
     let spec = MailboxSpec {
         owner: old.spec.user,

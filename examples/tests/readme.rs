@@ -34,7 +34,7 @@ async fn lost_answer_and_expired_watch_cause_no_third_patch() {
     let cluster = TestCluster::start(); // an API server in this test, and a clock that jumps
     cluster.controller("labels", label_pods); // the same function that `main` runs
     cluster.create(pod("web-0")).await;
-    cluster.settle().await; // returns when the controller has no work left: no sleeps
+    cluster.settle().await; // returns when the controller has no work left, without sleeping
 
     cluster.expire_watches(); // 410 Gone, as after a compaction of etcd
     let lost = cluster.inject(faults::timeout().but_applied().on(Verb::Patch, "pods").once());

@@ -52,7 +52,7 @@ async fn a_quota_is_defaulted_shown_in_both_versions_and_written_to_the_settings
 
 #[rstest]
 #[case::too_large("20480Mi", "spec.quotaMib: 20480 is more than 10240")]
-#[case::not_a_number("a lot", "spec.quota: \"a lot\" is no number of Mi")]
+#[case::not_a_number("a lot", "spec.quota: \"a lot\" is not a number of Mi")]
 #[tokio::test]
 async fn invalid_quotas_are_refused(#[case] quota: &str, #[case] message: &str) {
     let cluster = cluster().await;

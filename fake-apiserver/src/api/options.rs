@@ -114,7 +114,7 @@ pub struct ListOptions {
     pub resource_version: String,
     /// `resourceVersionMatch`
     pub version_match: Option<VersionMatch>,
-    /// `limit`; 0 if there is no limit.
+    /// `limit`; 0 means unlimited.
     pub limit: usize,
     /// `continue`; empty if absent.
     pub continue_token: String,

@@ -25,10 +25,10 @@ impl Shards {
             let file = path.display().to_string();
             let wrong = |err: String| format!("{file}: {err}");
             let text = std::fs::read_to_string(path).map_err(|err| wrong(err.to_string()))?;
-            let report: Value = serde_json::from_str(&text).map_err(|err| wrong(format!("it is no JSON: {err}")))?;
+            let report: Value = serde_json::from_str(&text).map_err(|err| wrong(format!("it is not JSON: {err}")))?;
             let shard = report["shard"].as_str().and_then(Shard::parse);
             let shard =
-                shard.ok_or_else(|| wrong("it is no report of a shard, made by --shard and --json".to_owned()))?;
+                shard.ok_or_else(|| wrong("it is not a report of a shard, made by --shard and --json".to_owned()))?;
             reports.push((shard, file, report));
         }
         reports.sort_by_key(|(shard, ..)| shard.number);
@@ -105,7 +105,7 @@ mod tests {
     #[case::one_is_missing(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
     #[case::another_division(&["1/2", "2/3"], "1.json: it is of shard 2/3, and other reports of one in 2")]
     #[case::one_twice(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
-    #[case::no_shard(&["all"], "0.json: it is no report of a shard, made by --shard and --json")]
+    #[case::no_shard(&["all"], "0.json: it is not a report of a shard, made by --shard and --json")]
     fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
         let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");

@@ -1,5 +1,5 @@
 //! Parameters of operations: parameters of each action, and parameters shared by all operations of a path. Their
-//! descriptions are those of Go's `SwaggerDoc` of the options.
+//! descriptions come from `SwaggerDoc` of the options in Go.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

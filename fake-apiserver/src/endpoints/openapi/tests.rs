@@ -200,7 +200,7 @@ fn parameters_have_the_descriptions_of_go() {
     });
 }
 
-/// The names contain hashes of the parameters: they are those of kube-apiserver's document if the texts are.
+/// The names contain hashes of the parameters, so they only equal kube-apiserver's if the descriptions are equal.
 #[rstest::rstest]
 #[case::a_query("pretty-tJGM1-ng", "/api/v1/namespaces")]
 #[case::a_list("continue-QfD61s0i", "/api/v1/namespaces")]
