@@ -15,6 +15,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
 
 use super::reply::reply;
 use super::trust::Trust;
@@ -36,32 +38,24 @@ pub(super) async fn forward(
     trust: &Trust<'_>,
     request: Request<Body>,
 ) -> Result<Response<Body>, String> {
-    let stream = connect(place).await?;
-    #[cfg(feature = "tls")]
-    {
-        let stream = super::https::secure(stream, place.host, trust).await?;
-        pass_on(stream, request).await
-    }
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = (stream, trust, request);
-        Err("API servers over the network need the crate feature `tls`".to_owned())
-    }
+    pass_on(open(place, trust, "API servers").await?, request).await
 }
 
 /// Connects, performs the TLS handshake, sends the request and reads the answer.
 pub(super) async fn post(place: &Place<'_>, trust: &Trust<'_>, request: Request<Body>) -> Result<Reply, String> {
-    let stream = connect(place).await?;
-    #[cfg(feature = "tls")]
-    {
-        let stream = super::https::secure(stream, place.host, trust).await?;
-        send(stream, request).await
-    }
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = (stream, trust, request);
-        Err("webhooks over the network need the crate feature `tls`".to_owned())
-    }
+    send(open(place, trust, "webhooks").await?, request).await
+}
+
+#[cfg(feature = "tls")]
+async fn open(place: &Place<'_>, trust: &Trust<'_>, _: &str) -> Result<TlsStream<TcpStream>, String> {
+    super::https::secure(connect(place).await?, place.host, trust).await
+}
+
+/// Connects, and refuses the call: `called` names the servers in the error.
+#[cfg(not(feature = "tls"))]
+async fn open(place: &Place<'_>, _: &Trust<'_>, called: &str) -> Result<TcpStream, String> {
+    connect(place).await?;
+    Err(format!("{called} over the network need the crate feature `tls`"))
 }
 
 async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
@@ -86,7 +80,6 @@ fn shown(error: hyper::Error) -> String {
     }
 }
 
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "requests are only sent over TLS"))]
 async fn pass_on<S>(stream: S, request: Request<Body>) -> Result<Response<Body>, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -144,7 +137,6 @@ impl http_body::Body for Arriving {
     }
 }
 
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "requests are only sent over TLS"))]
 async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Request<Body>) -> Result<Reply, String> {
     let stream = TokioIo::new(Cuttable(stream));
     let (mut sender, connection) = http1::handshake(stream).await.map_err(shown)?;
