@@ -132,7 +132,9 @@ fn with_time(object: &StoredObject) -> Option<String> {
         .as_str()?
         .parse::<Timestamp>();
     let created = created.ok()?;
-    timed(object.name(), created - NEAR, created + NEAR)
+    let from = created.saturating_sub(NEAR).unwrap_or(Timestamp::MIN);
+    let to = created.saturating_add(NEAR).unwrap_or(Timestamp::MAX);
+    timed(object.name(), from, to)
 }
 
 /// `web-7d4b8fdd` → `web-*`, if the token is a whole word of the name.

@@ -152,10 +152,8 @@ pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String
     let starts = (0..name.len()).filter(|at| name.is_char_boundary(*at) && is_start(*at));
     for start in starts {
         let rest = &name[start..];
-        let length = rest
-            .find(|it: char| !it.is_ascii_digit() && !SEPARATORS.contains(&it))
-            .unwrap_or(rest.len());
-        let mut end = length;
+        let is_part = |it: &u8| it.is_ascii_digit() || SEPARATORS.contains(&char::from(*it));
+        let mut end = rest.bytes().take(TIME_CHARS).take_while(is_part).count();
         while let Some(last) = rest[..end].rfind(|it: char| it.is_ascii_digit()) {
             let text = &rest[..=last];
             let after = &rest[last + 1..];
@@ -175,6 +173,9 @@ pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String
 fn ends_word(name: &str, at: usize) -> bool {
     name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
 }
+
+/// Maximum length of a time: `2026-11-28T04:43:10.123456789`.
+const TIME_CHARS: usize = 29;
 
 /// Number of digits of the minutes since 1970, which is the shortest form of a time.
 const MINUTES: usize = 8;
@@ -237,6 +238,7 @@ mod tests {
     #[case::another_number("job-1764304800", None)]
     #[case::part_of_a_word("web-x20261128", None)]
     #[case::replica("web-7", None)]
+    #[case::many_numbers(&"1-".repeat(50_000), None)]
     fn times_in_names_are_recognised(#[case] name: &str, #[case] starred: Option<&str>) {
         let now: jiff::Timestamp = "2026-11-28T04:43:00Z".parse().expect("a time");
         assert_eq!(timed(name, now - NEAR, now + NEAR).as_deref(), starred);
