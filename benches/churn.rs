@@ -41,11 +41,15 @@ fn bounded() -> ApiServerBuilder {
 /// 300 ConfigMaps, 25 custom resources and 100 Pods of 5 KB, which are patched or recreated one after another.
 async fn change_objects(minutes: usize) {
     let server = bounded().start();
-    server.load([objects::definition("widgets", "Widget")]).expect("load");
+    server
+        .load([objects::definition("widgets", "Widget")])
+        .expect("the objects are loaded");
     let maps = (0..300).map(|at| objects::config_map(&format!("map-{at}")));
     let widgets = (0..25).map(|at| objects::widget(&format!("widget-{at}")));
     let pods = (0..100).map(|at| objects::running_pod(&format!("pod-{at}")));
-    server.load(maps.chain(widgets).chain(pods)).expect("load");
+    server
+        .load(maps.chain(widgets).chain(pods))
+        .expect("the objects are loaded");
     let mut made = 0;
     for minute in 1..=minutes {
         for second in 0..60 {
@@ -98,7 +102,7 @@ async fn roll_out(minutes: usize) {
         }
         println!("{minute}\t{}", resident());
     }
-    let pods = server.list("v1", "Pod", "").await.expect("list");
+    let pods = server.list("v1", "Pod", "").await.expect("the list succeeds");
     assert!(pods.len() >= 40, "{} Pods", pods.len());
 }
 
@@ -117,7 +121,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) {
         .uri(path)
         .header("content-type", content_type)
         .body(body)
-        .expect("a valid request");
+        .expect("the request is valid");
     let answer = server.call(request).await;
     assert!(answer.status().is_success(), "{method} {path}: {:?}", answer.body());
 }

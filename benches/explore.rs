@@ -18,7 +18,7 @@ fn main() {
             "informer" => Peer::Informer,
             _ => Peer::KubeRuntime,
         };
-        let number = |text: &str| text.parse().expect("a number");
+        let number = |text: &str| text.parse().expect("the value is a number");
         let runs = undisturbed(peer, number(objects) as usize, number(runs));
         println!("{:.0} runs/s", runs.per_second());
         return;

@@ -90,7 +90,7 @@ fn main() {
             async {
                 let running = informer.clone();
                 tokio::spawn(async move { running.run(std::future::pending()).await });
-                informer.synced().await.expect("it syncs");
+                informer.synced().await.expect("the cache syncs");
             },
             &runtime,
         );

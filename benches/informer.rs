@@ -100,7 +100,7 @@ fn readers() {
     let pods = 10_000;
     let small = |at: usize| {
         let text = format!(r#"{{"metadata":{{"name":"p-{at:05}","namespace":"default","resourceVersion":"{at}"}}}}"#);
-        CachedObject::<Pod>::decode(&text).expect("an object")
+        CachedObject::<Pod>::decode(&text).expect("the object can be decoded")
     };
     let objects: Vec<_> = (0..pods).map(small).collect();
     let indexer = Indexer::<Pod>::new();
@@ -168,16 +168,20 @@ fn index() {
     for at in 0..10_000 {
         let node = format!("\"nodeName\":\"node-{}\"", at % 1000);
         let text = pod_text(at, 1).replace("\"nodeName\":\"node-17\"", &node);
-        pods.insert(CachedObject::decode(&text).expect("an object"));
+        pods.insert(CachedObject::decode(&text).expect("the object can be decoded"));
     }
-    pods.add_index(indexes::field("spec.nodeName")).expect("there is none");
+    pods.add_index(indexes::field("spec.nodeName"))
+        .expect("the index name is unused");
     let lister = pods.lister();
     let rounds = scaled(20_000, 100);
     let start = cpu_time();
     for at in 0..rounds {
         let node = format!("node-{}", at % 1000);
         assert_eq!(
-            lister.by_index("field:spec.nodeName", &node).expect("an index").len(),
+            lister
+                .by_index("field:spec.nodeName", &node)
+                .expect("the index exists")
+                .len(),
             10
         );
     }
@@ -205,7 +209,7 @@ fn index() {
 
 /// Objects as a list brings them.
 fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
-    let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("an object");
+    let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("the object can be decoded");
     (0..pods).map(decode).collect()
 }
 
@@ -222,7 +226,7 @@ fn relist() {
         let spec = pod.typed().ok().and_then(|it| it.spec.clone());
         spec.and_then(|it| it.node_name)
     });
-    indexer.add_index(node).expect("there is none");
+    indexer.add_index(node).expect("the index name is unused");
     indexer.replace(list(pods, 1), "1".into());
     let (next, lister) = (list(pods, 2), indexer.lister());
     let key = next[0].key().clone();
@@ -254,7 +258,7 @@ fn snapshots() {
     let (lister, rounds) = (indexer.lister(), scaled(1_000, 10));
     let mut time = Duration::ZERO;
     for at in 0..rounds {
-        let object = CachedObject::decode(&pod_text(at * 97 % pods, 2)).expect("an object");
+        let object = CachedObject::decode(&pod_text(at * 97 % pods, 2)).expect("the object can be decoded");
         let snapshot = lister.snapshot();
         let start = cpu_time();
         indexer.insert(object);

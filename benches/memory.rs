@@ -40,14 +40,19 @@ fn main() {
     let (held, _, _) = measured(|| {
         server
             .load(names.map(|name| objects::running_pod(&name)))
-            .expect("load")
+            .expect("the objects are loaded")
     });
     report("stored_pod", held / count);
 
     let (_, peak, ()) = measured(|| {
         runtime.block_on(async {
             let request = get("/api/v1/namespaces/default/pods");
-            let mut body = server.service().oneshot(request).await.expect("infallible").into_body();
+            let mut body = server
+                .service()
+                .oneshot(request)
+                .await
+                .expect("the service is infallible")
+                .into_body();
             while let Some(frame) = body.frame().await {
                 drop(frame);
             }
@@ -62,7 +67,7 @@ fn main() {
     let watch = |_| {
         runtime
             .block_on(server.service().oneshot(get("/api/v1/configmaps?watch=true")))
-            .expect("infallible")
+            .expect("the service is infallible")
     };
     let (held, _, _watches) = measured(|| (0..watches).map(watch).collect::<Vec<http::Response<Body>>>());
     report("watch", held / watches);
@@ -72,14 +77,14 @@ fn main() {
 /// Memory of a connection to a server on a port: an idle one, and one with a watch.
 fn sockets() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build().expect("a runtime");
+    let runtime = builder.enable_all().build().expect("the runtime can be built");
     let server = runtime.block_on(async { ApiServer::start() });
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let serving = runtime.block_on(server.serve(address)).expect("a free port");
+    let serving = runtime.block_on(server.serve(address)).expect("a port is free");
     let count = scaled(500, 5);
     // Sockets of the standard library do not use the heap. Each is accepted before the next connects.
     let connect = |_| {
-        let stream = TcpStream::connect(serving.addr()).expect("connect");
+        let stream = TcpStream::connect(serving.addr()).expect("the connect succeeds");
         runtime.block_on(rest());
         stream
     };
@@ -87,7 +92,7 @@ fn sockets() {
     report("silent_connection", held / count);
     let watch = |mut stream: TcpStream| {
         let request = b"GET /api/v1/configmaps?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        stream.write_all(request).expect("write");
+        stream.write_all(request).expect("the write succeeds");
         runtime.block_on(rest());
         stream
     };

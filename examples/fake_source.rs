@@ -50,7 +50,7 @@ async fn main() -> Result<(), informer::Error> {
         .build()?;
     pods.add_handler(Printer)?;
     let script = async {
-        pods.synced().await.expect("a fake source never fails by itself");
+        pods.synced().await.expect("the fake source has no injected failure");
         source.add(pod("web-1", "node-1"));
         source.add(pod("web-1", "node-2"));
         sleep(Duration::from_secs(1)).await;

@@ -32,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let server = ApiServer::start();
     server.load(load::from_text(PRICES)?.into_iter().map(|manifest| manifest.object))?;
-    let serving = runtime.block_on(async { server.serve("127.0.0.1:0".parse().expect("an address")).await })?;
+    let serving =
+        runtime.block_on(async { server.serve("127.0.0.1:0".parse().expect("the address is valid")).await })?;
 
     println!("listening on {}; from another terminal, while it runs:", serving.url());
     println!("  kubectl --server {} get all --all-namespaces\n", serving.url());

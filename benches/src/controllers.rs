@@ -58,10 +58,20 @@ async fn converge(client: &Client, parents: usize) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let secrets: Api<Secret> = Api::default_namespaced(client.clone());
     for at in 0..parents {
-        let map = serde_json::from_value(objects::config_map(&format!("parent-{at}"))).expect("a ConfigMap");
-        maps.create(&PostParams::default(), &map).await.expect("create");
+        let map =
+            serde_json::from_value(objects::config_map(&format!("parent-{at}"))).expect("the object is a ConfigMap");
+        maps.create(&PostParams::default(), &map)
+            .await
+            .expect("the create succeeds");
     }
-    while secrets.list(&ListParams::default()).await.expect("list").items.len() < parents {
+    while secrets
+        .list(&ListParams::default())
+        .await
+        .expect("the list succeeds")
+        .items
+        .len()
+        < parents
+    {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -48,7 +48,7 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
         };
         for at in 0..objects {
             let map = objects::config_map(&format!("parent-{at}"));
-            let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
+            let map: ConfigMap = serde_json::from_value(map).expect("the object is a ConfigMap");
             cluster.create(map).await;
         }
         cluster.settle().await;

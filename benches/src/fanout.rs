@@ -69,7 +69,11 @@ impl Watched {
             let delivered = Rc::clone(&watched.delivered);
             watched.tasks.spawn_local(async move {
                 let request = get("/api/v1/configmaps?watch=true");
-                let mut body = service.oneshot(request).await.expect("infallible").into_body();
+                let mut body = service
+                    .oneshot(request)
+                    .await
+                    .expect("the service is infallible")
+                    .into_body();
                 while let Some(Ok(_)) = body.frame().await {
                     delivered.set(delivered.get() + 1);
                 }
@@ -86,7 +90,11 @@ impl Watched {
             let service = watched.server.service();
             watched.tasks.spawn_local(async move {
                 let request = get(&format!("/api/v1/namespaces/other-{at}/configmaps?watch=true"));
-                let mut body = service.oneshot(request).await.expect("infallible").into_body();
+                let mut body = service
+                    .oneshot(request)
+                    .await
+                    .expect("the service is infallible")
+                    .into_body();
                 while let Some(Ok(_)) = body.frame().await {}
             });
         }
@@ -112,7 +120,7 @@ impl Watched {
                 let wanted = self.delivered.get() + burst * self.watchers;
                 self.server
                     .load((0..burst).map(|_| objects::config_map("changed")))
-                    .expect("load");
+                    .expect("the objects are loaded");
                 while self.delivered.get() < wanted {
                     tokio::task::yield_now().await;
                 }
@@ -126,7 +134,7 @@ impl Watched {
         let _guard = self.runtime.enter();
         let maps: Vec<_> = (0..changes).map(|_| objects::config_map("changed")).collect();
         let start = cpu_time();
-        self.server.load(maps).expect("load");
+        self.server.load(maps).expect("the objects are loaded");
         cpu_time() - start
     }
 }

@@ -64,14 +64,16 @@ fn memory(churn: &Path) -> Vec<Series> {
         if is_measured() {
             command.arg("--bench");
         }
-        let output = command.output().expect("churn starts");
+        let output = command.output().expect("the process starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).expect("churn prints text");
+        let text = String::from_utf8(output.stdout).expect("the text is UTF-8");
         let point = |line: &str| -> Option<(f64, f64)> {
             let (minutes, bytes) = line.split_once('\t')?;
             Some((minutes.parse().ok()?, bytes.parse().ok()?))
         };
-        let points = text.lines().map(|line| point(line).expect("minutes and bytes"));
+        let points = text
+            .lines()
+            .map(|line| point(line).expect("the line has minutes and bytes"));
         Series {
             name,
             points: points.filter(|(_, bytes)| *bytes > 0.0).collect(),
@@ -103,7 +105,7 @@ fn objects_there(most: usize) -> Vec<Series> {
     for size in sizes(most, 100_000) {
         let mut bench = Bench::new();
         let pods = || (0..size).map(|at| objects::running_pod(&format!("pod-{at:07}")));
-        bench.server.load(pods()).expect("load");
+        bench.server.load(pods()).expect("the objects are loaded");
         let get = nanos_per_operation(ROUNDS, 100, |n| bench.get_pod_bytes(n));
         let create = nanos_per_operation(ROUNDS, 100, |n| bench.serve_create_map(n));
         let many = Many::pods(size);
@@ -113,7 +115,7 @@ fn objects_there(most: usize) -> Vec<Series> {
         bench.server = ApiServer::builder().resource_quota_controller().start();
         drop(guard);
         bench.create_quota();
-        bench.server.load(pods()).expect("load");
+        bench.server.load(pods()).expect("the objects are loaded");
         let counted = nanos_per_operation(ROUNDS, 100, |n| bench.serve_create_map(n));
         for (line, cost) in lines.iter_mut().zip([get, create, page, list, counted]) {
             line.points.push((size as f64, cost));

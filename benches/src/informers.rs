@@ -49,16 +49,16 @@ pub fn ours(pods: usize, changes: usize, ours: Ours) -> Times {
             let told = Arc::clone(&told);
             let handler = HandlerFn::new(move |event: &Event<Pod>| {
                 if ours.decodes {
-                    std::hint::black_box(event.object().typed().expect("a Pod"));
+                    std::hint::black_box(event.object().typed().expect("the object is a Pod"));
                 }
                 told.fetch_add(event.object().key().name().len().min(1), Ordering::Relaxed);
             });
-            informer.add_handler(handler).expect("it is new");
+            informer.add_handler(handler).expect("the informer has not stopped");
         }
         let start = cpu_time();
         let runs = informer.clone();
         let task = tokio::spawn(async move { runs.run(std::future::pending()).await });
-        informer.synced().await.expect("it syncs");
+        informer.synced().await.expect("the cache syncs");
         let sync = cpu_time() - start;
         while told.load(Ordering::Relaxed) < pods * ours.handlers {
             tokio::task::yield_now().await;
@@ -91,7 +91,7 @@ pub fn informer(mirror: &Mirror, ours: Ours) -> SharedInformer<Pod> {
     SharedInformer::builder(source)
         .reflector(options)
         .build()
-        .expect("nothing is there twice")
+        .expect("the options have no duplicates")
 }
 
 /// The same of kube-runtime's watcher and reflector.
@@ -133,9 +133,9 @@ pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
         let informer = informer(mirror, ours);
         let synced = informer.clone();
         informer
-            .run(async move { synced.synced().await.expect("it syncs") })
+            .run(async move { synced.synced().await.expect("the cache syncs") })
             .await
-            .expect("it is new");
+            .expect("the informer was not run before");
         informer.lister()
     })
 }

@@ -78,7 +78,7 @@ impl Mirror {
             return refused;
         }
         if pairs.contains_key("watch") {
-            let lines = self.watch.lock().expect("no panic").take();
+            let lines = self.watch.lock().expect("the lock is not poisoned").take();
             let Some(lines) = lines else {
                 return Response::new(Body::from_stream(
                     futures::stream::pending::<Result<Bytes, Infallible>>(),
@@ -129,7 +129,7 @@ pub fn added(number: usize, version: u64) -> Bytes {
 
 /// A Pod, decoded.
 pub fn pod(number: usize, version: u64) -> Pod {
-    serde_json::from_str(&encoded(number, version)).expect("a Pod")
+    serde_json::from_str(&encoded(number, version)).expect("the object is a Pod")
 }
 
 /// The same as text.

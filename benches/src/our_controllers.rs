@@ -32,8 +32,10 @@ pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
 
 async fn create(client: &Client, name: &str) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let map = serde_json::from_value(objects::config_map(name)).expect("a ConfigMap");
-    maps.create(&PostParams::default(), &map).await.expect("create");
+    let map = serde_json::from_value(objects::config_map(name)).expect("the object is a ConfigMap");
+    maps.create(&PostParams::default(), &map)
+        .await
+        .expect("the create succeeds");
 }
 
 async fn converge(server: &ApiServer, count: usize) {
@@ -43,7 +45,14 @@ async fn converge(server: &ApiServer, count: usize) {
     for at in 0..count {
         create(&client, &format!("parent-{at}")).await;
     }
-    while children.list(&ListParams::default()).await.expect("list").items.len() < count {
+    while children
+        .list(&ListParams::default())
+        .await
+        .expect("the list succeeds")
+        .items
+        .len()
+        < count
+    {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -70,6 +79,6 @@ pub(crate) async fn parents(client: Client) {
                 Ok::<_, ReconcileError>(Action::await_change())
             }
         })
-        .expect("it is complete");
+        .expect("the controller is complete");
     let _ = controller.run(CancellationToken::new()).await;
 }

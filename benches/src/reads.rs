@@ -30,7 +30,7 @@ impl Many {
         let server = ApiServer::start();
         server
             .load((0..count).map(|at| objects::running_pod(&format!("pod-{at:07}"))))
-            .expect("load");
+            .expect("the objects are loaded");
         drop(guard);
         Self { runtime, server, count }
     }
@@ -47,10 +47,13 @@ impl Many {
                     .service()
                     .oneshot(request)
                     .await
-                    .expect("infallible")
+                    .expect("the service is infallible")
                     .into_body();
                 while let Some(frame) = body.frame().await {
-                    bytes += frame.expect("a body in memory").data_ref().map_or(0, |data| data.len());
+                    bytes += frame
+                        .expect("the body is in memory")
+                        .data_ref()
+                        .map_or(0, |data| data.len());
                 }
             }
             (bytes, cpu_time() - start)
@@ -94,7 +97,10 @@ impl Many {
         let _guard = self.runtime.enter();
         let start = cpu_time();
         for _ in 0..times {
-            self.server.fork().load([objects::config_map("first")]).expect("load");
+            self.server
+                .fork()
+                .load([objects::config_map("first")])
+                .expect("the objects are loaded");
         }
         cpu_time() - start
     }

@@ -58,7 +58,11 @@ fn spawn_noop(peer: Peer, client: &Client, work: Work) {
                     work();
                     std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
                 });
-            tokio::spawn(controller.expect("it is complete").run(CancellationToken::new()));
+            tokio::spawn(
+                controller
+                    .expect("the controller is complete")
+                    .run(CancellationToken::new()),
+            );
         }
         Peer::KubeRuntime => {
             let pods: Api<Pod> = Api::all(client.clone());
@@ -105,7 +109,7 @@ async fn queued_ours(count: usize, concurrency: usize) -> Duration {
             work();
             std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
         })
-        .expect("it is complete");
+        .expect("the controller is complete");
     let queue = controller.queue();
     let keys: Vec<_> = (0..count)
         .map(|at| ObjectKey::new("shop", &format!("web-{at}")))
@@ -151,20 +155,20 @@ async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
 pub fn event_to_reconcile(peer: Peer, times: usize) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let mirror = Mirror::new(1);
-    runtime.expect("a runtime").block_on(async {
+    runtime.expect("the runtime can be built").block_on(async {
         let (sender, mut called) = mpsc::unbounded_channel();
         // After the last event nobody listens any more.
         let work = move || {
             let _ = sender.send(Instant::now());
         };
         spawn_noop(peer, &mirror.client(), Arc::new(work));
-        called.recv().await.expect("it runs");
+        called.recv().await.expect("the controller runs");
         let mut waits = Vec::new();
         for at in 0..times {
             let line = added(at + 1, at as u64 + 2);
             let came = Instant::now();
             mirror.push(vec![line]);
-            let at = called.recv().await.expect("it runs");
+            let at = called.recv().await.expect("the controller runs");
             waits.push(at.saturating_duration_since(came));
         }
         waits

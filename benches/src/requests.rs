@@ -23,7 +23,7 @@ pub fn runtime() -> Runtime {
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without I/O needs nothing of the system")
+        .expect("a runtime without I/O can be built")
 }
 
 /// A server and a client of it.
@@ -84,7 +84,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for map in &maps {
-                self.maps.create(&params, map).await.expect("create");
+                self.maps.create(&params, map).await.expect("the create succeeds");
             }
             cpu_time() - start
         })
@@ -96,11 +96,15 @@ impl Bench {
         let params = PostParams::default();
         let version = self.server.resource_version().to_string();
         self.runtime.block_on(async {
-            let watch = self.maps.watch(&WatchParams::default(), &version).await.expect("watch");
+            let watch = self
+                .maps
+                .watch(&WatchParams::default(), &version)
+                .await
+                .expect("the watch opens");
             let mut watch = std::pin::pin!(watch);
             let start = cpu_time();
             for map in &maps {
-                let made = self.maps.create(&params, map).await.expect("create");
+                let made = self.maps.create(&params, map).await.expect("the create succeeds");
                 match watch.next().await {
                     Some(Ok(WatchEvent::Added(seen))) => assert_eq!(seen.metadata.uid, made.metadata.uid),
                     other => panic!("no event of the object: {other:?}"),
@@ -118,7 +122,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for pod in &pods {
-                self.pods.create(&params, pod).await.expect("create");
+                self.pods.create(&params, pod).await.expect("the create succeeds");
             }
             cpu_time() - start
         })
@@ -130,7 +134,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for _ in 0..count {
-                self.maps.get("read").await.expect("get");
+                self.maps.get("read").await.expect("the get succeeds");
             }
             cpu_time() - start
         })
@@ -142,7 +146,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for _ in 0..count {
-                self.pods.get("read").await.expect("get");
+                self.pods.get("read").await.expect("the get succeeds");
             }
             cpu_time() - start
         })
@@ -158,12 +162,16 @@ impl Bench {
                 .collect();
             let start = cpu_time();
             for request in requests {
-                let response = service.clone().oneshot(request).await.expect("infallible");
+                let response = service
+                    .clone()
+                    .oneshot(request)
+                    .await
+                    .expect("the service is infallible");
                 let body = response
                     .into_body()
                     .collect()
                     .await
-                    .expect("a body in memory")
+                    .expect("the body is in memory")
                     .to_bytes();
                 assert!(body.len() > 4000);
             }
@@ -175,7 +183,7 @@ impl Bench {
     pub fn replace_pod(&mut self, count: usize) -> Duration {
         self.ensure(objects::running_pod("written"));
         self.runtime.block_on(async {
-            let mut pod = self.pods.get("written").await.expect("get");
+            let mut pod = self.pods.get("written").await.expect("the get succeeds");
             let mut spent = Duration::ZERO;
             for at in 0..count {
                 let labels = pod.metadata.labels.get_or_insert_default();
@@ -185,7 +193,7 @@ impl Bench {
                     .pods
                     .replace("written", &PostParams::default(), &pod)
                     .await
-                    .expect("replace");
+                    .expect("the replace succeeds");
                 spent += cpu_time() - start;
                 pod = written;
             }
@@ -220,7 +228,10 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for patch in &patches {
-                self.maps.patch("written", params, patch).await.expect("patch");
+                self.maps
+                    .patch("written", params, patch)
+                    .await
+                    .expect("the patch succeeds");
             }
             cpu_time() - start
         })
@@ -239,7 +250,10 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for patch in &patches {
-                self.pods.patch("applied", &params, patch).await.expect("apply");
+                self.pods
+                    .patch("applied", &params, patch)
+                    .await
+                    .expect("the apply succeeds");
             }
             cpu_time() - start
         })
@@ -250,18 +264,22 @@ impl Bench {
         let names = self.fresh_names("gone", count);
         self.server
             .load(names.iter().map(|name| objects::config_map(name)))
-            .expect("load");
+            .expect("the objects are loaded");
         self.runtime.block_on(async {
             let start = cpu_time();
             for name in &names {
-                let _ = self.maps.delete(name, &DeleteParams::default()).await.expect("delete");
+                let _ = self
+                    .maps
+                    .delete(name, &DeleteParams::default())
+                    .await
+                    .expect("the delete succeeds");
             }
             cpu_time() - start
         })
     }
 
     fn ensure(&self, object: serde_json::Value) {
-        self.server.load([object]).expect("load");
+        self.server.load([object]).expect("the objects are loaded");
     }
 }
 
@@ -280,7 +298,10 @@ pub fn start_and_answer(count: usize) -> Duration {
 /// Starts a server and reads a namespace from it.
 pub async fn first_answer() {
     let client = ApiServer::start().client();
-    Api::<Namespace>::all(client).get("default").await.expect("get");
+    Api::<Namespace>::all(client)
+        .get("default")
+        .await
+        .expect("the get succeeds");
 }
 
 /// A GET without a client.
@@ -288,9 +309,9 @@ pub fn get(path: &str) -> Request<Body> {
     Request::get(path)
         .header("user-agent", "bench")
         .body(Body::empty())
-        .expect("a valid request")
+        .expect("the request is valid")
 }
 
 pub(crate) fn typed<K: for<'de> serde::Deserialize<'de>>(object: serde_json::Value) -> K {
-    serde_json::from_value(object).expect("the object is of its type")
+    serde_json::from_value(object).expect("the object has this type")
 }

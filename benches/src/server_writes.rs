@@ -63,7 +63,7 @@ fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> 
         .header("user-agent", "bench")
         .header("content-type", form)
         .body(body.to_string().into())
-        .expect("a valid request")
+        .expect("the request is valid")
 }
 
 /// Builds the configuration that a manager applies: a Pod with its own annotation.
@@ -102,13 +102,13 @@ impl Bench {
         let service = self.server.service();
         self.runtime.block_on(async {
             let start = cpu_time();
-            let response = service.oneshot(request).await.expect("infallible");
+            let response = service.oneshot(request).await.expect("the service is infallible");
             let code = response.status();
-            let body = response.into_body().collect().await.expect("a body in memory");
+            let body = response.into_body().collect().await.expect("the body is in memory");
             let body = body.to_bytes();
             let spent = cpu_time() - start;
             assert!(code.is_success(), "{}", String::from_utf8_lossy(&body));
-            (spent, serde_json::from_slice(&body).expect("JSON"))
+            (spent, serde_json::from_slice(&body).expect("the text is valid JSON"))
         })
     }
 
@@ -120,7 +120,7 @@ impl Bench {
     /// Changes an object repeatedly, each time starting from the last answer.
     fn serve_changed(&self, path: &str, count: usize, change: impl Fn(&mut Value, usize)) -> Duration {
         let read = Request::get(path.trim_end_matches("/status")).body(Body::empty());
-        let (_, mut object) = self.serve(read.expect("a valid request"));
+        let (_, mut object) = self.serve(read.expect("the request is valid"));
         let mut spent = Duration::ZERO;
         for at in 0..count {
             change(&mut object, at);
@@ -132,7 +132,7 @@ impl Bench {
     }
 
     fn loaded(&self, object: Value) {
-        self.server.load([object]).expect("load");
+        self.server.load([object]).expect("the objects are loaded");
     }
 
     /// POST of a ConfigMap.
@@ -156,7 +156,7 @@ impl Bench {
             &json!({"metadata": {"name": "all"}, "spec": spec}),
         ));
         let pods = (0..500).map(|at| objects::running_pod(&format!("counted-{at}")));
-        self.server.load(pods).expect("load");
+        self.server.load(pods).expect("the objects are loaded");
         self.serve_create_map(count)
     }
 

@@ -17,7 +17,7 @@ impl Bench {
     /// A strategic merge patch that changes the image of a Pod's container and an annotation.
     pub fn strategic_pod(&mut self, count: usize) -> Duration {
         let pod = objects::pod("patched");
-        self.server.load([pod]).expect("load");
+        self.server.load([pod]).expect("the objects are loaded");
         let patches: Vec<_> = (0..count)
             .map(|at| {
                 Patch::Strategic(json!({
@@ -50,7 +50,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for patch in patches {
-                self.pods.patch(name, params, patch).await.expect("patch");
+                self.pods.patch(name, params, patch).await.expect("the patch succeeds");
             }
             cpu_time() - start
         })
@@ -70,13 +70,13 @@ impl Bench {
                 definitions
                     .create(&PostParams::default(), &definition)
                     .await
-                    .expect("create");
+                    .expect("the create succeeds");
                 spent += cpu_time() - start;
                 let name = definition.metadata.name.as_deref().unwrap_or_default();
                 let _ = definitions
                     .delete(name, &DeleteParams::default())
                     .await
-                    .expect("delete");
+                    .expect("the delete succeeds");
             }
             spent
         })

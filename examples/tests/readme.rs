@@ -67,8 +67,10 @@ fn controller_of_the_readme_survives_every_fault() {
 fn readme_shows_the_test_of_this_file() {
     let (_, from) = include_str!("readme.rs")
         .split_once("// README begins\n")
-        .expect("it begins");
-    let (shown, _) = from.split_once("// README ends\n").expect("it ends");
+        .expect("the example has a start marker");
+    let (shown, _) = from
+        .split_once("// README ends\n")
+        .expect("the example has an end marker");
     let readme = include_str!("../../README.md");
     assert!(
         readme.contains(&format!("```rust\n{shown}```\n")),

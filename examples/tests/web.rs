@@ -33,7 +33,7 @@ impl On {
 }
 
 fn ready(cluster: &TestCluster) -> (i32, String) {
-    let status = cluster.get::<Web>("shop").status.expect("it has one");
+    let status = cluster.get::<Web>("shop").status.expect("the object has a status");
     let [condition] = &status.conditions[..] else {
         panic!("{status:?}")
     };
@@ -48,7 +48,10 @@ async fn a_web_gets_a_deployment_and_a_service_that_it_owns(#[values(On::Informe
     cluster.settle().await;
     let deployment = cluster.get::<Deployment>("shop");
     assert_eq!(deployment.spec.as_ref().and_then(|it| it.replicas), Some(2));
-    let owners = deployment.metadata.owner_references.expect("it is owned");
+    let owners = deployment
+        .metadata
+        .owner_references
+        .expect("the object has owner references");
     assert_eq!(Some(&owners[0].uid), shop.metadata.uid.as_ref());
     assert!(cluster.exists::<Service>("shop"));
     assert_eq!(ready(&cluster), (0, "False".to_owned()));

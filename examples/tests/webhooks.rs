@@ -12,9 +12,9 @@ use testkit::objects::{config_map, serialized};
 
 /// A cluster with the operator: its definition, its webhooks and its controller.
 async fn cluster() -> TestCluster {
-    let definition = mailbox::definition().expect("the versions fit together");
+    let definition = mailbox::definition().expect("the versions can be merged");
     let cluster = TestCluster::builder().object(serialized(&definition)).start();
-    let webhooks = mailbox::webhooks().expect("each type has one of each kind");
+    let webhooks = mailbox::webhooks().expect("the webhook path is unused");
     let server = WebhookClientConfig {
         url: Some("https://mailboxes.example.com".into()),
         ..WebhookClientConfig::default()
@@ -22,7 +22,7 @@ async fn cluster() -> TestCluster {
     let configurations = webhooks.configurations("mailboxes", &server);
     cluster.webhooks(webhooks.service(), configurations).await;
     let manager = Manager::new(cluster.client());
-    mailbox::add_controller(&manager).expect("it is the only one");
+    mailbox::add_controller(&manager).expect("the name is unused");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster
 }
@@ -43,8 +43,8 @@ async fn a_quota_is_defaulted_shown_in_both_versions_and_written_to_the_settings
     let new: Api<Mailbox> = Api::default_namespaced(cluster.client());
     let old: Api<v1alpha1::Mailbox> = Api::default_namespaced(cluster.client());
     let created = new.create(&PostParams::default(), &of_v1("ann", None)).await;
-    assert_eq!(created.expect("it is valid").spec.quota_mib, Some(512));
-    let converted = old.get("box").await.expect("it is there").spec;
+    assert_eq!(created.expect("the object is valid").spec.quota_mib, Some(512));
+    let converted = old.get("box").await.expect("the object exists").spec;
     assert_eq!(converted, of_v1alpha1("512Mi").spec);
     cluster.settle().await;
     cluster.assert_has(config_map("box").data("owner", "ann").data("quotaMib", "512"));
@@ -58,7 +58,7 @@ async fn invalid_quotas_are_refused(#[case] quota: &str, #[case] message: &str) 
     let cluster = cluster().await;
     let old: Api<v1alpha1::Mailbox> = Api::default_namespaced(cluster.client());
     let err = old.create(&PostParams::default(), &of_v1alpha1(quota)).await;
-    let err = informer::Error::from(err.expect_err("it is invalid"));
+    let err = informer::Error::from(err.expect_err("the object is invalid"));
     assert!(err.to_string().contains(message), "{err}");
 }
 
@@ -67,8 +67,8 @@ async fn an_owner_cannot_be_changed() {
     let cluster = cluster().await;
     let new: Api<Mailbox> = Api::default_namespaced(cluster.client());
     let created = new.create(&PostParams::default(), &of_v1("ann", None)).await;
-    let mut mailbox = created.expect("it is valid");
+    let mut mailbox = created.expect("the object is valid");
     mailbox.spec.owner = "bob".into();
     let err = new.replace("box", &PostParams::default(), &mailbox).await;
-    assert!(errors::is_invalid(&err.expect_err("it is immutable")));
+    assert!(errors::is_invalid(&err.expect_err("the field is immutable")));
 }

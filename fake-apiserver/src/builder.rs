@@ -317,7 +317,7 @@ impl ApiServerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let database = PodSelector::labelled("app=db").expect("it is a selector");
+    /// let database = PodSelector::labelled("app=db").expect("the selector is valid");
     /// let server = ApiServer::builder()
     ///     .workers(Worker::ALL)
     ///     .pod_script(database, PodScript::default().on_exec(|_, _| ExecOutput::stdout("accepting connections\n")))

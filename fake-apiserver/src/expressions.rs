@@ -99,7 +99,7 @@ mod tests {
     #[case::another_type("object.spec.replicas", Err("the result is no bool, but of the type int"))]
     fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
-        let rule = ObjectRule::parse(rule, names).expect("the rule is correct");
+        let rule = ObjectRule::parse(rule, names).expect("the rule is valid");
         let values = [
             ("object", json!({"spec": {"replicas": 3, "size": "1Gi"}})),
             ("items", json!([{"ready": true}, {"ready": false}])),
@@ -113,7 +113,7 @@ mod tests {
     #[case::another_type("items.size()", "must evaluate to bool but got int")]
     #[case::bad_syntax("object.", "Syntax error")]
     fn wrong_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
-        let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is wrong");
+        let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is invalid");
         assert!(refused.contains(error), "{refused}");
     }
 

@@ -86,7 +86,7 @@ mod tests {
             key: "key".to_owned(),
         };
         let text = kubeconfig("https://[::1]:6443", Some(&credentials), Some(("ops", "t: \"x")));
-        let config = Value::from(yaml::parse(text.as_bytes()).expect("it is YAML").value);
+        let config = Value::from(yaml::parse(text.as_bytes()).expect("the text is valid YAML").value);
         let cluster = &config["clusters"][0];
         assert_eq!(cluster["name"], config["contexts"][0]["context"]["cluster"]);
         assert_eq!(cluster["cluster"]["server"], "https://[::1]:6443");
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn plain_http_does_not_require_credentials() {
         let text = kubeconfig("http://127.0.0.1:1", None, None);
-        let config = Value::from(yaml::parse(text.as_bytes()).expect("it is YAML").value);
+        let config = Value::from(yaml::parse(text.as_bytes()).expect("the text is valid YAML").value);
         assert_eq!(
             config["clusters"][0]["cluster"],
             serde_json::json!({"server": "http://127.0.0.1:1"})

@@ -561,9 +561,14 @@ mod tests {
     }
 
     async fn send(serving: &Serving, path: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+        let mut stream = TcpStream::connect(serving.addr())
+            .await
+            .expect("the server accepts connections");
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("the connection is open");
         stream
     }
 
@@ -573,7 +578,7 @@ mod tests {
         while !text.ends_with(end) {
             let n = stream.read(&mut buffer).await.expect("the connection is not reset");
             assert_ne!(n, 0, "the connection ended after {text:?}");
-            text += std::str::from_utf8(&buffer[..n]).expect("the test sends text");
+            text += std::str::from_utf8(&buffer[..n]).expect("the text is UTF-8");
         }
         text
     }
@@ -610,7 +615,7 @@ mod tests {
         read_until(&mut stream, "/a").await;
         let addr = serving.addr();
         serving.shutdown().await;
-        assert_eq!(stream.read(&mut [0]).await.expect("a clean end"), 0);
+        assert_eq!(stream.read(&mut [0]).await.expect("the connection ends cleanly"), 0);
         assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
     }
 
@@ -645,8 +650,10 @@ mod tests {
     #[tokio::test]
     async fn missing_request_head_ends_the_connection(#[case] sent: &str) {
         let serving = start(ServeOptions::http()).await;
-        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
-        stream.write_all(sent.as_bytes()).await.expect("it reads");
+        let mut stream = TcpStream::connect(serving.addr())
+            .await
+            .expect("the server accepts connections");
+        stream.write_all(sent.as_bytes()).await.expect("the connection is open");
         if sent.contains("/b") {
             read_until(&mut stream, "you asked for /a").await;
         }
@@ -667,10 +674,15 @@ mod tests {
     #[tokio::test]
     async fn headers_are_bounded(#[case] headers: usize, #[case] code: &str) {
         let serving = start(ServeOptions::http()).await;
-        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+        let mut stream = TcpStream::connect(serving.addr())
+            .await
+            .expect("the server accepts connections");
         let more: String = (0..headers).map(|it| format!("X-{it}: y\r\n")).collect();
         let request = format!("GET /a HTTP/1.1\r\n{more}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("the connection is open");
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer);
@@ -690,18 +702,27 @@ mod tests {
 
         /// A client that trusts the server, and sends these certificates if given.
         fn connector(serving: &Serving, shown: Option<&Credentials>) -> TlsConnector {
-            let ca = CertificateDer::from_pem_slice(serving.ca_certificate().expect("TLS has one").as_bytes());
+            let ca = CertificateDer::from_pem_slice(
+                serving
+                    .ca_certificate()
+                    .expect("a TLS server has a certificate")
+                    .as_bytes(),
+            );
             let mut roots = RootCertStore::empty();
-            roots.add(ca.expect("it is PEM")).expect("it is an authority");
+            roots
+                .add(ca.expect("the text is PEM"))
+                .expect("the certificate is an authority");
             let config = ClientConfig::builder_with_provider(ring::default_provider().into())
                 .with_safe_default_protocol_versions()
-                .expect("the provider has them")
+                .expect("the crypto provider supports the TLS versions")
                 .with_root_certificates(roots);
             let config = match shown {
                 Some(Credentials { certificate, key, .. }) => {
-                    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("it is PEM")];
-                    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
-                    config.with_client_auth_cert(chain, key).expect("they belong together")
+                    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("the text is PEM")];
+                    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("the text is PEM");
+                    config
+                        .with_client_auth_cert(chain, key)
+                        .expect("the key belongs to the certificate")
                 }
                 None => config.with_no_client_auth(),
             };
@@ -709,16 +730,24 @@ mod tests {
         }
 
         async fn get(serving: &Serving, name: &'static str, path: &str, shown: Option<&Credentials>) -> String {
-            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
-            let name = ServerName::try_from(name).expect("it is a name");
+            let stream = TcpStream::connect(serving.addr())
+                .await
+                .expect("the server accepts connections");
+            let name = ServerName::try_from(name).expect("the host name is valid");
             let mut stream = connector(serving, shown)
                 .connect(name, stream)
                 .await
-                .expect("it is trusted");
+                .expect("the certificate is trusted");
             let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.expect("it reads");
+            stream
+                .write_all(request.as_bytes())
+                .await
+                .expect("the connection is open");
             let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.expect("the end is announced");
+            stream
+                .read_to_string(&mut answer)
+                .await
+                .expect("the server closes TLS properly");
             answer
         }
 
@@ -748,17 +777,25 @@ mod tests {
         #[tokio::test]
         async fn the_end_of_a_watch_is_announced() {
             let serving = start(ServeOptions::tls()).await;
-            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
-            let name = ServerName::try_from("localhost").expect("it is a name");
+            let stream = TcpStream::connect(serving.addr())
+                .await
+                .expect("the server accepts connections");
+            let name = ServerName::try_from("localhost").expect("the host name is valid");
             let connector = connector(&serving, None);
-            let mut stream = connector.connect(name, stream).await.expect("it is trusted");
+            let mut stream = connector
+                .connect(name, stream)
+                .await
+                .expect("the certificate is trusted");
             let request = "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n";
-            stream.write_all(request.as_bytes()).await.expect("it reads");
+            stream
+                .write_all(request.as_bytes())
+                .await
+                .expect("the connection is open");
             read_until(&mut stream, "event\n\r\n").await;
             let mut rest = Vec::new();
             let (read, ()) = tokio::join!(stream.read_to_end(&mut rest), serving.shutdown());
             // Without `close_notify` the end is an error.
-            read.expect("the end is announced");
+            read.expect("the server closes TLS properly");
             assert_eq!(rest, b"0\r\n\r\n");
         }
 
@@ -778,8 +815,9 @@ mod tests {
             };
             let mut params = named("proxies");
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            let key = || KeyPair::generate().expect("the provider can");
-            let authority = CertifiedIssuer::self_signed(params, key()).expect("the parameters are complete");
+            let key = || KeyPair::generate().expect("the crypto provider generates keys");
+            let authority =
+                CertifiedIssuer::self_signed(params, key()).expect("the certificate parameters are complete");
             let mut params = named(name);
             params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
             params.not_before = rcgen::date_time_ymd(1999, 1, 1);
@@ -787,7 +825,7 @@ mod tests {
             let client_key = key();
             let certificate = params
                 .signed_by(&client_key, &authority)
-                .expect("the parameters are complete");
+                .expect("the certificate parameters are complete");
             let credentials = Credentials {
                 ca: authority.pem(),
                 certificate: certificate.pem(),

@@ -86,7 +86,7 @@ mod tests {
         group.spawn(async {});
         group.spawn(async move {
             tokio::task::yield_now().await;
-            done.send(()).expect("the test waits for it");
+            done.send(()).expect("the test is waiting");
         });
         group.finished().await;
         assert_eq!(result.try_recv(), Ok(()));

@@ -40,7 +40,7 @@ impl<'a> Ask<'a> {
         };
         let answer = self
             .server
-            .call(request.body(body).expect("the request is whole"))
+            .call(request.body(body).expect("the request is valid"))
             .await;
         let code = answer.status().as_u16();
         (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
@@ -237,7 +237,7 @@ async fn q1_legacy_impersonate_permission_suffices() {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dev"}],
         }),
     ];
-    server.load(objects).expect("they are valid");
+    server.load(objects).expect("the objects are valid");
     let jane = || Ask::of(&server).token("dev-token").header("impersonate-user", "jane");
     assert_eq!(jane().get(SECRETS).await.0, 403);
     let master = jane().header("impersonate-group", "system:masters");
@@ -362,7 +362,7 @@ async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
         "spec": {"serviceAccountName": "robot", "nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
     });
-    server.load([pod]).expect("it is valid");
+    server.load([pod]).expect("the object is valid");
     let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}});
     let (token, _) = token(&server, bound).await;
     let (_, user) = whoami(&server, &token).await;
@@ -386,7 +386,7 @@ async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] 
     let mut held = role(rules);
     held["kind"] = "ClusterRole".into();
     held["metadata"] = json!({"name": "view"});
-    server.load([held, admin]).expect("they are valid");
+    server.load([held, admin]).expect("the objects are valid");
     let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/default/{resource}");
     let (_, status) = Ask::of(&server).token("dev-token").send("POST", &path, object).await;
     let said = status["message"].as_str().unwrap_or_default();
@@ -420,7 +420,7 @@ async fn fork_has_its_own_users_and_roles() {
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
     let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dev"});
     fork.load([role(rules), binding("RoleBinding", subject)])
-        .expect("they are valid");
+        .expect("the objects are valid");
     assert_eq!(Ask::of(&fork).token("dev-token").get(SECRETS).await.0, 200);
     assert_eq!(Ask::of(&server).token("dev-token").get(SECRETS).await.0, 403);
     server.restore(&fork.snapshot());
@@ -440,7 +440,7 @@ async fn allowed(rules: Value) -> ApiServer {
     let subject = json!({"kind": "User", "name": "dev", "apiGroup": "rbac.authorization.k8s.io"});
     server
         .load([role(rules), binding("RoleBinding", subject)])
-        .expect("they are valid");
+        .expect("the objects are valid");
     server
 }
 

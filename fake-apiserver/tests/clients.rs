@@ -44,6 +44,6 @@ fn run(test: &str, script: &str, folder: &str) {
         .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder))
         .envs(drydock.is_file().then_some(("DRYDOCK", &drydock)))
         .status()
-        .expect("there is a bash");
+        .expect("bash is installed");
     assert!(status.success(), "a client fails, see above");
 }

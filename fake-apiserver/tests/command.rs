@@ -19,11 +19,11 @@ fn run(args: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command writes text")
+    std::str::from_utf8(bytes).expect("the text is UTF-8")
 }
 
 fn path(path: &Path) -> &str {
-    path.to_str().expect("the target folder has a plain name")
+    path.to_str().expect("the path is UTF-8")
 }
 
 /// The body of a GET.
@@ -33,7 +33,8 @@ fn get(server: &Server, path: &str) -> String {
 
 /// The status and the body of a GET with this token.
 fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let mut stream =
+        TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
     let credentials = match token {
         "" => String::new(),
         token => format!("Authorization: Bearer {token}\r\n"),
@@ -42,9 +43,9 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
         stream,
         "GET {path} HTTP/1.1\r\nHost: localhost\r\n{credentials}Connection: close\r\n\r\n"
     )
-    .expect("it reads");
+    .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the answer is text");
+    stream.read_to_string(&mut answer).expect("the answer is UTF-8");
     let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     (code.expect("the head has a status"), body.to_owned())
@@ -53,7 +54,8 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
 #[test]
 fn targets_may_contain_characters_that_go_accepts() {
     let server = Server::start(&[]);
-    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let mut stream =
+        TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
     let requests = [
         ("/api/v1/namespaces?labelSelector=n>5", "Connection: keep-alive", 200),
         ("/api/v1/namespaces?labelSelector=n<5", "Connection: keep-alive", 200),
@@ -61,11 +63,11 @@ fn targets_may_contain_characters_that_go_accepts() {
     ];
     for (target, connection, expected) in requests {
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{connection}\r\n\r\n");
-        stream.write_all(head.as_bytes()).expect("it reads");
+        stream.write_all(head.as_bytes()).expect("the connection is open");
         let mut answer = Vec::new();
         while !answer.ends_with(b"}\n") && !answer.ends_with(b"}") {
             let mut part = [0; 4096];
-            let count = stream.read(&mut part).expect("it answers");
+            let count = stream.read(&mut part).expect("the server answers");
             assert_ne!(count, 0, "the answer to {target} is cut");
             answer.extend(&part[..count]);
         }
@@ -111,8 +113,11 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
         server.url
     );
 
-    kill_process(Pid::from_child(&server.child), signal).expect("it runs");
-    assert_eq!(server.child.wait().expect("it is our child").code(), Some(0));
+    kill_process(Pid::from_child(&server.child), signal).expect("the process runs");
+    assert_eq!(
+        server.child.wait().expect("the process is a child of this one").code(),
+        Some(0)
+    );
     let mut rest = String::new();
     server.stdout.read_to_string(&mut rest).expect("stdout is text");
     assert_eq!(rest, "", "the ready line is the only one");
@@ -141,7 +146,10 @@ fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
 fn help_names_every_worker(#[case] args: &[&str]) {
     let output = run(args);
     let help: String = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    let workers = help.split("--workers <NAMES> ").nth(1).expect("it has that option");
+    let workers = help
+        .split("--workers <NAMES> ")
+        .nth(1)
+        .expect("the help has the option");
     for worker in fake_apiserver::Worker::ALL {
         let words = workers.split("or all").next().unwrap_or_default();
         assert!(
@@ -154,7 +162,7 @@ fn help_names_every_worker(#[case] args: &[&str]) {
 #[test]
 fn unreadable_files_are_named_in_the_error() {
     let file = folder().join("bad.yaml");
-    fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the folder is there");
+    fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the directory exists");
     let output = run(&["--load", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     let expected = format!("error: {}, document 2: expected an object, found a list\n", path(&file));
@@ -165,7 +173,7 @@ fn unreadable_files_are_named_in_the_error() {
 #[test]
 fn crd_flag_accepts_only_definitions() {
     let file = folder().join("map.yaml");
-    fs::write(&file, "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
+    fs::write(&file, "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--crd", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("\"ConfigMap\" is not a CustomResourceDefinition"));
@@ -204,13 +212,14 @@ items:
 fn loaded_objects_keep_uid_and_status() {
     let folder = folder();
     let (crds, dump) = (folder.join("crds"), folder.join("dump.yaml"));
-    fs::create_dir(&crds).expect("the folder is there");
-    fs::write(crds.join("lamps.yaml"), LAMPS).expect("the folder is there");
-    fs::write(crds.join("notes.txt"), "no manifest").expect("the folder is there");
-    fs::write(&dump, DUMP).expect("the folder is there");
+    fs::create_dir(&crds).expect("the directory exists");
+    fs::write(crds.join("lamps.yaml"), LAMPS).expect("the directory exists");
+    fs::write(crds.join("notes.txt"), "no manifest").expect("the directory exists");
+    fs::write(&dump, DUMP).expect("the directory exists");
     let server = Server::start(&["--crd", path(&crds), "--load", path(&dump)]);
 
-    let pod: Value = serde_json::from_str(&get(&server, "/api/v1/namespaces/shop/pods/web")).expect("it is JSON");
+    let pod: Value =
+        serde_json::from_str(&get(&server, "/api/v1/namespaces/shop/pods/web")).expect("the text is valid JSON");
     assert_eq!(pod["metadata"]["uid"], "11111111-2222-4333-8444-555555555555");
     assert_eq!(pod["status"]["phase"], "Running");
     let lamp = get(&server, "/apis/example.com/v1/namespaces/shop/lamps/desk");
@@ -220,7 +229,7 @@ fn loaded_objects_keep_uid_and_status() {
 #[test]
 fn manifest_of_another_kind_than_stage_is_refused() {
     let file = folder().join("stages.yaml");
-    fs::write(&file, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
+    fs::write(&file, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--stages", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     let why = "Stage \"a\": it is not of apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
@@ -230,7 +239,7 @@ fn manifest_of_another_kind_than_stage_is_refused() {
 #[test]
 fn unserved_kind_is_named_with_its_file() {
     let file = folder().join("unknown.yaml");
-    fs::write(&file, "kind: Podd\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
+    fs::write(&file, "kind: Podd\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--load", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     let start = format!("error: {}: Podd \"a\": ", path(&file));
@@ -256,11 +265,11 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
         assert!(config.contains(&format!("server: {}\n", server.url)), "{config}");
     }
 
-    fs::write(&file, "current-context: production\n").expect("the folder is there");
+    fs::write(&file, "current-context: production\n").expect("the directory exists");
     let output = run(&["--kubeconfig", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("was not written by fake-apiserver"));
-    let kept = fs::read_to_string(&file).expect("it is still there");
+    let kept = fs::read_to_string(&file).expect("the kubeconfig still exists");
     assert_eq!(kept, "current-context: production\n");
 }
 
@@ -277,7 +286,7 @@ fn killed_process_leaves_a_server() {
         return;
     };
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-    let port = free.expect("there is a free port").port();
+    let port = free.expect("loopback has a free port").port();
     let line = line.replace("PORT", &port.to_string());
     let words: Vec<&str> = line.split(' ').collect();
     command(&words).spawn().expect("cargo has built the command");
@@ -296,7 +305,7 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
     let (told, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || told.send(starter.output()));
     let ended = ended.recv_timeout(std::time::Duration::from_secs(60));
-    ended.expect("the server ends").expect("it starts")
+    ended.expect("the server ends").expect("the server starts")
 }
 
 #[cfg(unix)]
@@ -305,7 +314,7 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
 #[case::as_etcd("etcd --listen-client-urls http://127.0.0.1:PORT")]
 #[case::as_kube_apiserver("kube-apiserver --bind-address 127.0.0.1 --secure-port PORT")]
 fn server_exits_with_its_parent(#[case] line: &str) {
-    let mut starter = std::process::Command::new(std::env::current_exe().expect("this test"));
+    let mut starter = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
     starter
         .args(["--exact", "killed_process_leaves_a_server"])
         .env(LEFT, line);

@@ -23,7 +23,7 @@ impl Client {
     /// Requests SPDY; the error is the answer.
     async fn connect(serving: &Serving, path: &str, protocols: &[&str]) -> Result<(Self, String), String> {
         let host = serving.addr();
-        let mut stream = TcpStream::connect(host).await.expect("it listens");
+        let mut stream = TcpStream::connect(host).await.expect("the server accepts connections");
         let protocols: String = protocols
             .iter()
             .map(|it| format!("X-Stream-Protocol-Version: {it}\r\n"))
@@ -32,13 +32,13 @@ impl Client {
             "POST /api/v1/namespaces/default/pods/db/{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n{protocols}\
              Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
         );
-        stream.write_all(head.as_bytes()).await.expect("it is open");
+        stream.write_all(head.as_bytes()).await.expect("the connection is open");
         let mut received = Vec::new();
         let end = loop {
             if let Some(at) = received.windows(4).position(|it| it == b"\r\n\r\n") {
                 break at + 4;
             }
-            assert_ne!(stream.read_buf(&mut received).await.expect("it is open"), 0);
+            assert_ne!(stream.read_buf(&mut received).await.expect("the connection is open"), 0);
         };
         let head = String::from_utf8_lossy(&received[..end]).into_owned();
         received.drain(..end);
@@ -80,7 +80,7 @@ impl Client {
 
     fn id(&self, kind: &str) -> u32 {
         let at = self.streams.iter().position(|it| *it == kind);
-        at.map(|at| 2 * at as u32 + 1).expect("it is open")
+        at.map(|at| 2 * at as u32 + 1).expect("the stream is open")
     }
 
     async fn send(&mut self, kind: &str, flags: u8, bytes: &[u8]) {
@@ -90,7 +90,7 @@ impl Client {
     async fn frame(&mut self, start: [u8; 4], flags: u8, body: &[u8]) {
         let length = (body.len() as u32).to_be_bytes();
         let frame = [&start[..], &[flags], &length[1..], body].concat();
-        self.stream.write_all(&frame).await.expect("it is open");
+        self.stream.write_all(&frame).await.expect("the connection is open");
     }
 
     /// Reads data until every stream has ended, or `until` holds.
@@ -111,7 +111,13 @@ impl Client {
                 found.retain(|_, text| !text.is_empty());
                 return found;
             }
-            assert_ne!(self.stream.read_buf(&mut self.received).await.expect("it is open"), 0);
+            assert_ne!(
+                self.stream
+                    .read_buf(&mut self.received)
+                    .await
+                    .expect("the connection is open"),
+                0
+            );
         }
     }
 
@@ -139,7 +145,7 @@ async fn scripted(script: PodScript) -> (ApiServer, Serving) {
             "containerStatuses": [{"name": "main", "image": "i", "ready": true, "state": state}],
         },
     });
-    server.load([pod]).expect("it is a Pod");
+    server.load([pod]).expect("the object is a Pod");
     let serving = server.serve((Ipv4Addr::LOCALHOST, 0).into()).await;
     (server, serving.expect("loopback has a free port"))
 }
@@ -165,7 +171,9 @@ const FAILED: &str = "command terminated with non-zero exit code: exit status 3"
 async fn a_command_reports_its_output_and_its_end(#[case] asked: &[&str], #[case] protocol: &str) {
     let (_server, serving) = scripted(shell()).await;
     let path = "exec?command=fail&stdout=true&stderr=true";
-    let (mut client, got) = Client::connect(&serving, path, asked).await.expect("it is upgraded");
+    let (mut client, got) = Client::connect(&serving, path, asked)
+        .await
+        .expect("the connection is upgraded");
     assert_eq!(got, protocol);
     for kind in ["error", "stdout", "stderr"] {
         client.open(kind).await;
@@ -177,7 +185,7 @@ async fn a_command_reports_its_output_and_its_end(#[case] asked: &[&str], #[case
         assert_eq!(end, FAILED);
         return;
     }
-    let status: Value = serde_json::from_str(end).expect("it is a Status");
+    let status: Value = serde_json::from_str(end).expect("the value is a Status");
     assert_eq!(status["message"], FAILED);
     assert_eq!(
         status["details"]["causes"],
@@ -189,7 +197,9 @@ async fn a_command_reports_its_output_and_its_end(#[case] asked: &[&str], #[case
 async fn standard_input_arrives_and_ends() {
     let (_server, serving) = scripted(shell()).await;
     let path = "exec?command=cat&stdin=true&stdout=true";
-    let (mut client, _) = Client::connect(&serving, path, &[V4]).await.expect("it is upgraded");
+    let (mut client, _) = Client::connect(&serving, path, &[V4])
+        .await
+        .expect("the connection is upgraded");
     for kind in ["error", "stdin", "stdout"] {
         client.open(kind).await;
     }
@@ -210,7 +220,9 @@ async fn standard_input_arrives_and_ends() {
 async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Option<&str>) {
     let (_server, serving) = scripted(script).await;
     let path = "attach?stdin=true&stdout=true&tty=true&stderr=true";
-    let (mut client, _) = Client::connect(&serving, path, &[V4]).await.expect("it is upgraded");
+    let (mut client, _) = Client::connect(&serving, path, &[V4])
+        .await
+        .expect("the connection is upgraded");
     for kind in ["error", "stdin", "stdout", "resize"] {
         client.open(kind).await;
     }
@@ -227,6 +239,6 @@ async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Opt
 async fn unsupported_protocols_are_refused(#[case] path: &str, #[case] asked: &[&str], #[case] status: &str) {
     let (_server, serving) = scripted(shell()).await;
     let refused = Client::connect(&serving, path, asked).await.map(drop);
-    let refused = refused.expect_err("it is refused");
+    let refused = refused.expect_err("the request is refused");
     assert!(refused.starts_with(status), "{refused}");
 }

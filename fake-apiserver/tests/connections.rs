@@ -36,7 +36,7 @@ fn scripted() -> ApiServer {
             received.ends_with(b"?").then(|| [received, b"!"].concat())
         });
     server.kubelet().script(PodSelector::all(), script);
-    server.load([running("db")]).expect("it is a Pod");
+    server.load([running("db")]).expect("the object is a Pod");
     server
 }
 
@@ -68,13 +68,15 @@ fn upgrade(path: &str, host: &str, protocols: &str) -> Request<()> {
     if !protocols.is_empty() {
         request = request.header("Sec-WebSocket-Protocol", protocols);
     }
-    request.body(()).expect("it is a request")
+    request.body(()).expect("the request is valid")
 }
 
 type Socket = WebSocketStream<TcpStream>;
 
 async fn connect(serving: &Serving, path: &str, protocols: &str) -> Result<(Socket, String), Error> {
-    let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+    let stream = TcpStream::connect(serving.addr())
+        .await
+        .expect("the server accepts connections");
     let (socket, response) = client_async(upgrade(path, &serving.addr().to_string(), protocols), stream).await?;
     let protocol = response.headers().get("sec-websocket-protocol");
     let protocol = protocol.and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
@@ -98,7 +100,7 @@ async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String
 async fn channels(socket: &mut Socket) -> Vec<(u8, Vec<u8>)> {
     let mut all: Vec<(u8, Vec<u8>)> = Vec::new();
     while let Some(message) = socket.next().await {
-        let bytes = match message.expect("the server ends in order") {
+        let bytes = match message.expect("the server closes the connection cleanly") {
             Message::Binary(bytes) => bytes.to_vec(),
             Message::Text(text) => text.as_bytes().to_vec(),
             _ => continue,
@@ -125,19 +127,19 @@ async fn each_event_of_a_watch_is_a_message() {
     let server = ApiServer::start();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=true&resourceVersion=0";
-    let (mut socket, _) = connect(&serving, path, "").await.expect("watches are upgraded");
+    let (mut socket, _) = connect(&serving, path, "").await.expect("the connection is upgraded");
     for name in ["a", "b"] {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        server.load([map]).expect("it is a ConfigMap");
+        server.load([map]).expect("the object is a ConfigMap");
         let Some(Ok(Message::Text(event))) = socket.next().await else {
             panic!("an event is text");
         };
-        let event: Value = serde_json::from_str(&event).expect("it is JSON");
+        let event: Value = serde_json::from_str(&event).expect("the text is valid JSON");
         assert_eq!(event["type"], "ADDED");
         assert_eq!(event["object"]["metadata"]["name"], name);
     }
     assert_eq!(server.watches().len(), 1);
-    socket.close(None).await.expect("it is open");
+    socket.close(None).await.expect("the connection is open");
     while socket.next().await.is_some() {}
     // The server notices the end of the connection at the next event, or when the connection reports it.
     while !server.watches().is_empty() {
@@ -151,7 +153,7 @@ async fn a_watch_that_ends_closes_its_socket() {
     let serving = serve(&server).await;
     let (mut socket, _) = connect(&serving, "/api/v1/pods?watch=true", "")
         .await
-        .expect("watches are upgraded");
+        .expect("the connection is upgraded");
     for watch in server.watches() {
         watch.end();
     }
@@ -168,7 +170,9 @@ async fn a_command_returns_output_and_exit_code(#[case] asked: &str, #[case] cho
     let server = scripted();
     let serving = serve(&server).await;
     let path = format!("{EXEC}?command=pg_isready&stdout=true&stderr=true&container=main");
-    let (mut socket, protocol) = connect(&serving, &path, asked).await.expect("it is answered");
+    let (mut socket, protocol) = connect(&serving, &path, asked)
+        .await
+        .expect("the connection is upgraded");
     assert_eq!(protocol, chosen);
     let channels = channels(&mut socket).await;
     assert_eq!(text(&channels, 1), "no response\n");
@@ -178,7 +182,7 @@ async fn a_command_returns_output_and_exit_code(#[case] asked: &str, #[case] cho
         assert_eq!(end, "command terminated with non-zero exit code: exit status 2");
         return;
     }
-    let status: Value = serde_json::from_str(&end).expect("it is a Status");
+    let status: Value = serde_json::from_str(&end).expect("the value is a Status");
     assert_eq!(status["reason"], "NonZeroExitCode");
     assert_eq!(
         status["details"]["causes"],
@@ -193,7 +197,7 @@ async fn standard_input_ends_when_its_channel_is_closed() {
     let path = format!("{EXEC}?command=cat&stdin=true&stdout=true");
     let (mut socket, _) = connect(&serving, &path, "v5.channel.k8s.io")
         .await
-        .expect("it is answered");
+        .expect("the connection is upgraded");
     let large = vec![b'x'; 100_000];
     for message in [
         [&[0][..], &large].concat(),
@@ -201,7 +205,10 @@ async fn standard_input_ends_when_its_channel_is_closed() {
         vec![4, b'{', b'}'],
         vec![255, 0],
     ] {
-        socket.send(Message::binary(message)).await.expect("it reads");
+        socket
+            .send(Message::binary(message))
+            .await
+            .expect("the connection is open");
     }
     let channels = channels(&mut socket).await;
     assert_eq!(text(&channels, 1).len(), 100_001);
@@ -215,9 +222,12 @@ async fn command_may_write_before_its_input_has_ended() {
     let path = format!("{EXEC}?command=head&command=-1&stdin=true&stdout=true");
     let (mut socket, _) = connect(&serving, &path, "v4.base64.channel.k8s.io")
         .await
-        .expect("it is answered");
+        .expect("the connection is upgraded");
     // `line\n` on channel 0.
-    socket.send(Message::text("0bGluZQo=")).await.expect("it reads");
+    socket
+        .send(Message::text("0bGluZQo="))
+        .await
+        .expect("the connection is open");
     let channels = channels(&mut socket).await;
     assert_eq!(text(&channels, b'1'), "bGluZQo=");
 }
@@ -229,13 +239,21 @@ async fn command_writes_while_input_arrives() {
     let path = format!("{EXEC}?command=cat&command=-u&stdin=true&stdout=true");
     let (mut socket, _) = connect(&serving, &path, "v4.channel.k8s.io")
         .await
-        .expect("it is upgraded");
-    let opened = socket.next().await.expect("it is open").expect("it stands");
+        .expect("the connection is upgraded");
+    let opened = socket
+        .next()
+        .await
+        .expect("the connection is open")
+        .expect("the connection is open");
     assert_eq!(&opened.into_data()[..], b"\x01");
     for line in ["one\n", "two\n"] {
         let sent = Message::binary([b"\0", line.as_bytes()].concat());
-        socket.send(sent).await.expect("it is open");
-        let echoed = socket.next().await.expect("it is open").expect("it stands");
+        socket.send(sent).await.expect("the connection is open");
+        let echoed = socket
+            .next()
+            .await
+            .expect("the connection is open")
+            .expect("the connection is open");
         assert_eq!(echoed.into_data()[..], [b"\x01", line.as_bytes()].concat());
     }
 }
@@ -247,7 +265,7 @@ async fn attach_returns_the_logs() {
     let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
     let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
         .await
-        .expect("it is answered");
+        .expect("the connection is upgraded");
     assert_eq!(text(&channels(&mut socket).await, 1), "ready\n");
 }
 
@@ -258,9 +276,12 @@ async fn ports_are_forwarded_with_their_numbers_first() {
     let path = "/api/v1/namespaces/default/pods/db/portforward?ports=5432,81";
     let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
         .await
-        .expect("it is answered");
+        .expect("the connection is upgraded");
     for bytes in [&b"\x00who"[..], b"\x00 are you?"] {
-        socket.send(Message::binary(bytes.to_vec())).await.expect("it reads");
+        socket
+            .send(Message::binary(bytes.to_vec()))
+            .await
+            .expect("the connection is open");
     }
     let mut seen = Vec::new();
     while seen.len() < 6 {
@@ -313,7 +334,7 @@ async fn failed_connections_name_the_reason(
     });
     let mut idle = running("idle");
     idle["status"] = json!({"phase": "Pending"});
-    server.load([idle]).expect("it is a Pod");
+    server.load([idle]).expect("the object is a Pod");
     let serving = serve(&server).await;
     let path = format!("/api/v1/namespaces/default/pods/{path}");
     let (found, text) = refusal(&serving, &path, protocols).await;
@@ -330,7 +351,7 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
         .header("Connection", "Upgrade")
         .header("Upgrade", protocol)
         .body("")
-        .expect("it is a request");
+        .expect("the request is valid");
     let answer = scripted().call(request).await;
     assert_eq!(answer.status(), code);
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
@@ -339,7 +360,7 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
 /// The bytes that kubectl sends to GET `/` of port 8080: the streams of a connection, and data.
 fn port_forward() -> Vec<u8> {
     let digits = include_str!("data/port_forward.hex").lines().collect::<String>();
-    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("the text consists of digits");
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
@@ -352,13 +373,26 @@ const FORWARD: &str = "/api/v1/namespaces/default/pods/db/portforward";
 async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
     let serving = serve(&scripted()).await;
     let protocol = "SPDY/3.1+portforward.k8s.io";
-    let (mut socket, chosen) = connect(&serving, FORWARD, protocol).await.expect("it is accepted");
+    let (mut socket, chosen) = connect(&serving, FORWARD, protocol)
+        .await
+        .expect("the connection is upgraded");
     assert_eq!(chosen, protocol);
-    socket.send(Message::binary(port_forward())).await.expect("it is open");
-    let answer = socket.next().await.expect("an answer").expect("a message").into_data();
+    socket
+        .send(Message::binary(port_forward()))
+        .await
+        .expect("the connection is open");
+    let answer = socket
+        .next()
+        .await
+        .expect("the server answers")
+        .expect("the socket delivers a message")
+        .into_data();
     assert!(answer.ends_with(FORWARDED), "{answer:?}");
     // The tunnel remains open for more connections, and ends if the client violates the protocol.
-    socket.send(Message::binary(vec![0xff; 8])).await.expect("it is open");
+    socket
+        .send(Message::binary(vec![0xff; 8]))
+        .await
+        .expect("the connection is open");
     assert!(matches!(socket.next().await, Some(Ok(Message::Close(Some(_))))));
 }
 
@@ -370,13 +404,13 @@ async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
 async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) {
     let serving = serve(&scripted()).await;
     let host = serving.addr();
-    let mut stream = TcpStream::connect(host).await.expect("it listens");
+    let mut stream = TcpStream::connect(host).await.expect("the server accepts connections");
     let head = format!("POST {FORWARD} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n{version}");
     let head = format!("{head}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.expect("it is open");
+    stream.write_all(head.as_bytes()).await.expect("the connection is open");
     let mut answer = Vec::new();
     while !answer.windows(4).any(|it| it == b"\r\n\r\n") {
-        assert_ne!(stream.read_buf(&mut answer).await.expect("it is open"), 0);
+        assert_ne!(stream.read_buf(&mut answer).await.expect("the connection is open"), 0);
     }
     let head = String::from_utf8_lossy(&answer).to_ascii_lowercase();
     assert!(head.starts_with(&format!("http/1.1 {code}")), "{head}");
@@ -384,9 +418,13 @@ async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) 
         return;
     }
     assert!(head.contains("upgrade: spdy/3.1") && head.contains("x-stream-protocol-version: portforward.k8s.io"));
-    stream.write_all(&port_forward()).await.expect("it is open");
+    stream.write_all(&port_forward()).await.expect("the connection is open");
     while !answer.ends_with(FORWARDED) {
-        assert_ne!(stream.read_buf(&mut answer).await.expect("it is open"), 0, "{answer:?}");
+        assert_ne!(
+            stream.read_buf(&mut answer).await.expect("the connection is open"),
+            0,
+            "{answer:?}"
+        );
     }
 }
 
@@ -398,7 +436,9 @@ async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) 
 async fn logs_are_sent_over_a_web_socket(#[case] asked: &str, #[case] protocol: &str, #[case] want: &[&[u8]]) {
     let serving = serve(&scripted()).await;
     let path = "/api/v1/namespaces/default/pods/db/log";
-    let (mut socket, got) = connect(&serving, path, asked).await.expect("it is upgraded");
+    let (mut socket, got) = connect(&serving, path, asked)
+        .await
+        .expect("the connection is upgraded");
     assert_eq!(got, protocol);
     let mut messages = Vec::new();
     while let Some(Ok(message)) = socket.next().await {
@@ -415,7 +455,7 @@ async fn logs_are_sent_over_a_web_socket(#[case] asked: &str, #[case] protocol: 
 #[tokio::test]
 async fn without_a_script_connections_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
-    server.load([running("db")]).expect("it is a Pod");
+    server.load([running("db")]).expect("the object is a Pod");
     let serving = serve(&server).await;
     for path in ["exec?command=a&stdout=true", "portforward?ports=80"] {
         let path = format!("/api/v1/namespaces/default/pods/db/{path}");
@@ -424,7 +464,7 @@ async fn without_a_script_connections_are_refused() {
     let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
     let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
         .await
-        .expect("it is upgraded");
+        .expect("the connection is upgraded");
     let end = br#"{"metadata":{},"status":"Success"}"#;
     assert_eq!(channels(&mut socket).await, [(1, Vec::new()), (3, end.to_vec())]);
 }
@@ -441,7 +481,9 @@ async fn token_can_be_sent_as_a_websocket_protocol() {
     assert_eq!(refusal(&serving, path, "").await.0, 401);
     // `s3cret`
     let protocols = "base64url.bearer.authorization.k8s.io.czNjcmV0, base64.binary.k8s.io";
-    let (_socket, protocol) = connect(&serving, path, protocols).await.expect("the token is good");
+    let (_socket, protocol) = connect(&serving, path, protocols)
+        .await
+        .expect("the connection is upgraded");
     assert_eq!(protocol, "base64.binary.k8s.io");
 }
 
@@ -457,12 +499,12 @@ async fn a_client_in_process_is_upgraded() {
     let request = upgrade(&path, "localhost", "v5.channel.k8s.io").map(|()| kube::client::Body::empty());
     let request = {
         let (mut parts, body) = request.into_parts();
-        parts.uri = path.parse().expect("it is a path");
+        parts.uri = path.parse().expect("the path is valid");
         Request::from_parts(parts, body)
     };
-    let response = client.call(request).await.expect("it is answered");
+    let response = client.call(request).await.expect("the request is answered");
     assert_eq!(response.status(), http::StatusCode::SWITCHING_PROTOCOLS);
-    let upgraded = hyper::upgrade::on(response).await.expect("it is upgraded");
+    let upgraded = hyper::upgrade::on(response).await.expect("the connection is upgraded");
     let stream = hyper_util::rt::TokioIo::new(upgraded);
     let role = tokio_tungstenite::tungstenite::protocol::Role::Client;
     let mut socket = WebSocketStream::from_raw_socket(stream, role, None).await;

@@ -19,10 +19,10 @@ struct Answer {
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("a duration");
+        .expect("the duration is valid");
     stream
 }
 
@@ -33,7 +33,9 @@ fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: socket\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .expect("the connection is open");
     stream
 }
 
@@ -121,8 +123,8 @@ fn a_request_that_is_never_answered_ends_with_the_restart() {
     let mut stream = send(&server, "POST", MAPS, &config_map("a"));
     stream
         .set_read_timeout(Some(Duration::from_millis(200)))
-        .expect("a duration");
-    let silence = stream.read(&mut [0]).expect_err("nothing comes");
+        .expect("the duration is valid");
+    let silence = stream.read(&mut [0]).expect_err("no data arrives");
     assert!(
         matches!(
             silence.kind(),
@@ -144,7 +146,7 @@ fn a_request_that_is_never_answered_ends_with_the_restart() {
     );
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("a duration");
+        .expect("the duration is valid");
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     assert_eq!(ask(&server, "GET", MAPS, "").head, "", "nobody is there");
 }
@@ -158,7 +160,7 @@ impl Lines {
         let mut line = String::new();
         while line != "\r\n" {
             line.clear();
-            reader.read_line(&mut line).expect("a head");
+            reader.read_line(&mut line).expect("the answer has a head");
         }
         Self(reader)
     }
@@ -271,7 +273,7 @@ fn stale_client_is_recorded_in_the_journal() {
     let journal = control(&server, "GET", "/_fake/journal", Value::Null);
     let codes: Vec<_> = journal["entries"]
         .as_array()
-        .expect("a list")
+        .expect("the value is a list")
         .iter()
         .map(|it| &it["request"]["code"])
         .collect();
@@ -389,8 +391,11 @@ fn the_document_describes_every_listed_path() {
     let requests = help.lines().take_while(|line| !line.is_empty());
     for line in requests {
         let mut words = line.split_whitespace();
-        let (method, path) = (words.next().expect("a method"), words.next().expect("a path"));
-        let path = path.split(['?', '[']).next().expect("a path");
+        let (method, path) = (
+            words.next().expect("the request has a method"),
+            words.next().expect("the request has a path"),
+        );
+        let path = path.split(['?', '[']).next().expect("the request has a path");
         let operation = &document["paths"][path][method.to_lowercase()];
         assert!(operation["operationId"].is_string(), "{line}");
     }

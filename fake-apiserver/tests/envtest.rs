@@ -25,13 +25,13 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 /// A directory with the programs.
 fn assets() -> PathBuf {
     let folder = folder().join("bin");
-    let output = command(&["assets", folder.to_str().expect("a plain name")])
+    let output = command(&["assets", folder.to_str().expect("the path is UTF-8")])
         .output()
         .expect("cargo has built the command");
     assert!(output.status.success(), "{output:?}");
     let expected = format!(
         "export KUBEBUILDER_ASSETS={}\n",
-        folder.canonicalize().expect("it is there").display()
+        folder.canonicalize().expect("the path exists").display()
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     folder
@@ -52,8 +52,8 @@ struct Running {
 
 impl Running {
     fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it is there");
-        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program exists");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         Self { child, stdout }
     }
 
@@ -79,7 +79,7 @@ impl Drop for Running {
 fn installed_programs_act_by_their_names() {
     let assets = assets();
     // A second installation replaces the files.
-    let again = command(&["install-assets", assets.to_str().expect("a plain name")]).output();
+    let again = command(&["install-assets", assets.to_str().expect("the path is UTF-8")]).output();
     assert!(again.expect("cargo has built the command").status.success());
     for (name, flags) in [
         (
@@ -94,7 +94,10 @@ fn installed_programs_act_by_their_names() {
         ),
         ("etcd", &["unsafe-no-fsync", "listen-client-urls", "data-dir"][..]),
     ] {
-        let help = program(&assets, name).arg("--help").output().expect("it is there");
+        let help = program(&assets, name)
+            .arg("--help")
+            .output()
+            .expect("the program exists");
         assert!(help.status.success());
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         for flag in flags {
@@ -110,8 +113,8 @@ fn installed_programs_act_by_their_names() {
 #[test]
 fn a_folder_is_never_replaced() {
     let folder = folder().join("bin");
-    std::fs::create_dir_all(folder.join("etcd")).expect("the target folder can be written");
-    let output = command(&["assets", folder.to_str().expect("a plain name")]).output();
+    std::fs::create_dir_all(folder.join("etcd")).expect("the target directory is writable");
+    let output = command(&["assets", folder.to_str().expect("the path is UTF-8")]).output();
     let output = output.expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write "));
@@ -121,8 +124,8 @@ fn a_folder_is_never_replaced() {
 #[test]
 fn etcd_reports_health_and_exits_on_a_signal() {
     // This port was free a moment ago. etcd cannot report its port, so the caller must choose one.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    let address = free.local_addr().expect("it is bound");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = free.local_addr().expect("the listener is bound");
     drop(free);
     let data = folder();
     let mut etcd = Running::start(program(&assets(), "etcd").args([
@@ -137,7 +140,13 @@ fn etcd_reports_health_and_exits_on_a_signal() {
         "--unsafe-no-fsync=true",
     ]));
     let mut stream = loop {
-        assert!(etcd.child.try_wait().expect("it is our child").is_none(), "it ended");
+        assert!(
+            etcd.child
+                .try_wait()
+                .expect("the process is a child of this one")
+                .is_none(),
+            "it ended"
+        );
         match TcpStream::connect(address) {
             Ok(stream) => break stream,
             Err(_) => std::thread::yield_now(),
@@ -145,14 +154,17 @@ fn etcd_reports_health_and_exits_on_a_signal() {
     };
     stream
         .write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        .expect("it reads");
+        .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("the server answers");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"health":"true","reason":""}"#), "{answer}");
 
-    kill_process(Pid::from_child(&etcd.child), Signal::TERM).expect("it runs");
-    assert_eq!(etcd.child.wait().expect("it is our child").code(), Some(0));
+    kill_process(Pid::from_child(&etcd.child), Signal::TERM).expect("the process runs");
+    assert_eq!(
+        etcd.child.wait().expect("the process is a child of this one").code(),
+        Some(0)
+    );
 }
 
 /// envtest drops the output of the programs that it starts, and reports a timeout when they end.
@@ -171,7 +183,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
     let parent = std::process::Command::new("sh")
         .args(["-c", &script])
         .output()
-        .expect("there is a shell");
+        .expect("a shell is installed");
     let stderr = String::from_utf8_lossy(&parent.stderr);
     assert!(stderr.contains(why), "{stderr}");
 }
@@ -247,8 +259,8 @@ fn suites_of_published_operators_pass_unchanged(#[case] module: &str, #[case] su
     let output = Command::new("go")
         .args(["mod", "download", "-json", module])
         .output()
-        .expect("it was started before");
-    let downloaded: Value = serde_json::from_slice(&output.stdout).expect("go writes JSON");
+        .expect("the program was started before");
+    let downloaded: Value = serde_json::from_slice(&output.stdout).expect("go prints JSON");
     let folder = downloaded["Dir"].as_str();
     let folder = folder.unwrap_or_else(|| panic!("{module} cannot be fetched: {output:?}"));
     go_test(Path::new(folder), suites);
@@ -261,7 +273,7 @@ fn go_test(module: &Path, packages: &str) {
         .current_dir(module)
         .env("KUBEBUILDER_ASSETS", assets())
         .output()
-        .expect("it was started before");
+        .expect("the program was started before");
     assert!(
         output.status.success(),
         "go test {packages}: {}\n{}{}",
@@ -274,27 +286,33 @@ fn go_test(module: &Path, packages: &str) {
 /// A GET over HTTPS with these headers. The server's authority is the last certificate of this file.
 fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
-        .expect("it is there")
+        .expect("the path exists")
         .collect();
     let mut roots = RootCertStore::empty();
-    let authority = chain.expect("it is PEM").pop().expect("there is a certificate");
-    roots.add(authority).expect("it is an authority");
+    let authority = chain
+        .expect("the text is PEM")
+        .pop()
+        .expect("the chain has a certificate");
+    roots.add(authority).expect("the certificate is an authority");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("the provider has them")
+        .expect("the crypto provider supports the TLS versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from("127.0.0.1").expect("it is an address");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("the options fit");
-    let address = url.strip_prefix("https://").expect("it is HTTPS");
-    let mut stream = StreamOwned::new(connection, TcpStream::connect(address).expect("it listens"));
+    let name = ServerName::try_from("127.0.0.1").expect("the address is valid");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("the TLS options are consistent");
+    let address = url.strip_prefix("https://").expect("the URL is HTTPS");
+    let mut stream = StreamOwned::new(
+        connection,
+        TcpStream::connect(address).expect("the server accepts connections"),
+    );
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("the connection is open");
     let mut answer = String::new();
     // Fails if the connection ends without `close_notify`.
     stream
         .read_to_string(&mut answer)
-        .expect("the answer is text and ends in order");
+        .expect("the answer is UTF-8 and ends cleanly");
     answer
 }
 
@@ -303,9 +321,9 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
     let folder = folder();
     let (policy, log) = (folder.join("policy.yaml"), folder.join("audit.log"));
     let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
-    std::fs::write(&policy, text).expect("the target folder can be written");
+    std::fs::write(&policy, text).expect("the target directory is writable");
     let tokens = folder.join("tokens.csv");
-    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target folder can be written");
+    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target directory is writable");
     let args = [
         "--bind-address=127.0.0.1".to_owned(),
         "--secure-port=0".to_owned(),
@@ -327,7 +345,7 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
     let jane = "Authorization: Bearer s3cret\r\n";
     assert!(get(&url, &certificates, "/apis/batch/v1", jane).starts_with("HTTP/1.1 404"));
     assert!(get(&url, &certificates, "/metrics", jane).contains("\nkubernetes_build_info{"));
-    let log = std::fs::read_to_string(&log).expect("it is written");
+    let log = std::fs::read_to_string(&log).expect("the file exists");
     let events: Vec<_> = log.lines().collect();
     assert_eq!(events.len(), 4, "{log}");
     assert!(events[3].contains(r#""requestURI":"/metrics","verb":"get""#), "{log}");
@@ -343,7 +361,7 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
 fn nobody_is_anonymous_where_all_is_allowed(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
     let folder = folder();
     let tokens = folder.join("tokens.csv");
-    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target folder can be written");
+    std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target directory is writable");
     let args = [
         "--bind-address=127.0.0.1".to_owned(),
         "--secure-port=0".to_owned(),
@@ -368,11 +386,11 @@ fn missing_certificate_is_created_and_kept() {
     let assets = assets();
     let mut first = Running::start(program(&assets, "kube-apiserver").args(&args));
     assert!(first.url().starts_with("https://127.0.0.1:"));
-    let made = std::fs::read(certificates.join("apiserver.crt")).expect("it is written");
+    let made = std::fs::read(certificates.join("apiserver.crt")).expect("the file exists");
     drop(first);
     let mut second = Running::start(program(&assets, "kube-apiserver").args(&args));
     assert!(second.url().starts_with("https://127.0.0.1:"));
-    let kept = std::fs::read(certificates.join("apiserver.crt")).expect("it is there");
+    let kept = std::fs::read(certificates.join("apiserver.crt")).expect("the path exists");
     assert_eq!(made, kept);
 }
 

@@ -26,7 +26,7 @@ fn go_clients_accept_the_server(#[case] more: &[&str]) {
         return;
     }
     let config = folder().join("config");
-    let path = config.to_str().expect("the target folder has a plain name");
+    let path = config.to_str().expect("the path is UTF-8");
     let mut args = vec!["--kubeconfig", path, "--workers", "gc,namespace"];
     args.extend(more);
     let _server = Server::start(&args);
@@ -36,7 +36,7 @@ fn go_clients_accept_the_server(#[case] more: &[&str]) {
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go"))
         .env("KUBECONFIG", &config)
         .output()
-        .expect("it was started before");
+        .expect("the program was started before");
     assert!(
         output.status.success(),
         "go test: {}\n{}{}",

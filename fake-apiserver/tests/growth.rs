@@ -131,7 +131,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, content_type: &str, 
         .uri(path)
         .header("content-type", content_type)
         .body(body.to_string())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let before = ALLOCATED.get();
     let answer = server.call(request).await;
     let allocated = ALLOCATED.get() - before;

@@ -213,7 +213,7 @@ impl Model {
     }
 
     fn check_watcher(&self, watcher: &Watcher) -> Result<(), String> {
-        let text = String::from_utf8_lossy(&watcher.lines.lock().expect("nobody panics with it")).into_owned();
+        let text = String::from_utf8_lossy(&watcher.lines.lock().expect("the lock is not poisoned")).into_owned();
         let events: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_default())
@@ -344,7 +344,7 @@ async fn watch(
         let mut body = answer.into_body();
         while let Some(Ok(frame)) = body.frame().await {
             let data = frame.data_ref().map_or(&[][..], |data| data);
-            told.lock().expect("nobody panics with it").extend_from_slice(data);
+            told.lock().expect("the lock is not poisoned").extend_from_slice(data);
         }
     });
     model.watchers.push(Watcher { start, selector, lines });

@@ -23,7 +23,7 @@ async fn send_as(server: &ApiServer, token: &str, method: &str, path: &str, body
     } else {
         body.to_string()
     };
-    let answer = server.call(request.body(body).expect("the request is whole")).await;
+    let answer = server.call(request.body(body).expect("the request is valid")).await;
     let code = answer.status().as_u16();
     (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
 }
@@ -577,7 +577,7 @@ async fn crd_names_are_accepted_by_the_servers_own_user() {
         .cloned()
         .unwrap_or_default();
     let of_status = managers.iter().find(|it| it["subresource"] == "status");
-    let of_status = of_status.expect("somebody owns the status");
+    let of_status = of_status.expect("a manager owns the status");
     assert_eq!(
         (&of_status["manager"], &of_status["operation"]),
         (&json!("kube-apiserver"), &json!("Update"))
@@ -608,7 +608,11 @@ async fn a_pod_is_checked_before_its_limits() {
 /// A certificate request with these organizations in its subject.
 fn pem_request_of(organizations: &[&str]) -> String {
     fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-        [&[tag, u8::try_from(content.len()).expect("it is short")], content].concat()
+        [
+            &[tag, u8::try_from(content.len()).expect("the length fits into a byte")],
+            content,
+        ]
+        .concat()
     }
     let name = |text: &&str| {
         let kind = element(6, &[0x55, 4, 10]);
@@ -658,7 +662,7 @@ async fn signing_requires_permission_for_the_signer(
         .authorization(Authorization::Rbac)
         .token("dev-token", "dev", ["devs"])
         .disable_admission_plugins(off.into_iter().flatten());
-    let server = builder.expect("they can be turned off").start();
+    let server = builder.expect("the plugins can be disabled").start();
     let group = "certificates.k8s.io";
     let mut rules = vec![json!({"apiGroups": [group], "verbs": ["update", "patch"],
         "resources": [format!("certificatesigningrequests/{subresource}")]})];
@@ -673,15 +677,15 @@ async fn signing_requires_permission_for_the_signer(
             "subjects": [{"apiGroup": of, "kind": "User", "name": "dev"}]}),
         signing_request(json!({})),
     ];
-    server.load(objects).expect("they are valid");
+    server.load(objects).expect("the objects are valid");
     let status = json!({"status": {"conditions": [{"type": condition, "status": "True", "reason": "r"}]}});
     let request = http::Request::patch(format!("{CSRS}/c/{subresource}"))
         .header("content-type", "application/merge-patch+json")
         .header("authorization", "Bearer dev-token")
         .body(status.to_string())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = server.call(request).await;
-    let body: Value = serde_json::from_slice(answer.body()).expect("it is JSON");
+    let body: Value = serde_json::from_slice(answer.body()).expect("the text is valid JSON");
     assert_eq!(answer.status(), code, "{body}");
     if code == 403 {
         let why = format!("user not permitted to {verb} requests with signerName \"example.com/s\"");
@@ -724,7 +728,7 @@ async fn a_disabled_plugin_has_no_effect(
     #[case] without: Value,
 ) {
     let builder = ApiServer::builder().disable_admission_plugins([plugin]);
-    let off = builder.expect("it can be disabled").start();
+    let off = builder.expect("the plugin can be disabled").start();
     assert_eq!(created_part(&server(), path, body.clone(), part).await, with);
     assert_eq!(created_part(&off, path, body, part).await, without);
 }
@@ -732,7 +736,7 @@ async fn a_disabled_plugin_has_no_effect(
 #[tokio::test(start_paused = true)]
 async fn a_namespace_is_protected_by_its_plugin() {
     let builder = ApiServer::builder().disable_admission_plugins(["NamespaceLifecycle"]);
-    let off = builder.expect("it can be disabled").start();
+    let off = builder.expect("the plugin can be disabled").start();
     let path = "/api/v1/namespaces/kube-public";
     assert_eq!(send(&server(), "DELETE", path, &Value::Null).await.0, 403);
     assert_eq!(send(&off, "DELETE", path, &Value::Null).await.0, 200);

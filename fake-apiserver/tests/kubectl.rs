@@ -18,17 +18,17 @@ const EDITED: &str = "DRYDOCK_EDITED";
 
 /// The editor for `kubectl edit`: this program, so that the test does not depend on another.
 fn editor() -> String {
-    let program = std::env::current_exe().expect("this test is a program");
+    let program = std::env::current_exe().expect("the test has an executable");
     format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
 }
 
 #[test]
 fn the_editor_replaces_a_word() {
     let Ok(words) = std::env::var(EDITED) else { return };
-    let (word, replacement) = words.split_once('=').expect("a pair of words");
-    let file = std::env::args().next_back().expect("kubectl names a file");
-    let text = std::fs::read_to_string(&file).expect("kubectl wrote it");
-    std::fs::write(&file, text.replace(word, replacement)).expect("it can be written");
+    let (word, replacement) = words.split_once('=').expect("the line has two words");
+    let file = std::env::args().next_back().expect("kubectl passes a file name");
+    let text = std::fs::read_to_string(&file).expect("kubectl wrote the file");
+    std::fs::write(&file, text.replace(word, replacement)).expect("the file is writable");
     // The result of this test would appear in kubectl's output.
     std::process::exit(0);
 }
@@ -65,10 +65,7 @@ impl Kubectl {
         };
         let folder = folder();
         let config = folder.join("config");
-        let mut args = vec![
-            "--kubeconfig",
-            config.to_str().expect("the target folder has a plain name"),
-        ];
+        let mut args = vec!["--kubeconfig", config.to_str().expect("the path is UTF-8")];
         if let Over::Https = over {
             args.push("--tls");
         }
@@ -106,12 +103,10 @@ impl Kubectl {
 
     fn output(&self, step: &Step<'_>) -> Output {
         let mut child = self.spawn(step.command);
-        let mut stdin = child.stdin.take().expect("it is piped");
-        stdin
-            .write_all(step.stdin.as_bytes())
-            .expect("kubectl reads what it was promised");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        stdin.write_all(step.stdin.as_bytes()).expect("kubectl reads its input");
         drop(stdin);
-        let mut output = child.wait_with_output().expect("it is our child");
+        let mut output = child.wait_with_output().expect("the process is a child of this one");
         // The editor is a test, and its output is removed.
         while let Some(rest) = output.stdout.strip_prefix(b"\nrunning 1 test\n") {
             output.stdout = rest.to_vec();
@@ -220,7 +215,7 @@ fn words(line: &str) -> Vec<String> {
         match letter {
             '\'' => quoted = !quoted,
             ' ' if !quoted => words.push(String::new()),
-            _ => words.last_mut().expect("there is one from the start").push(letter),
+            _ => words.last_mut().expect("the list of words is not empty").push(letter),
         }
     }
     words
@@ -639,7 +634,7 @@ $ get configmap kept
 ! Error from server (NotFound): configmaps "kept" not found
 "#,
     );
-    let waited = waiting.wait_with_output().expect("it is our child");
+    let waited = waiting.wait_with_output().expect("the process is a child of this one");
     let stdout = String::from_utf8_lossy(&waited.stdout);
     assert!(
         matches("pod/web-0 condition met", stdout.trim()) || stdout.is_empty(),
@@ -667,7 +662,7 @@ impl Kubectl {
         let output = self
             .command(&words("get replicaset web -o jsonpath={.metadata.uid}"))
             .output();
-        let uid = String::from_utf8(output.expect("kubectl runs").stdout).expect("it is text");
+        let uid = String::from_utf8(output.expect("kubectl starts").stdout).expect("the text is UTF-8");
         let owner = format!(
             "ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: {uid}, controller: true, \
              blockOwnerDeletion: true}}]"
@@ -815,7 +810,7 @@ fn kubectl_edits_prunes_and_kustomizes(#[values(Over::Http)] over: Over) {
     };
     let kustomization = kubectl.folder.join("kustomization.yaml");
     let text = "namePrefix: k-\nconfigMapGenerator: [{name: gen, literals: [a=b]}]\n";
-    std::fs::write(kustomization, text).expect("the target folder can be written");
+    std::fs::write(kustomization, text).expect("the target directory is writable");
     let folder = kubectl.folder.display();
     kubectl.run(&format!(
         r#"
@@ -957,9 +952,12 @@ configmap/one created
     );
 
     let mut watching = kubectl.spawn("get configmaps --watch --output-watch-events --no-headers -L a");
-    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    let mut lines = BufReader::new(watching.stdout.take().expect("stdout is piped")).lines();
     let mut expect = |pattern: &str| {
-        let line = lines.next().expect("the watch goes on").expect("kubectl writes text");
+        let line = lines
+            .next()
+            .expect("the stream continues")
+            .expect("the output of kubectl is UTF-8");
         assert!(matches(pattern, &line), "{pattern:?} is expected, not {line:?}");
     };
     expect("ADDED one 0 *s");
@@ -977,8 +975,8 @@ configmap \"one\" deleted*
     expect("ADDED two 0 *s");
     expect("MODIFIED one 0 *s b");
     expect("DELETED one 0 *s b");
-    watching.kill().expect("it runs");
-    watching.wait().expect("it is our child");
+    watching.kill().expect("the process runs");
+    watching.wait().expect("the process is a child of this one");
 }
 
 #[rstest]

@@ -31,30 +31,30 @@ fn run(program: &Path, config: &Path, args: &[&str], stdin: &str, over_web_socke
         .args(args)
         .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", over_web_sockets.to_string())
         .env("KUBECONFIG", config)
-        .env("HOME", config.parent().expect("it is in a folder"))
+        .env("HOME", config.parent().expect("the kubeconfig has a directory"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("kubectl was started before");
-    let mut input = child.stdin.take().expect("it is piped");
+    let mut input = child.stdin.take().expect("stdin is piped");
     // A command that does not read its input has closed its end.
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
-    child.wait_with_output().expect("it is our child")
+    child.wait_with_output().expect("the process is a child of this one")
 }
 
 /// Passes the script to the control API.
 fn set_script(url: &str) {
     let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let mut stream = TcpStream::connect(address).expect("the server accepts connections");
     let length = SCRIPT.len();
     write!(
         stream,
         "POST /_fake/pods HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n{SCRIPT}"
     )
-    .expect("the server reads");
+    .expect("the connection is open");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the server answers");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -65,29 +65,33 @@ fn forwarded(program: &Path, config: &Path) -> String {
     let mut child = Command::new(program)
         .args(["port-forward", "pod/db", ":8080"])
         .env("KUBECONFIG", config)
-        .env("HOME", config.parent().expect("it is in a folder"))
+        .env("HOME", config.parent().expect("the kubeconfig has a directory"))
         .stdout(Stdio::piped())
         .spawn()
         .expect("kubectl was started before");
     let mut line = String::new();
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
-    lines.read_line(&mut line).expect("it is a text");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    lines.read_line(&mut line).expect("the output is UTF-8");
     // Forwarding from 127.0.0.1:40123 -> 8080
-    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let address = line
+        .split_whitespace()
+        .nth(2)
+        .expect("the line has an address")
+        .to_owned();
     let bodies = [0, 1].map(|_| {
-        let mut stream = TcpStream::connect(&address).expect("kubectl listens");
+        let mut stream = TcpStream::connect(&address).expect("the server accepts connections");
         stream
             .write_all(b"GET / HTTP/1.1\r\nHost: db\r\n\r\n")
-            .expect("kubectl reads");
+            .expect("the connection to kubectl is open");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the Pod answers");
         answer
             .split_once("\r\n\r\n")
             .map(|(_, body)| body.to_owned())
-            .expect("a body")
+            .expect("the answer has a body")
     });
-    child.kill().expect("it runs");
-    child.wait().expect("it is our child");
+    child.kill().expect("the process runs");
+    child.wait().expect("the process is a child of this one");
     assert_eq!(bodies[0], bodies[1]);
     bodies[0].clone()
 }
@@ -104,7 +108,7 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     };
     let folder = folder();
     let config = folder.join("config");
-    let path = config.to_str().expect("the target folder has a plain name");
+    let path = config.to_str().expect("the path is UTF-8");
     let server = Server::start(&["--control", "--workers", "all", "--kubeconfig", path]);
     let kubectl_over = |web_sockets: bool, args: &[&str], stdin: &str| {
         let output = run(program, &config, args, stdin, web_sockets);
@@ -142,8 +146,8 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     }
 
     let file = folder.join("file");
-    std::fs::write(&file, "content").expect("the folder is there");
-    let copied = kubectl(&["cp", file.to_str().expect("a plain name"), "db:/srv/file"], "");
+    std::fs::write(&file, "content").expect("the directory exists");
+    let copied = kubectl(&["cp", file.to_str().expect("the path is UTF-8"), "db:/srv/file"], "");
     assert_eq!(copied.0, Some(0), "{copied:?}");
 
     assert_eq!(forwarded(program, &config), "hello\n");
@@ -168,7 +172,7 @@ fn kubectl_runs_commands_and_maintains_nodes() {
     };
     let folder = folder();
     let config = folder.join("config");
-    let path = config.to_str().expect("the target folder has a plain name");
+    let path = config.to_str().expect("the path is UTF-8");
     let _server = Server::start(&["--workers", "all", "--kubeconfig", path]);
     let kubectl = |args: &[&str]| {
         let output = run(program, &config, args, "", true);

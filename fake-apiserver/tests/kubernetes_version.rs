@@ -31,7 +31,7 @@ async fn ask(server: &ApiServer, method: &str, path: &str, accept: &str, body: V
     } else {
         body.to_string()
     };
-    let answer = server.call(request.body(body).expect("the request is whole")).await;
+    let answer = server.call(request.body(body).expect("the request is valid")).await;
     let code = answer.status().as_u16();
     (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
 }
@@ -277,7 +277,7 @@ async fn autoscalers_have_generations_from_1_37_on(
 async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let server = server(version);
     let list = "/api/v1/configmaps?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-    let request = Request::get(list).body(String::new()).expect("the request is whole");
+    let request = Request::get(list).body(String::new()).expect("the request is valid");
     let answer = server.call(request).await;
     assert_eq!(answer.status().as_u16(), expected);
     let refused = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature \
@@ -351,8 +351,8 @@ async fn fields_are_kept_if_their_gate_is_enabled(
 ) {
     for (version, is_kept) in versions.into_iter().zip([false, true]) {
         let mut whole = json!({"containers": [{"name": "a", "image": "a"}]});
-        let fields = spec.as_object().expect("an object").clone();
-        whole.as_object_mut().expect("an object").extend(fields);
+        let fields = spec.as_object().expect("the value is an object").clone();
+        whole.as_object_mut().expect("the value is an object").extend(fields);
         let pod = json!({"metadata": {"name": "a"}, "spec": whole});
         let (code, answer) = post(&server(version), "/api/v1/namespaces/default/pods", pod).await;
         assert_eq!(code, 201, "{version}: {answer}");
@@ -487,7 +487,10 @@ async fn selectors_of_devices_use_the_libraries_of_their_version(
     #[case] error: Option<&str>,
 ) {
     let server = ApiServer::builder().kubernetes_version(version);
-    let server = server.runtime_config(["api/beta=true"]).expect("a known pair").start();
+    let server = server
+        .runtime_config(["api/beta=true"])
+        .expect("the runtime config is valid")
+        .start();
     let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}});
     let (code, answer) = post(&server, "/apis/resource.k8s.io/v1beta2/deviceclasses", class).await;
     match error {

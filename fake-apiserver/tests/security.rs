@@ -11,7 +11,8 @@ use rstest::rstest;
 
 /// The status of a request with these headers, and the body.
 fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let mut stream =
+        TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
     let mut head = format!("{request} HTTP/1.1\r\nConnection: close\r\n");
     for header in headers {
         head += &format!("{header}\r\n");
@@ -21,9 +22,9 @@ fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, St
     }
     stream
         .write_all(format!("{head}\r\n{body}").as_bytes())
-        .expect("it reads");
+        .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the answer is text");
+    stream.read_to_string(&mut answer).expect("the answer is UTF-8");
     let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     (code.expect("the head has a status"), body.to_owned())
@@ -63,7 +64,7 @@ fn the_control_api_authenticates(
 #[test]
 fn the_control_api_has_its_own_token_in_the_kubeconfig() {
     let file = folder().join("config");
-    let path = file.to_str().expect("the target folder has a plain name");
+    let path = file.to_str().expect("the path is UTF-8");
     let args = [
         "--control",
         "--authorization",
@@ -185,10 +186,10 @@ fn kubeconfig_is_readable_only_by_its_owner() {
 
     let file = folder().join("config");
     // An existing file that everyone can read.
-    std::fs::write(&file, "").expect("the folder is there");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
-    let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("a plain name")]);
-    let mode = std::fs::metadata(&file).expect("it is written").permissions().mode();
+    std::fs::write(&file, "").expect("the directory exists");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("the file is owned by this user");
+    let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("the path is UTF-8")]);
+    let mode = std::fs::metadata(&file).expect("the file exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -202,8 +203,11 @@ fn account_token(args: &[&str]) -> String {
     let request = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}"#;
     let (code, body) = ask(&server, &format!("POST {accounts}/default/token"), &headers, request);
     assert_eq!(code, 201, "{body}");
-    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
-    body["status"]["token"].as_str().expect("it has a token").to_owned()
+    let body: serde_json::Value = serde_json::from_str(&body).expect("the text is valid JSON");
+    body["status"]["token"]
+        .as_str()
+        .expect("the token is a string")
+        .to_owned()
 }
 
 #[test]

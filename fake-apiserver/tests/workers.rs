@@ -309,7 +309,7 @@ fn owner(object: &Value, blocks: bool) -> Value {
 async fn create(server: &ApiServer, kind: usize, namespace: &str, object: &Value) -> Value {
     ask(server, "POST", &path(kind, namespace, ""), object)
         .await
-        .expect("it is valid")
+        .expect("the object is valid")
 }
 
 /// The requests of workers: the method with the last part of the path, and the body.
@@ -326,12 +326,12 @@ fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
 
 #[tokio::test(start_paused = true)]
 async fn s1_dependent_is_only_deleted_in_its_evaluated_state() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     let child = create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
     ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
 
     let meta = &child["metadata"];
@@ -340,7 +340,7 @@ async fn s1_dependent_is_only_deleted_in_its_evaluated_state() {
         "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, "propagationPolicy": "Background",
     });
     assert_eq!(requests_of_workers(&server), [("DELETE child".to_owned(), body)]);
-    let request = server.journal().requests().pop().expect("there was one");
+    let request = server.journal().requests().pop().expect("the request was recorded");
     assert_eq!(request.worker, Some("generic-garbage-collector"));
     let agent = "system:serviceaccount:kube-system:generic-garbage-collector";
     assert!(request.user_agent.ends_with(agent), "{}", request.user_agent);
@@ -348,7 +348,7 @@ async fn s1_dependent_is_only_deleted_in_its_evaluated_state() {
 
 #[tokio::test(start_paused = true)]
 async fn s2_deleted_owner_is_removed_from_dependents_with_another_owner() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let gone = create(&server, 0, "default", &owned(0, "gone", &[])).await;
     let kept = create(&server, 0, "default", &owned(0, "kept", &[])).await;
     let mut other = owner(&kept, false);
@@ -358,13 +358,13 @@ async fn s2_deleted_owner_is_removed_from_dependents_with_another_owner() {
     create(&server, 3, "default", &owned(3, "widget", &owners)).await;
     ask(&server, "DELETE", &path(0, "default", "gone"), &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
 
     let widget = server
         .get("example.com/v1", "Widget", "default", "widget")
         .await
-        .expect("it is kept");
+        .expect("the object is kept");
     assert_eq!(widget["metadata"]["ownerReferences"], json!([other]));
     let requests = requests_of_workers(&server);
     let uids = [&gone["metadata"]["uid"], &secret["metadata"]["uid"]];
@@ -377,18 +377,18 @@ async fn s2_deleted_owner_is_removed_from_dependents_with_another_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn s3_circular_owners_are_collected() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let first = create(&server, 0, "default", &owned(0, "first", &[])).await;
     let second = create(&server, 3, "default", &owned(3, "second", &[&owner(&first, true)])).await;
     let patch = json!({"metadata": {"ownerReferences": [owner(&second, true)]}});
     ask(&server, "PATCH", &path(0, "default", "first"), &patch)
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
     let foreground = json!({"propagationPolicy": "Foreground"});
     ask(&server, "DELETE", &path(0, "default", "first"), &foreground)
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
 
     assert!(existing(&server).await.expect("both kinds are served").is_empty());
@@ -403,7 +403,7 @@ async fn s3_circular_owners_are_collected() {
 
 #[tokio::test(start_paused = true)]
 async fn s5_an_owner_in_another_namespace_is_ignored_with_an_event() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(
         &server,
@@ -451,26 +451,28 @@ async fn s5_dependent_of_an_unknown_kind_waits_without_further_requests() {
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_ok());
     assert!(requests_of_workers(&server).is_empty());
 
-    ask(&server, "POST", CRDS, &widgets()).await.expect("it is valid");
+    ask(&server, "POST", CRDS, &widgets())
+        .await
+        .expect("the object is valid");
     rest().await;
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn deleting_a_definition_collects_dependents_of_its_objects() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
     create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
     ask(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn forks_and_restored_worlds_have_their_own_workers() {
-    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
     rest().await;
@@ -478,7 +480,7 @@ async fn forks_and_restored_worlds_have_their_own_workers() {
 
     ask(&fork, "DELETE", &path(0, "default", "parent"), &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
     assert!(fork.get("v1", "Secret", "default", "child").await.is_err());
     assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
@@ -486,7 +488,7 @@ async fn forks_and_restored_worlds_have_their_own_workers() {
     for _ in 0..2 {
         ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
             .await
-            .expect("it exists");
+            .expect("the object exists");
         rest().await;
         assert!(server.get("v1", "Secret", "default", "child").await.is_err());
         server.restore(&before);
@@ -504,7 +506,7 @@ async fn workers_have_permissions_without_roles() {
     let absent = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "no-such-uid"});
     let mut child = owned(0, "child", &[&absent]);
     child["metadata"]["namespace"] = json!("default");
-    server.load([child]).expect("it is valid");
+    server.load([child]).expect("the object is valid");
     rest().await;
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
@@ -550,16 +552,16 @@ async fn large_owner_tree_is_deleted_completely(#[case] policy: &str) {
         .and_then(|it| it.parse().ok())
         .unwrap_or(1);
     let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
-    server.load(tree(5 * scale, 10, 10)).expect("they are valid");
+    server.load(tree(5 * scale, 10, 10)).expect("the objects are valid");
     rest().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     ask(&server, "DELETE", path, &json!({"propagationPolicy": policy}))
         .await
-        .expect("they exist");
+        .expect("the objects exist");
     rest().await;
 
     for (api_version, kind) in [("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("v1", "Pod")] {
-        let left = server.list(api_version, kind, "").await.expect("it is served");
+        let left = server.list(api_version, kind, "").await.expect("the kind is served");
         assert_eq!(left.len(), 0, "{kind}");
     }
 }
@@ -583,23 +585,23 @@ fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
 
 #[tokio::test(start_paused = true)]
 async fn r5_namespace_is_deleted_with_its_content() {
-    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let server = start(&[Worker::Namespace]).await.expect("the server starts");
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     ask(&server, "POST", "/api/v1/namespaces", &shop)
         .await
-        .expect("it is free");
+        .expect("the namespace does not exist yet");
     for kind in [0, 1, 3] {
         create(&server, kind, "shop", &owned(kind, "o1", &[])).await;
         create(&server, kind, "default", &owned(kind, "o1", &[])).await;
     }
     ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
 
     assert!(namespace(&server, "shop").await.is_none());
     for (api_version, kind, ..) in [KINDS[0], KINDS[1], KINDS[3]] {
-        let left = server.list(api_version, kind, "").await.expect("it is served");
+        let left = server.list(api_version, kind, "").await.expect("the kind is served");
         assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
     }
     // Only existing objects are deleted; then the namespace is updated and finalized.
@@ -618,11 +620,11 @@ async fn r5_namespace_is_deleted_with_its_content() {
 
 #[tokio::test(start_paused = true)]
 async fn r5_pods_that_do_not_stop_in_time_are_reported() {
-    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let server = start(&[Worker::Namespace]).await.expect("the server starts");
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     ask(&server, "POST", "/api/v1/namespaces", &shop)
         .await
-        .expect("it is free");
+        .expect("the namespace does not exist yet");
     let pods = "/api/v1/namespaces/shop/pods";
     let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}]});
     ask(
@@ -632,12 +634,14 @@ async fn r5_pods_that_do_not_stop_in_time_are_reported() {
         &json!({"metadata": {"name": "stuck"}, "spec": spec}),
     )
     .await
-    .expect("it is valid");
+    .expect("the object is valid");
     ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
-    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let shown = namespace(&server, "shop")
+        .await
+        .expect("content remains in the namespace");
     let failing = |namespace: &Value| {
         conditions(namespace)
             .iter()
@@ -647,7 +651,9 @@ async fn r5_pods_that_do_not_stop_in_time_are_reported() {
     assert_eq!(failing(&shown), 0, "it has thirty seconds");
 
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let shown = namespace(&server, "shop")
+        .await
+        .expect("content remains in the namespace");
     let why = "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for \
                gvr: /v1, Resource=pods";
     assert!(conditions(&shown).contains(&("True", why)), "{shown}");
@@ -655,7 +661,7 @@ async fn r5_pods_that_do_not_stop_in_time_are_reported() {
     let now = json!({"gracePeriodSeconds": 0});
     ask(&server, "DELETE", &format!("{pods}/stuck"), &now)
         .await
-        .expect("it is still there");
+        .expect("the object still exists");
     rest().await;
     assert!(namespace(&server, "shop").await.is_none());
 }
@@ -664,11 +670,11 @@ async fn r5_pods_that_do_not_stop_in_time_are_reported() {
 async fn r5_conditions_follow_the_remaining_objects() {
     let server = start(&[Worker::Namespace, Worker::GarbageCollector])
         .await
-        .expect("it starts");
+        .expect("the server starts");
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     ask(&server, "POST", "/api/v1/namespaces", &shop)
         .await
-        .expect("it is free");
+        .expect("the namespace does not exist yet");
     for name in ["a", "b"] {
         let mut held = owned(0, name, &[]);
         held["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -676,10 +682,12 @@ async fn r5_conditions_follow_the_remaining_objects() {
     }
     ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
         .await
-        .expect("it exists");
+        .expect("the object exists");
     rest().await;
     for (name, left) in [("a", 2), ("b", 1)] {
-        let shown = namespace(&server, "shop").await.expect("something is left");
+        let shown = namespace(&server, "shop")
+            .await
+            .expect("content remains in the namespace");
         let remaining = format!("Some resources are remaining: configmaps. has {left} resource instances");
         let held = format!(
             "Some content in the namespace has finalizers remaining: example.com/hold in {left} resource instances"
@@ -688,7 +696,7 @@ async fn r5_conditions_follow_the_remaining_objects() {
         let release = json!({"metadata": {"finalizers": null}});
         ask(&server, "PATCH", &path(0, "shop", name), &release)
             .await
-            .expect("it is held");
+            .expect("the object has a finalizer");
         rest().await;
     }
     assert!(namespace(&server, "shop").await.is_none());
@@ -703,12 +711,12 @@ async fn event(server: &ApiServer, name: &str) {
     });
     ask(server, "POST", "/api/v1/namespaces/default/events", &event)
         .await
-        .expect("it is valid");
+        .expect("the object is valid");
 }
 
 /// The names of the existing Events.
 async fn events(server: &ApiServer) -> Vec<String> {
-    let events = server.list("v1", "Event", "").await.expect("they are served");
+    let events = server.list("v1", "Event", "").await.expect("the kind is served");
     let names = events
         .iter()
         .map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
@@ -724,7 +732,7 @@ async fn f7_events_expire_an_hour_after_their_last_write_and_watchers_are_notifi
     let server = ApiServer::start();
     let version = server.resource_version();
     let path = format!("/api/v1/events?watch=1&resourceVersion={version}&timeoutSeconds=7200");
-    let request = Request::get(path).body("").expect("a request");
+    let request = Request::get(path).body("").expect("the request is valid");
     let watching = server.call(request);
     let writing = async {
         event(&server, "counted").await;
@@ -734,7 +742,7 @@ async fn f7_events_expire_an_hour_after_their_last_write_and_watchers_are_notifi
         let path = "/api/v1/namespaces/default/events/counted";
         ask(&server, "PATCH", path, &json!({"count": 2}))
             .await
-            .expect("it exists");
+            .expect("the object exists");
         minutes(39).await;
         assert_eq!(events(&server).await, ["counted", "once"]);
         minutes(2).await;
@@ -780,7 +788,7 @@ fn f7_events_expire_in_every_runtime_of_a_server() {
             .enable_time()
             .start_paused(true)
             .build();
-        runtime.expect("a runtime").block_on(async {
+        runtime.expect("the runtime can be built").block_on(async {
             event(&server, "a").await;
             minutes(70).await;
             assert!(events(&server).await.is_empty());
@@ -809,7 +817,9 @@ async fn f7_a_recreated_event_has_a_new_lifetime() {
     event(&server, "a").await;
     minutes(30).await;
     let path = "/api/v1/namespaces/default/events/a";
-    ask(&server, "DELETE", path, &json!({})).await.expect("it exists");
+    ask(&server, "DELETE", path, &json!({}))
+        .await
+        .expect("the object exists");
     event(&server, "a").await;
     minutes(45).await;
     assert_eq!(events(&server).await, ["a"]);

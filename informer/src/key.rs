@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn keys_are_in_the_order_of_a_list() {
-        let mut keys = ["b/a", "a/b", "a/a", "c"].map(|it| it.parse::<ObjectKey>().expect("a key"));
+        let mut keys = ["b/a", "a/b", "a/a", "c"].map(|it| it.parse::<ObjectKey>().expect("the key is valid"));
         keys.sort();
         assert_eq!(keys.map(|it| it.to_string()), ["c", "a/a", "a/b", "b/a"]);
     }

@@ -230,7 +230,7 @@ impl Running {
     /// let cluster = TestCluster::start();
     /// let operator = cluster.controller("operator", |client| async move {
     ///     // It cannot begin before its settings are there.
-    ///     kube::Api::<ConfigMap>::default_namespaced(client).get("settings").await.expect("settings");
+    ///     kube::Api::<ConfigMap>::default_namespaced(client).get("settings").await.expect("the settings exist");
     ///     std::future::pending::<()>().await
     /// });
     /// let operator = operator.restarts();

@@ -87,7 +87,7 @@ fn workers_are_delayed_too() {
         .budget(Duration::from_secs(600))
         .schedules(200)
         .report();
-    let failure = report.failure().expect("a delay of a second is among them");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(
         failure.plan(),
         ["delay delete configmaps default/web-0 of generic-garbage-collector by 1s"],
@@ -140,7 +140,7 @@ fn elector_that_trusts_clocks_has_two_leaders_with_a_skewed_clock() {
         lease.unwrap_or(1) == 1
     })
     .report();
-    let failure = report.failure().expect("they take it from each other");
+    let failure = report.failure().expect("the exploration fails");
     assert!(failure.plan()[0].starts_with("the clock of "), "{report}");
 }
 
@@ -157,7 +157,7 @@ async fn number(client: Client) {
                     .resource_version()
                     .unwrap_or_default()
                     .parse()
-                    .expect("it is a number");
+                    .expect("the value is a number");
                 if map.annotations().is_empty() {
                     let patch = json!({"metadata": {"annotations": {"is-new": (version > 0).to_string()}}});
                     let _ = maps
@@ -179,7 +179,7 @@ async fn numbered(cluster: &TestCluster) {
 #[test]
 fn large_revisions_are_a_server_variant() {
     let report = explore(numbered).faults(variants()).report();
-    let failure = report.failure().expect("it panics");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "no panic", "{report}");
     assert_eq!(failure.plan(), ["the server's revisions start at 9007199254740993"]);
 }
@@ -216,7 +216,7 @@ fn silent_watch_is_replayed(#[case] replay: &str, #[case] words: &str) {
     })
     .replay(replay)
     .report();
-    let failure = report.failure().expect("the label is missing");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(
         (failure.oracle(), failure.plan()),
         ("end state", vec![words.to_owned()])

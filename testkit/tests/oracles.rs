@@ -200,7 +200,7 @@ fn failures_replay_with_any_controller_and_step_names() {
         })
     };
     let report = explored().report();
-    let failure = report.failure().expect("a restart makes a second Secret");
+    let failure = report.failure().expect("the exploration fails");
     let restarted = format!("restart {ODD_NAME} when all work is done");
     let left_out = format!("skip the step {ODD_NAME:?}");
     assert_eq!(failure.plan(), [restarted, left_out]);
@@ -276,7 +276,7 @@ fn always_checks_run_after_every_worker_write() {
     .cluster(TestCluster::builder().workers([Worker::ReplicaSet]))
     .always("no Pod is alone", |cluster| cluster.list::<Pod>().len() != 1)
     .report();
-    let failure = report.failure().expect("there is one Pod before there are two");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
 }
 
@@ -289,12 +289,12 @@ fn a_requested_run() {
 
 #[test]
 fn replay_is_never_exhaustive() {
-    let test = std::env::current_exe().expect("this is one");
+    let test = std::env::current_exe().expect("the test has an executable");
     let ran = Command::new(test)
         .args(["--exact", "a_requested_run", "--nocapture"])
         .env("EXPLORE_REPLAY", "restart@operator")
         .output()
-        .expect("it starts");
+        .expect("the process starts");
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}");
     assert!(
@@ -344,7 +344,7 @@ fn read_of_one_object_may_be_answered_by_a_lagging_replica() {
     })
     .faults(stale_watches())
     .report();
-    let failure = report.failure().expect("it copies what is old");
+    let failure = report.failure().expect("the exploration fails");
     let said = "answer get configmaps default/a of operator from a lagging replica";
     assert_eq!(failure.plan(), [said], "{report}");
     assert_eq!(failure.oracle(), "end state");

@@ -39,13 +39,13 @@ impl Directory {
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
         let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the directory can be made");
+        fs::create_dir_all(&path).expect("the directory can be created");
         Self(path)
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
-        fs::write(&path, text).expect("the file can be written");
+        fs::write(&path, text).expect("the file is writable");
         path
     }
 }
@@ -68,7 +68,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A scenario with a controller of this file.
 fn scenario(directory: &Directory, controller: &str) -> PathBuf {
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::current_exe().expect("the test has an executable");
     let yaml = format!(
         "controllers:
   - name: operator
@@ -151,9 +151,9 @@ fn controller() {
         return;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime is possible").block_on(async {
+    runtime.expect("the runtime can be built").block_on(async {
         let config = kube::Config::infer().await.expect("KUBECONFIG is set");
-        let client = Client::try_from(config).expect("the server speaks HTTP");
+        let client = Client::try_from(config).expect("the configuration is valid");
         if name == "panicking" {
             panic!("nothing works");
         }
@@ -163,7 +163,8 @@ fn controller() {
         if name == "following" {
             return follow(client).await;
         }
-        let _port = (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("it is free"));
+        let _port =
+            (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("the port is free"));
         let context = Arc::new((client.clone(), name != "buggy"));
         let sources = watcher::Config::default().labels("role=source");
         let on_error =
@@ -190,14 +191,15 @@ fn a_crash_between_two_writes_is_found_replayed_and_absent_after_the_fix() {
     ]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
-    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("it is written")).expect("it is JSON");
+    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the file exists"))
+        .expect("the value can be serialized");
     let failure = &read["failures"][0];
     assert_eq!(failure["oracle"], "end state", "{report}");
-    let replay = failure["replay"].as_str().expect("it has a replay string");
+    let replay = failure["replay"].as_str().expect("the failure has a replay string");
     assert_eq!(replay, "crash-after=100@operator:create:configmaps:default/#1");
     assert!(report.contains("web-second"), "{report}");
     assert!(report.contains("it occurred in 3 of 3 runs"), "{report}");
-    let junit = fs::read_to_string(&junit).expect("it is written");
+    let junit = fs::read_to_string(&junit).expect("the file exists");
     assert!(junit.contains("<failure type=\"end state\""), "{junit}");
 
     let again = drydock(&["explore", &buggy, "--replay", replay]);
@@ -222,8 +224,10 @@ fn correct_controller_passes_every_crash() {
 fn old_list_after_a_crash_is_found_after_few_plans() {
     let directory = Directory::new();
     let path = scenario(&directory, "following");
-    let yaml = fs::read_to_string(&path).expect("it was written");
-    let (head, tail) = yaml.split_once("faults: [crashes]\n").expect("it names faults");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let (head, tail) = yaml
+        .split_once("faults: [crashes]\n")
+        .expect("the scenario names faults");
     let again = "  - {name: delete web, delete: configmaps/web}\n  - name: create web again
     object:
       apiVersion: v1
@@ -236,8 +240,11 @@ fn old_list_after_a_crash_is_found_after_few_plans() {
     let output = drydock(&["explore", &path, "--json", &json.display().to_string()]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
-    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("it is written")).expect("it is JSON");
-    let replay = read["failures"][0]["replay"].as_str().expect("it has a replay string");
+    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the file exists"))
+        .expect("the value can be serialized");
+    let replay = read["failures"][0]["replay"]
+        .as_str()
+        .expect("the failure has a replay string");
     assert!(
         replay.contains(";rewind=2@operator:list:configmaps:default/#"),
         "{replay}"
@@ -246,7 +253,7 @@ fn old_list_after_a_crash_is_found_after_few_plans() {
         report.contains("a replica that lags by the last 2 changes of specs"),
         "{report}"
     );
-    let plans = read["coverage"]["plans"].as_u64().expect("it is a number");
+    let plans = read["coverage"]["plans"].as_u64().expect("the value is a number");
     assert!(plans <= 40, "{plans} plans\n{report}");
 }
 
@@ -257,7 +264,7 @@ fn old_list_after_a_crash_is_found_after_few_plans() {
 fn runs_with_private_networks_share_no_ports() {
     let directory = Directory::new();
     let path = scenario(&directory, "listening");
-    let yaml = fs::read_to_string(&path).expect("it was written");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
     let path = directory.write("listening.yaml", &format!("{yaml}network: private\nparallel: 4\n"));
     let output = drydock(&["explore", &path.display().to_string(), "--plans", "8"]);
     let report = text(&output.stdout);
@@ -434,10 +441,10 @@ fn no_process_outlives_the_command(#[case] signal: &str) {
     // Opening it completes when a controller has opened the other end.
     let mut writers = fs::File::open(&pipe).expect("the pipe exists");
     let killed = Command::new("kill").args([signal, &command.id().to_string()]).status();
-    assert!(killed.expect("kill exists").success());
+    assert!(killed.expect("the program kill exists").success());
     let mut rest = Vec::new();
-    writers.read_to_end(&mut rest).expect("the pipe ends");
-    assert!(!command.wait().expect("it ends").success());
+    writers.read_to_end(&mut rest).expect("the pipe is closed");
+    assert!(!command.wait().expect("the process ends").success());
 }
 
 #[test]
@@ -450,25 +457,25 @@ fn interrupted_search_reports_its_progress() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    let progress = BufReader::new(command.stderr.take().expect("it is piped"));
+    let progress = BufReader::new(command.stderr.take().expect("stderr is piped"));
     let begun = progress
         .lines()
         .map_while(Result::ok)
         .find(|it| it.contains("runs at once"));
     assert!(begun.is_some(), "the search does not begin");
     let killed = Command::new("kill").args(["-INT", &command.id().to_string()]).status();
-    assert!(killed.expect("kill exists").success());
+    assert!(killed.expect("the program kill exists").success());
     let mut report = String::new();
-    let mut output = command.stdout.take().expect("it is piped");
-    output.read_to_string(&mut report).expect("it is text");
-    assert_eq!(command.wait().expect("it ends").code(), Some(3), "{report}");
+    let mut output = command.stdout.take().expect("stdout is piped");
+    output.read_to_string(&mut report).expect("the output is UTF-8");
+    assert_eq!(command.wait().expect("the process ends").code(), Some(3), "{report}");
     assert!(report.contains("interrupted"), "{report}");
 }
 
 #[test]
 fn schema_describes_controllers_and_steps() {
     let output = drydock(&["schema"]);
-    let schema: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let schema: Value = serde_json::from_slice(&output.stdout).expect("the text is valid JSON");
     let properties = &schema["properties"];
     assert_eq!(properties["controllers"]["type"], "array", "{schema:#}");
     assert_eq!(schema["required"], serde_json::json!(["controllers", "steps"]));
@@ -536,7 +543,7 @@ metadata: {name: a}
 fn hints_are_written_for_rendered_manifests_and_the_scenario_is_valid(#[case] container: &str, #[case] hint: &str) {
     let directory = Directory::new();
     let rendered = directory.0.join("rendered");
-    fs::create_dir(&rendered).expect("it can be made");
+    fs::create_dir(&rendered).expect("the directory can be created");
     directory.write(
         "rendered/all.yaml",
         &format!(

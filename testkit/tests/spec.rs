@@ -189,7 +189,7 @@ const BACK: &str = "change the spec as it was first";
 )]
 fn each_oracle_finds_its_bug(#[case] bug: Bug, #[case] oracle: &str, #[case] plan: &[&str]) {
     let report = explored(Some(bug)).report();
-    let failure = report.failure().expect("there is one");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(
         (failure.oracle(), &*failure.plan()),
         (oracle, &*plan.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()),
@@ -232,7 +232,7 @@ async fn copy(page: Arc<Page>, context: Arc<(Client, bool)>) -> Result<Action, k
 
 fn copied(retries: bool) -> Explore {
     let spec = json!({"title": "Home", "parts": 1, "target": "main"});
-    let page = Page::new("home", serde_json::from_value(spec).expect("it is a spec"));
+    let page = Page::new("home", serde_json::from_value(spec).expect("the spec is valid"));
     explore_spec::<Page>(page, async move |cluster: &TestCluster| {
         cluster.create(config_map("main").data("text", "welcome")).await;
         cluster.controller("copier", move |client| {
@@ -249,7 +249,7 @@ fn copied(retries: bool) -> Explore {
 #[test]
 fn referenced_object_may_be_created_after_the_object() {
     let report = copied(false).report();
-    let failure = report.failure().expect("there is one");
+    let failure = report.failure().expect("the exploration fails");
     let plan = ["change configmaps default/main: before → after the object".to_owned()];
     assert_eq!(
         (failure.oracle(), &*failure.plan()),
@@ -394,7 +394,7 @@ fn refused_value_may_keep_the_last_valid_state(#[case] who: Doors) {
 #[case::by_the_controller(Doors::Refuses)]
 fn unchanged_ports_are_found_despite_refused_values(#[case] who: Doors) {
     let report = doors(who, true).report();
-    let failure = report.failure().expect("a port stays");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "path independence", "{report}");
     assert!(failure.what().contains("spec.ports"), "{report}");
 }

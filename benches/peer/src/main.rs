@@ -60,7 +60,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .expect("a runtime")
+        .expect("the runtime can be built")
 }
 
 async fn client(objects: Vec<Value>) -> Client {
@@ -68,7 +68,7 @@ async fn client(objects: Vec<Value>) -> Client {
         .with_runtime_objects(objects)
         .build()
         .await
-        .expect("a client")
+        .expect("the client can be created")
 }
 
 fn start(count: usize) -> Duration {
@@ -77,7 +77,7 @@ fn start(count: usize) -> Duration {
         for _ in 0..count {
             let maps: Api<ConfigMap> = Api::default_namespaced(client(Vec::new()).await);
             // It does not serve namespaces: the first answer is a 404.
-            let _ = maps.get_opt("default").await.expect("an answer");
+            let _ = maps.get_opt("default").await.expect("the server answers");
         }
         cpu_time() - start
     })
@@ -97,9 +97,9 @@ impl Bench {
         bench.runtime.block_on(async {
             for name in ["read", "written"] {
                 let map: ConfigMap = typed(objects::config_map(name));
-                bench.maps.create(&PostParams::default(), &map).await.expect("create");
+                bench.maps.create(&PostParams::default(), &map).await.expect("the create succeeds");
                 let pod: Pod = typed(objects::running_pod(name));
-                bench.pods.create(&PostParams::default(), &pod).await.expect("create");
+                bench.pods.create(&PostParams::default(), &pod).await.expect("the create succeeds");
             }
         });
         bench
@@ -120,7 +120,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for map in &maps {
-                self.maps.create(&PostParams::default(), map).await.expect("create");
+                self.maps.create(&PostParams::default(), map).await.expect("the create succeeds");
             }
             cpu_time() - start
         })
@@ -131,7 +131,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for pod in &pods {
-                self.pods.create(&PostParams::default(), pod).await.expect("create");
+                self.pods.create(&PostParams::default(), pod).await.expect("the create succeeds");
             }
             cpu_time() - start
         })
@@ -141,7 +141,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for _ in 0..count {
-                self.maps.get("read").await.expect("get");
+                self.maps.get("read").await.expect("the get succeeds");
             }
             cpu_time() - start
         })
@@ -151,7 +151,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for _ in 0..count {
-                self.pods.get("read").await.expect("get");
+                self.pods.get("read").await.expect("the get succeeds");
             }
             cpu_time() - start
         })
@@ -159,7 +159,7 @@ impl Bench {
 
     fn replace_pod(&mut self, count: usize) -> Duration {
         self.runtime.block_on(async {
-            let mut pod = self.pods.get("written").await.expect("get");
+            let mut pod = self.pods.get("written").await.expect("the get succeeds");
             let mut spent = Duration::ZERO;
             for at in 0..count {
                 pod.metadata
@@ -171,7 +171,7 @@ impl Bench {
                     .pods
                     .replace("written", &PostParams::default(), &pod)
                     .await
-                    .expect("replace");
+                    .expect("the replace succeeds");
                 spent += cpu_time() - start;
                 pod = written;
             }
@@ -198,7 +198,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for patch in &patches {
-                self.maps.patch("written", params, patch).await.expect("patch");
+                self.maps.patch("written", params, patch).await.expect("the patch succeeds");
             }
             cpu_time() - start
         })
@@ -209,11 +209,11 @@ impl Bench {
         self.runtime.block_on(async {
             for name in &names {
                 let map: ConfigMap = typed(objects::config_map(name));
-                self.maps.create(&PostParams::default(), &map).await.expect("create");
+                self.maps.create(&PostParams::default(), &map).await.expect("the create succeeds");
             }
             let start = cpu_time();
             for name in &names {
-                let _ = self.maps.delete(name, &DeleteParams::default()).await.expect("delete");
+                let _ = self.maps.delete(name, &DeleteParams::default()).await.expect("the delete succeeds");
             }
             cpu_time() - start
         })
@@ -223,7 +223,7 @@ impl Bench {
         self.runtime.block_on(async {
             let start = cpu_time();
             for _ in 0..count {
-                self.pods.list(params).await.expect("list");
+                self.pods.list(params).await.expect("the list succeeds");
             }
             cpu_time() - start
         })
@@ -231,5 +231,5 @@ impl Bench {
 }
 
 fn typed<K: for<'de> serde::Deserialize<'de>>(object: Value) -> K {
-    serde_json::from_value(object).expect("the object is of its type")
+    serde_json::from_value(object).expect("the object has this type")
 }

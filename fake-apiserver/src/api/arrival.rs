@@ -95,7 +95,7 @@ mod tests {
         #[case] expected: bool,
     ) {
         let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-        let hosts = Hosts::new(address.parse().expect("an address"), &names);
+        let hosts = Hosts::new(address.parse().expect("the address is valid"), &names);
         assert_eq!(hosts.accept(authority), expected);
     }
 }

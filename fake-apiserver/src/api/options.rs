@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn h1_field_manager_is_limited_to_128_bytes() {
         let query = Query::parse(Some(format!("fieldManager={}", "a".repeat(129)).as_str()));
-        let refused = WriteOptions::parse(&query, WriteKind::Create).expect_err("too long");
+        let refused = WriteOptions::parse(&query, WriteKind::Create).expect_err("the name is too long");
         assert!(
             refused
                 .message

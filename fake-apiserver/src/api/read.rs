@@ -333,7 +333,7 @@ mod tests {
     #[case::in_the_wrong_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
     #[case::behind_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
     fn unpaired_surrogate_is_replaced(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(read(text).expect("it is JSON").value, expected);
+        assert_eq!(read(text).expect("the text is valid JSON").value, expected);
     }
 
     #[rstest]
@@ -355,7 +355,7 @@ mod tests {
     #[case::deeper(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
     fn fields_of_owners_stay_text(#[case] text: &str, #[case] is_encoded: bool) {
         agrees(text);
-        let value = read(text).expect("it is JSON").value;
+        let value = read(text).expect("the text is valid JSON").value;
         let fields = &value["metadata"]["managedFields"][0]["fieldsV1"];
         let encoded = fields.as_object().and_then(Map::encoded);
         assert_eq!(encoded.is_some(), is_encoded);
@@ -365,7 +365,7 @@ mod tests {
     #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{},"f:a":{}}}]}}"#)]
     #[case(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"f:b":{},"f:b":{}}}}]}}"#)]
     fn duplicate_keys_in_managed_fields_are_detected(#[case] text: &str) {
-        assert!(read(text).expect("it is JSON").repeats_key);
+        assert!(read(text).expect("the text is valid JSON").repeats_key);
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         #[case] repeats: bool,
         #[case] has_fraction: bool,
     ) {
-        let read = read(text).expect("it is JSON");
+        let read = read(text).expect("the text is valid JSON");
         assert_eq!((read.repeats_key, read.has_fraction), (repeats, has_fraction));
     }
 }

@@ -168,7 +168,7 @@ mod tests {
     #[case("/apis/apps/v1/watch/deployments", "apps|v1||deployments||")]
     #[case("/api/v1/namespaces/a/services/b/proxy/x/y", "|v1|a|services|b|proxy/x/y")]
     fn resource_path_is_split_into_its_parts(#[case] path: &str, #[case] want: &str) {
-        let it = ResourcePath::parse(path).expect("a resource path");
+        let it = ResourcePath::parse(path).expect("the path is a resource path");
         let got = [it.group, it.version, it.namespace, it.resource, it.name, it.subresource].join("|");
         assert_eq!(got, want);
     }

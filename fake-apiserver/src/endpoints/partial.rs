@@ -120,13 +120,18 @@ mod tests {
 
     async fn post(server: &ApiServer, path: &str, object: &Value) {
         let request = Request::post(path).header("content-type", "application/json");
-        let answer = server.call(request.body(object.to_string()).expect("a request")).await;
+        let answer = server
+            .call(request.body(object.to_string()).expect("the request is valid"))
+            .await;
         assert_eq!(answer.status(), 201, "{:?}", answer.body());
     }
 
     async fn get(server: &ApiServer, path: &str, accept: &str) -> Value {
-        let request = Request::get(path).header("accept", accept).body("").expect("a request");
-        serde_json::from_slice(server.call(request).await.body()).expect("JSON")
+        let request = Request::get(path)
+            .header("accept", accept)
+            .body("")
+            .expect("the request is valid");
+        serde_json::from_slice(server.call(request).await.body()).expect("the text is valid JSON")
     }
 
     /// Compact answers are copied from stored bytes, indented ones are encoded from decoded objects.

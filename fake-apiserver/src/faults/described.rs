@@ -315,8 +315,8 @@ mod tests {
         "delay of 1.5s on every request for any resource client=c, with probability 0.5"
     )]
     fn a_rule_is_data(#[case] json: &str, #[case] said: &str) {
-        let rule: FaultRule = serde_json::from_str(json).expect("a rule");
-        rule.check().expect("a valid rule");
+        let rule: FaultRule = serde_json::from_str(json).expect("the rule is valid");
+        rule.check().expect("the rule is valid");
         assert_eq!(rule.to_string(), said);
         let again: FaultRule = serde_json::from_value(serde_json::to_value(&rule).unwrap()).unwrap();
         assert_eq!(again, rule);
@@ -330,7 +330,7 @@ mod tests {
     )]
     #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is not a probability")]
     fn impossible_rule_is_refused(#[case] json: &str, #[case] why: &str) {
-        let rule: FaultRule = serde_json::from_str(json).expect("a rule");
+        let rule: FaultRule = serde_json::from_str(json).expect("the rule is valid");
         assert_eq!(rule.check().unwrap_err().to_string(), why);
     }
 

@@ -173,9 +173,9 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).expect("it is there");
+        let entries = fs::read_dir(folder).expect("the path exists");
         let mut names: Vec<String> = entries
-            .map(|it| it.expect("it is there").file_name().to_string_lossy().into_owned())
+            .map(|it| it.expect("the path exists").file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();
         names
@@ -194,28 +194,30 @@ mod tests {
     fn line_beyond_the_size_limit_starts_a_new_file() {
         let folder = folder("room");
         let path = folder.join("audit.log");
-        let mut log = RotatedFile::open(&path, limits(0, 0, false)).expect("it can be made");
+        let mut log = RotatedFile::open(&path, limits(0, 0, false)).expect("the file can be opened");
         for line in ["12345\n", "123\n", "1\n"] {
-            log.write_all(line.as_bytes()).expect("there is room");
+            log.write_all(line.as_bytes()).expect("the disk has space");
         }
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), "1\n");
+        assert_eq!(fs::read_to_string(&path).expect("the path exists"), "1\n");
         let names = names(&folder);
         assert_eq!((names.len(), names[1].as_str()), (2, "audit.log"));
         assert!(
             names[0].starts_with("audit-2") && names[0].ends_with(".log"),
             "{names:?}"
         );
-        let kept = fs::read_to_string(folder.join(&names[0])).expect("it is there");
+        let kept = fs::read_to_string(folder.join(&names[0])).expect("the path exists");
         assert_eq!(kept, "12345\n123\n");
-        let why = log.write_all(b"12345678901\n").expect_err("it is longer than a file");
+        let why = log
+            .write_all(b"12345678901\n")
+            .expect_err("the line is longer than a file");
         assert_eq!(why.to_string(), "write length 12 exceeds maximum file size 10");
-        fs::remove_dir_all(folder).expect("it is there");
+        fs::remove_dir_all(folder).expect("the path exists");
     }
 
     #[test]
     fn old_files_are_compressed_and_removed() {
         let folder = folder("old");
-        fs::create_dir_all(&folder).expect("it can be made");
+        fs::create_dir_all(&folder).expect("the directory can be created");
         let olds = [
             "audit-2001-02-03T04-05-06.007.log",
             "audit-2001-02-03T04-05-06.008.log",
@@ -223,19 +225,19 @@ mod tests {
             "other.log",
         ];
         for name in olds {
-            fs::write(folder.join(name), "x").expect("it can be written");
+            fs::write(folder.join(name), "x").expect("the file is writable");
         }
         let path = folder.join("audit.log");
-        drop(RotatedFile::open(&path, limits(0, 0, true)).expect("it can be opened"));
+        drop(RotatedFile::open(&path, limits(0, 0, true)).expect("the file can be opened"));
         let gz = |name: &str| format!("{name}.gz");
         assert_eq!(
             names(&folder),
             [&gz(olds[0]), &gz(olds[1]), olds[2], "audit.log", olds[3]]
         );
-        drop(RotatedFile::open(&path, limits(1, 0, false)).expect("it can be opened"));
+        drop(RotatedFile::open(&path, limits(1, 0, false)).expect("the file can be opened"));
         assert_eq!(names(&folder), [&gz(olds[1]), olds[2], "audit.log", olds[3]]);
-        drop(RotatedFile::open(&path, limits(0, 1, false)).expect("it can be opened"));
+        drop(RotatedFile::open(&path, limits(0, 1, false)).expect("the file can be opened"));
         assert_eq!(names(&folder), [olds[2], "audit.log", olds[3]]);
-        fs::remove_dir_all(folder).expect("it is there");
+        fs::remove_dir_all(folder).expect("the path exists");
     }
 }

@@ -98,7 +98,7 @@ mod tests {
 
     fn row() -> Arc<Row> {
         let row = Scheme::default().lookup("", "v1", "configmaps");
-        row.expect("a built-in resource")
+        row.expect("the kind is built in")
     }
 
     fn object(value: Value) -> Object {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn stored(row: &Row, object: &Object, revision: u64) -> Arc<Stored> {
-        let body = codec::encode(row, object).expect("a small object").body;
+        let body = codec::encode(row, object).expect("the object is small").body;
         let key = codec::key_of(object);
         Arc::new(Stored { key, revision, body })
     }
@@ -123,7 +123,7 @@ mod tests {
             let number = if is_float { json!(float) } else { json!(whole) };
             let object = object(json!({"text": text, "list": [number, null, {}]}));
             let stored = stored(&row, &object, 7);
-            if !codec::encode(&row, &object).expect("a small object").has_fraction {
+            if !codec::encode(&row, &object).expect("the object is small").has_fraction {
                 recent.keep(&row, &stored, object);
             }
             prop_assert_eq!(recent.take(&row, &stored), codec::decode(&row, &stored));

@@ -24,7 +24,7 @@ fn server() -> ApiServer {
     let store = &server.endpoints.registry.reader.store;
     store
         .create(&"configmaps".into(), Key::new("default", "a"), body)
-        .expect("there is no other");
+        .expect("the object does not exist yet");
     server
 }
 
@@ -49,7 +49,7 @@ async fn malformed_values_do_not_count_as_empty(
         .uri(format!("{PATH}?fieldManager=m"))
         .header("content-type", content_type)
         .body(body)
-        .expect("the request is whole");
+        .expect("the request is valid");
     assert_eq!(server.call(request).await.status(), 500);
     assert_eq!(
         server.endpoints.registry.reader.store.revision(),

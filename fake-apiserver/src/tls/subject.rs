@@ -67,8 +67,10 @@ mod tests {
     fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
         let mut params = CertificateParams::default();
         params.distinguished_name = crate::tls::subject_name(names);
-        let key = KeyPair::generate().expect("the provider can");
-        let certificate = params.self_signed(&key).expect("the parameters are complete");
+        let key = KeyPair::generate().expect("the crypto provider generates keys");
+        let certificate = params
+            .self_signed(&key)
+            .expect("the certificate parameters are complete");
         certificate.der().to_vec()
     }
 

@@ -298,9 +298,12 @@ mod tests {
         let path = format!(
             "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}"
         );
-        let answer = server.call(Request::get(path).body("").expect("a request")).await;
+        let answer = server
+            .call(Request::get(path).body("").expect("the request is valid"))
+            .await;
         let lines = answer.body().split(|it| *it == b'\n').filter(|it| !it.is_empty());
-        let told = lines.filter(|it| serde_json::from_slice::<Value>(it).expect("JSON")["type"] == "BOOKMARK");
+        let told = lines
+            .filter(|it| serde_json::from_slice::<Value>(it).expect("the text is valid JSON")["type"] == "BOOKMARK");
         let events = server.journal().events();
         let times: Vec<u64> = events.iter().map(|it| it.at.as_secs()).collect();
         assert_eq!((told.count(), &*times), (at.len(), at));

@@ -62,11 +62,14 @@ fn run(server: &ApiServer) -> TaskGroup {
 
 fn load(server: &ApiServer, name: &str) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    server.load([map.into()]).expect("a valid ConfigMap");
+    server.load([map.into()]).expect("the ConfigMap is valid");
 }
 
 async fn is_seen(server: &ApiServer, name: &str) -> bool {
-    let map = server.get("v1", "ConfigMap", "default", name).await.expect("it exists");
+    let map = server
+        .get("v1", "ConfigMap", "default", name)
+        .await
+        .expect("the object exists");
     map["metadata"]["labels"]["seen"] == "true"
 }
 
@@ -92,7 +95,7 @@ async fn requests_are_in_the_journal_as_the_workers_and_own_their_fields() {
     let _workers = run(&server);
     let request = http::Request::post("/api/v1/namespaces/default/configmaps");
     let request = request.body(r#"{"metadata": {"name": "one"}, "data": {"key": "value"}}"#);
-    server.call(request.expect("a valid request")).await;
+    server.call(request.expect("the request is valid")).await;
     rest().await;
 
     let requests = server.journal().requests();
@@ -102,8 +105,10 @@ async fn requests_are_in_the_journal_as_the_workers_and_own_their_fields() {
     let map = server
         .get("v1", "ConfigMap", "default", "one")
         .await
-        .expect("it exists");
-    let managers = map["metadata"]["managedFields"].as_array().expect("fields have owners");
+        .expect("the object exists");
+    let managers = map["metadata"]["managedFields"]
+        .as_array()
+        .expect("the value is a list");
     assert!(managers.iter().any(|it| it["manager"] == "kube-controller-manager"));
 }
 

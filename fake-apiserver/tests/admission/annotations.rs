@@ -20,12 +20,12 @@ fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
     let policy = format!(
         "{{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{{level: {level}}}]}}"
     );
-    let policy = AuditPolicy::parse(&policy).expect("the policy is right");
+    let policy = AuditPolicy::parse(&policy).expect("the policy is valid");
     let lines = Lines::default();
     let kept = Arc::clone(&lines);
     let server = builder
         .audit(policy, move |line| {
-            kept.lock().expect("nobody panics with it").push(line.to_owned());
+            kept.lock().expect("the lock is not poisoned").push(line.to_owned());
         })
         .start();
     (server, lines)
@@ -33,10 +33,10 @@ fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
 
 /// The annotations of the last event, except those that authorization adds.
 fn annotations(lines: &Lines) -> Value {
-    let lines = lines.lock().expect("nobody panics with it");
+    let lines = lines.lock().expect("the lock is not poisoned");
     let last = lines.last().expect("the request has an event");
     let mut event: Value = serde_json::from_str(last).expect("a line is JSON");
-    let found = event["annotations"].as_object_mut().expect("there are annotations");
+    let found = event["annotations"].as_object_mut().expect("the event has annotations");
     found.retain(|key, _| !key.starts_with("authorization."));
     Value::Object(std::mem::take(found))
 }
@@ -127,13 +127,15 @@ async fn validating_webhooks_annotate_the_audit_event() {
 #[tokio::test(start_paused = true)]
 async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
     let hook = tower::service_fn(|request: Request<Body>| async move {
-        let delay = request.uri().path()[1..].parse().expect("a number of milliseconds");
+        let delay = request.uri().path()[1..]
+            .parse()
+            .expect("the text has a number of milliseconds");
         tokio::time::sleep(Duration::from_millis(delay)).await;
         let body = request
             .into_body()
             .collect()
             .await
-            .expect("a body in memory")
+            .expect("the body is in memory")
             .to_bytes();
         let review = serde_json::from_slice(&body).expect("a review is JSON");
         Ok::<_, Infallible>(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
@@ -215,7 +217,7 @@ async fn pod_security_annotates_the_audit_event() {
     made(&post(&server, pods, pod("c")).await);
     let found = annotations(&lines);
     let violations = found["pod-security.kubernetes.io/audit-violations"].as_str();
-    let violations = violations.expect("it violates the level");
+    let violations = violations.expect("the Pod violates the level");
     assert!(
         violations.starts_with("would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false"),
         "{violations}"
@@ -231,8 +233,8 @@ async fn tokens_and_deprecated_kinds_are_annotated() {
     let found = annotations(&lines);
     let credential = found["authentication.kubernetes.io/issued-credential-id"].as_str();
     assert!(credential.is_some_and(|it| it.starts_with("JTI=")), "{found}");
-    let event = lines.lock().expect("nobody panics with it").last().cloned();
-    let event: Value = serde_json::from_str(&event.unwrap_or_default()).expect("an event");
+    let event = lines.lock().expect("the lock is not poisoned").last().cloned();
+    let event: Value = serde_json::from_str(&event.unwrap_or_default()).expect("the text is an event");
     let shown = &event["requestObject"];
     assert_eq!(shown["kind"], "TokenRequest", "{event}");
     assert_eq!(shown["apiVersion"], "authentication.k8s.io/v1");
@@ -250,6 +252,6 @@ async fn tokens_and_deprecated_kinds_are_annotated() {
 async fn bodies_are_shown_with_their_defaults() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     made(&post(&server, "/api/v1/namespaces/default/pods", pod("a")).await);
-    let lines = lines.lock().expect("nobody panics with it");
+    let lines = lines.lock().expect("the lock is not poisoned");
     assert!(lines[0].contains(r#""imagePullPolicy":"Always""#), "{}", lines[0]);
 }

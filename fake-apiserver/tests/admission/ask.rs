@@ -47,12 +47,14 @@ pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: Va
         .header("content-type", content_type)
         .header("user-agent", "test/1")
         .body(text)
-        .expect("a request");
+        .expect("the request is valid");
     let response = server.call(request).await;
     let warnings = response.headers().get_all("warning").iter();
     Answer {
         code: response.status().as_u16(),
-        warnings: warnings.map(|it| it.to_str().expect("text").to_owned()).collect(),
+        warnings: warnings
+            .map(|it| it.to_str().expect("the header is text").to_owned())
+            .collect(),
         body: serde_json::from_slice(response.body()).unwrap_or_default(),
     }
 }
@@ -133,11 +135,11 @@ pub(crate) fn service(
                 .into_body()
                 .collect()
                 .await
-                .expect("a body in memory")
+                .expect("the body is in memory")
                 .to_bytes();
             let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
             let answer = answer(&path, &review);
-            asked.lock().expect("no test panics under it").push((path, review));
+            asked.lock().expect("the lock is not poisoned").push((path, review));
             Ok(Response::new(Body::from(answer.to_string())))
         }
     }))

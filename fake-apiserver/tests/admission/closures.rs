@@ -43,7 +43,7 @@ async fn p2_closure_receives_the_whole_review() {
     let server = ApiServer::builder()
         .validate("w.example.com", move |request| {
             let what = |it: &Value| it["data"]["k"].as_str().unwrap_or("-").to_owned();
-            kept.lock().expect("not poisoned").push((
+            kept.lock().expect("the lock is not poisoned").push((
                 request.operation,
                 request.name.clone(),
                 what(&request.object),
@@ -92,7 +92,7 @@ async fn p2_closure_receives_the_whole_review() {
             text("DeleteOptions"),
         ),
     ];
-    assert_eq!(*seen.lock().expect("not poisoned"), expected);
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
         })
         .validate("w.example.com", move |request| {
             let line = format!("{} {} {}", request.operation, request.kind.kind, request.sub_resource);
-            kept.lock().expect("not poisoned").push(line);
+            kept.lock().expect("the lock is not poisoned").push(line);
         })
         .start();
     let labels = json!({"a": "b"});
@@ -190,7 +190,7 @@ async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
     let path = "/apis/apps/v1/namespaces/default/deployments/d/scale";
     let answer = ask(&server, Method::PATCH, path, json!({"spec": {"replicas": 2}})).await;
     assert_eq!(answer.body["spec"]["replicas"], 7, "{}", answer.body);
-    let seen = seen.lock().expect("not poisoned");
+    let seen = seen.lock().expect("the lock is not poisoned");
     let expected = [
         "CREATE Pod ",
         "CREATE Deployment ",
@@ -218,7 +218,7 @@ async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, 
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": containers}),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}),
         ]);
-        loaded.expect("valid objects");
+        loaded.expect("the objects are valid");
         server
     };
     let path = format!("/api/v1/namespaces/default/{path}");
@@ -241,7 +241,7 @@ async fn i5_a_token_follows_the_mutated_request() {
     };
     let server = ApiServer::builder().mutate("m.example.com", longer).start();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}});
-    server.load([account]).expect("a valid object");
+    server.load([account]).expect("the objects are valid");
     let path = "/api/v1/namespaces/default/serviceaccounts/s/token";
     let answer = post(&server, path, json!({"spec": {"audiences": ["a"]}})).await;
     made(&answer);
@@ -270,7 +270,7 @@ async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
         .validate("w.example.com", move |request| {
-            kept.lock().expect("not poisoned").push(request.clone());
+            kept.lock().expect("the lock is not poisoned").push(request.clone());
             Err::<(), _>("no connections")
         })
         .start();
@@ -278,7 +278,7 @@ async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
     let answer = ask(&server, method, &path, Value::Null).await;
     let text = "admission webhook \"w.example.com\" denied the request: no connections";
     assert_eq!(answer.failure(), (400, text));
-    let seen = seen.lock().expect("not poisoned");
+    let seen = seen.lock().expect("the lock is not poisoned");
     let [request] = seen.as_slice() else {
         panic!("asked {} times", seen.len())
     };
@@ -319,7 +319,7 @@ async fn p3_reviews_of_a_deleted_collection_have_no_name() {
         .validate("w.example.com", move |request| {
             if request.operation == Operation::Delete {
                 let old = request.old_object["metadata"]["name"].clone();
-                let mut kept = kept.lock().expect("not poisoned");
+                let mut kept = kept.lock().expect("the lock is not poisoned");
                 kept.push((request.name.clone(), request.namespace.clone(), old));
             }
             AdmissionResponse::allow()
@@ -330,5 +330,5 @@ async fn p3_reviews_of_a_deleted_collection_have_no_name() {
     }
     ask(&server, Method::DELETE, MAPS, Value::Null).await;
     let of = |name: &str| (String::new(), "default".to_owned(), Value::from(name));
-    assert_eq!(*seen.lock().expect("not poisoned"), [of("a"), of("b")]);
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), [of("a"), of("b")]);
 }

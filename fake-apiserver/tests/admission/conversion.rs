@@ -31,29 +31,33 @@ fn definition() -> Value {
 fn converted(review: &Value, spoil: &str) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].clone();
-    let objects = request["objects"].as_array().expect("a list").iter().map(|object| {
-        let mut object = object.clone();
-        let (from, to) = if wanted == "example.com/v2" {
-            ("size", "width")
-        } else {
-            ("width", "size")
-        };
-        if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
-            object["spec"][to] = value;
-        }
-        object["apiVersion"] = wanted.clone();
-        object["metadata"]["labels"] = json!({"converted": "yes"});
-        match spoil {
-            "name" => object["metadata"]["name"] = "other".into(),
-            "version" => object["apiVersion"] = "example.com/v9".into(),
-            "metadata" => object["metadata"]["finalizers"] = json!(["a.example.com/b"]),
-            "label" => object["metadata"]["labels"] = json!({"a b": "c"}),
-            "label type" => object["metadata"]["labels"] = json!({"a": 1}),
-            "annotation" => object["metadata"]["annotations"] = json!({"a b": "c"}),
-            _ => {}
-        }
-        object
-    });
+    let objects = request["objects"]
+        .as_array()
+        .expect("the value is a list")
+        .iter()
+        .map(|object| {
+            let mut object = object.clone();
+            let (from, to) = if wanted == "example.com/v2" {
+                ("size", "width")
+            } else {
+                ("width", "size")
+            };
+            if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+                object["spec"][to] = value;
+            }
+            object["apiVersion"] = wanted.clone();
+            object["metadata"]["labels"] = json!({"converted": "yes"});
+            match spoil {
+                "name" => object["metadata"]["name"] = "other".into(),
+                "version" => object["apiVersion"] = "example.com/v9".into(),
+                "metadata" => object["metadata"]["finalizers"] = json!(["a.example.com/b"]),
+                "label" => object["metadata"]["labels"] = json!({"a b": "c"}),
+                "label type" => object["metadata"]["labels"] = json!({"a": 1}),
+                "annotation" => object["metadata"]["annotations"] = json!({"a b": "c"}),
+                _ => {}
+            }
+            object
+        });
     let mut objects: Vec<Value> = objects.collect();
     if spoil == "count" {
         objects.clear();
@@ -114,12 +118,12 @@ async fn o10_writes_and_reads_go_through_the_webhook() {
     let stored = server
         .get("example.com/v1", "Widget", "default", "a")
         .await
-        .expect("it is there");
+        .expect("the object exists");
     assert_eq!(stored["spec"], json!({"size": 4}));
     let shown = server
         .get("example.com/v2", "Widget", "default", "a")
         .await
-        .expect("it is there");
+        .expect("the object exists");
     assert_eq!(shown["spec"], json!({"width": 4}));
     assert_eq!(shown["metadata"]["labels"], json!({"converted": "yes"}));
     let gone = ask(&server, Method::DELETE, &format!("{V2}/a"), Value::Null).await;
@@ -134,19 +138,19 @@ async fn o10_list_converts_all_objects_in_one_call() {
         made(&post(&server, V1, widget("v1", name, json!({"size": 1}))).await);
     }
     assert_eq!(
-        asked.lock().expect("not poisoned").len(),
+        asked.lock().expect("the lock is not poisoned").len(),
         0,
         "the stored version needs no webhook"
     );
     let list = ask(&server, Method::GET, V2, Value::Null).await;
     let widths: Vec<&Value> = list.body["items"]
         .as_array()
-        .expect("a list")
+        .expect("the value is a list")
         .iter()
         .map(|it| &it["spec"]["width"])
         .collect();
     assert_eq!(widths, [1, 1, 1]);
-    let asked = asked.lock().expect("not poisoned");
+    let asked = asked.lock().expect("the lock is not poisoned");
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].1["request"]["objects"].as_array().map(Vec::len), Some(3));
 }
@@ -158,10 +162,20 @@ async fn o10_a_watch_converts_each_event() {
     let before = server.resource_version();
     made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
     let request = Request::get(format!("{V2}?watch=true&resourceVersion={before}&timeoutSeconds=5"));
-    let request = request.body(Body::empty()).expect("a request");
-    let mut body = server.service().oneshot(request).await.expect("it answers").into_body();
-    let frame = body.frame().await.expect("an event").expect("no error");
-    let event: Value = serde_json::from_slice(frame.data_ref().expect("data")).expect("JSON");
+    let request = request.body(Body::empty()).expect("the request is valid");
+    let mut body = server
+        .service()
+        .oneshot(request)
+        .await
+        .expect("the service is infallible")
+        .into_body();
+    let frame = body
+        .frame()
+        .await
+        .expect("the watch delivers an event")
+        .expect("the stream has no error");
+    let event: Value =
+        serde_json::from_slice(frame.data_ref().expect("the frame has data")).expect("the text is valid JSON");
     assert_eq!(
         (&event["type"], &event["object"]["spec"]),
         (&json!("ADDED"), &json!({"width": 1})),
@@ -181,7 +195,7 @@ async fn o10_a_pending_deletion_keeps_the_stored_object() {
     let stored = server
         .get("example.com/v1", "Widget", "default", "a")
         .await
-        .expect("it is there");
+        .expect("the object exists");
     assert_eq!(stored["spec"], json!({"size": 3}));
     assert!(stored["metadata"]["deletionTimestamp"].is_string());
 }
@@ -238,7 +252,7 @@ async fn o10_a_webhook_is_sent_the_first_version_it_names() {
     made(&answer);
     assert_eq!(answer.body["spec"], json!({"width": 3}));
     assert_eq!(
-        asked.lock().expect("not poisoned")[0].1["apiVersion"],
+        asked.lock().expect("the lock is not poisoned")[0].1["apiVersion"],
         "apiextensions.k8s.io/v1beta1"
     );
 }
@@ -294,7 +308,10 @@ async fn o10_apply_fails_if_other_owners_use_a_removed_version() {
     }
     made(&post(&server, crds, crd.clone()).await);
     made(&apply(&server, "v1", "one", json!({})).await);
-    crd["spec"]["versions"].as_array_mut().expect("a list").remove(0);
+    crd["spec"]["versions"]
+        .as_array_mut()
+        .expect("the value is a list")
+        .remove(0);
     let versions = json!({"spec": {"versions": crd["spec"]["versions"]}});
     let crd = format!("{crds}/widgets.example.com");
     assert_eq!(ask(&server, Method::PATCH, &crd, versions).await.code, 200);
@@ -336,7 +353,7 @@ async fn a_long_list_is_converted() {
     for index in 0..400 {
         let mut object = widget("v1", &format!("w{index}"), json!({"size": 1}));
         object["metadata"]["annotations"] = json!({"note": "x".repeat(8 * 1024)});
-        server.load([object]).expect("it is a widget");
+        server.load([object]).expect("the object is a Widget");
     }
     let list = ask(&server, Method::GET, V2, Value::Null).await;
     assert_eq!(list.code, 200, "{}", list.body);

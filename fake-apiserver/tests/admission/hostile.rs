@@ -15,7 +15,7 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     let answer = tower::service_fn(move |_| {
         let body = Body::from(body.clone());
         let response = Response::builder().status(code).header("content-type", content_type);
-        async move { Ok::<_, std::convert::Infallible>(response.body(body).expect("a response")) }
+        async move { Ok::<_, std::convert::Infallible>(response.body(body).expect("the response is valid")) }
     });
     ApiServer::builder().webhook(HOST, answer).start()
 }
@@ -132,7 +132,7 @@ proptest! {
     /// For any bytes in the answer, the client gets a Status.
     #[test]
     fn any_response_of_a_webhook_is_survived(body in prop::collection::vec(any::<u8>(), 0..64), code in 200u16..600) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime can be built");
         runtime.block_on(async {
             let server = server(code, "application/json", body);
             configure(&server, "Mutating", "m", &[("w.example.com", "/x", json!({}))]).await;
@@ -148,7 +148,7 @@ proptest! {
         path in "(/(metadata|labels|name|namespace|data|managedFields|ownerReferences|uid|kind|-|0|9)){0,3}",
         value in prop::sample::select(vec![json!(null), json!(1), json!("x"), json!([1]), json!({"a": {}}), json!([{}])]),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime can be built");
         runtime.block_on(async {
             let operations = json!([{"op": op, "path": path, "from": "/metadata", "value": value}]);
             let answers = service(&Asked::default(), move |_, review| reviewed(review, patch(operations.clone())));
@@ -166,12 +166,14 @@ proptest! {
 }
 
 async fn server_get(server: &ApiServer) -> Value {
-    let request = http::Request::get(MAPS).body(String::new()).expect("a request");
+    let request = http::Request::get(MAPS)
+        .body(String::new())
+        .expect("the request is valid");
     let response = server.call(request).await.into_parts();
     let body = http_body_util::Full::new(response.1)
         .collect()
         .await
-        .expect("in memory")
+        .expect("the body is in memory")
         .to_bytes();
     serde_json::from_slice(&body).unwrap_or_default()
 }

@@ -62,7 +62,7 @@ async fn mutation_keeps_namespace_and_kind(
     let server = answered(replaces(path, value)).await;
     let created = post(&server, MAPS, map("a")).await;
     assert_eq!(created.failure(), (code, message));
-    server.load([map("b")]).expect("it is a ConfigMap");
+    server.load([map("b")]).expect("the object is a ConfigMap");
     let changed = ask(
         &server,
         Method::PATCH,
@@ -207,7 +207,12 @@ fn hesitant(times: usize, first: impl Fn() -> Response<Body> + Send + Sync + 'st
             if number < times {
                 return Ok::<_, std::convert::Infallible>(first());
             }
-            let body = request.into_body().collect().await.expect("it is in memory").to_bytes();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("the body is in memory")
+                .to_bytes();
             let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
             Ok(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
         }
@@ -224,7 +229,7 @@ async fn validated(server: &ApiServer) -> Answer {
 
 fn status(code: u16, header: &str, value: &str) -> Response<Body> {
     let response = Response::builder().status(code).header(header, value);
-    response.body(Body::empty()).expect("a response")
+    response.body(Body::empty()).expect("the response is valid")
 }
 
 #[rstest]
@@ -259,7 +264,12 @@ async fn redirects_are_followed(#[case] code: u16, #[case] location: &str, #[cas
             if request.uri().path() == "/x" {
                 return Ok::<_, std::convert::Infallible>(status(code, "location", &location));
             }
-            let body = request.into_body().collect().await.expect("it is in memory").to_bytes();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("the body is in memory")
+                .to_bytes();
             let review: Value = serde_json::from_slice(&body).unwrap_or_default();
             Ok(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
         }

@@ -110,26 +110,27 @@ async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: b
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio_rustls::rustls::{ServerConfig, crypto::ring};
 
-    let (certificate, key) = fake_apiserver::self_signed_certificate([127, 0, 0, 1].into()).expect("it can be made");
+    let (certificate, key) =
+        fake_apiserver::self_signed_certificate([127, 0, 0, 1].into()).expect("the certificate can be generated");
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("the text is PEM");
     let config = ServerConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
-        .expect("the provider has them")
+        .expect("the crypto provider supports the TLS versions")
         .with_no_client_auth()
-        .with_single_cert(chain.expect("it is PEM"), key)
-        .expect("they belong together");
+        .with_single_cert(chain.expect("the text is PEM"), key)
+        .expect("the key belongs to the certificate");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
     let answering = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.expect("it is called");
-        let mut stream = acceptor.accept(stream).await.expect("it is trusted");
+        let (stream, _) = listener.accept().await.expect("the call arrives");
+        let mut stream = acceptor.accept(stream).await.expect("the certificate is trusted");
         let mut request = Vec::new();
         let review = loop {
-            stream.read_buf(&mut request).await.expect("the request comes");
+            stream.read_buf(&mut request).await.expect("the request arrives");
             let text = String::from_utf8_lossy(&request);
             if let Some((_, body)) = text.split_once("\r\n\r\n")
                 && let Ok(review) = serde_json::from_str::<Value>(body)
@@ -143,8 +144,11 @@ async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: b
             false => String::new(),
         };
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{length}\r\n{body}");
-        stream.write_all(answer.as_bytes()).await.expect("it reads");
-        stream.flush().await.expect("it reads");
+        stream
+            .write_all(answer.as_bytes())
+            .await
+            .expect("the connection is open");
+        stream.flush().await.expect("the connection is open");
         // The socket is closed without TLS's closing message.
         drop(stream.into_inner().0);
     });
@@ -160,5 +164,5 @@ async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: b
     .await;
     let answer = post(&server, MAPS, map("a")).await;
     assert_eq!(answer.code, 201, "{}", answer.body);
-    answering.await.expect("it ends");
+    answering.await.expect("the process ends");
 }

@@ -67,7 +67,7 @@ async fn used(server: &ApiServer) -> Value {
     let quota = server
         .get("v1", "ResourceQuota", "default", "q")
         .await
-        .expect("it is there");
+        .expect("the object exists");
     quota["status"]["used"].clone()
 }
 
@@ -80,7 +80,7 @@ async fn p9_quota_is_counted_if_all_workers_run() {
     let count = server
         .list("v1", "ConfigMap", "default")
         .await
-        .expect("they are served")
+        .expect("the kind is served")
         .len();
     assert_eq!(used(&server).await["count/configmaps"], count.to_string());
 }
@@ -267,7 +267,7 @@ async fn p9_claims_can_grow_if_their_class_permits_it(
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": "v",
             "resources": {"requests": {"storage": "1Gi"}}},
     });
-    server.load([claim]).expect("it is a claim");
+    server.load([claim]).expect("the object is a claim");
     let path = "/api/v1/namespaces/default/persistentvolumeclaims/c";
     let patch = json!({"spec": {"resources": {"requests": {"storage": size}}}});
     let answer = ask(&server, Method::PATCH, path, patch).await;

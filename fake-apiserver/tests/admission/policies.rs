@@ -450,14 +450,14 @@ async fn p7_authorizer_checks_the_user_of_the_request(#[case] expression: &str) 
         .authorization(Authorization::Rbac)
         .token("jane's", "jane", ["devs"])
         .start();
-    server.load(rights()).expect("valid objects");
+    server.load(rights()).expect("the objects are valid");
     let validation = json!({"expression": expression, "message": "the expression is false"});
     policy(&server, json!({"validations": [validation]}), json!({})).await;
     let request = http::Request::post(MAPS)
         .header("content-type", "application/json")
         .header("authorization", "Bearer jane's")
         .body(map("a").to_string())
-        .expect("a request");
+        .expect("the request is valid");
     let response = server.call(request).await;
     assert_eq!(response.status(), 201, "{:?}", response.body());
 }

@@ -31,7 +31,7 @@ fn server(asked: &Asked) -> ApiServer {
 fn paths(asked: &Asked) -> Vec<String> {
     asked
         .lock()
-        .expect("not poisoned")
+        .expect("the lock is not poisoned")
         .iter()
         .map(|(path, _)| path.clone())
         .collect()
@@ -48,7 +48,7 @@ async fn p1_mutating_webhooks_run_by_name_before_validating_ones() {
     assert_eq!(answer.body["data"]["order"], "ab");
     assert_eq!(answer.warnings, ["299 - \"first\"", "299 - \"second\""]);
     assert_eq!(paths(&asked), ["/a", "/b", "/warn"]);
-    let asked = asked.lock().expect("not poisoned");
+    let asked = asked.lock().expect("the lock is not poisoned");
     assert_eq!(asked[2].1["request"]["object"]["data"]["order"], "ab");
 }
 
@@ -79,7 +79,7 @@ async fn p1_the_first_patch_of_a_request_with_new_owners_is_a_change() {
     owned["data"] = json!({"k": "v"});
     post(&server, MAPS, owned).await;
     assert_eq!(paths(&asked), ["/x", "/same", "/same", "/x"]);
-    asked.lock().expect("not poisoned").clear();
+    asked.lock().expect("the lock is not poisoned").clear();
     let unchanged = json!({"metadata": {"name": "a"}});
     ask(&server, Method::PATCH, &format!("{MAPS}/a"), unchanged).await;
     assert_eq!(paths(&asked), ["/x", "/same", "/same"]);
@@ -159,7 +159,7 @@ async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] mea
                 "target": {"type": "Utilization", "averageUtilization": 50}}}]}});
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     assert_eq!(post(&server, path, autoscaler).await.code, 201);
-    let asked = asked.lock().expect("not poisoned");
+    let asked = asked.lock().expect("the lock is not poisoned");
     assert_eq!(asked.len(), usize::from(meant));
     if let Some((_, review)) = asked.first() {
         let request = &review["request"];
@@ -185,7 +185,10 @@ async fn k3_dry_runs_call_only_webhooks_without_side_effects() {
     .await;
     let answer = post(&server, &format!("{MAPS}?dryRun=All"), map("a")).await;
     assert_eq!(answer.code, 201);
-    assert_eq!(asked.lock().expect("not poisoned")[0].1["request"]["dryRun"], true);
+    assert_eq!(
+        asked.lock().expect("the lock is not poisoned")[0].1["request"]["dryRun"],
+        true
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,5 +273,5 @@ async fn p2_a_webhook_is_sent_the_first_version_it_names(#[case] versions: Value
         "{}",
         answer.body
     );
-    assert_eq!(asked.lock().expect("not poisoned")[0].1["apiVersion"], sent);
+    assert_eq!(asked.lock().expect("the lock is not poisoned")[0].1["apiVersion"], sent);
 }

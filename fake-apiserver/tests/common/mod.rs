@@ -26,7 +26,7 @@ pub(crate) fn folder() -> PathBuf {
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    std::fs::create_dir_all(&folder).expect("the target directory is writable");
     folder
 }
 
@@ -45,7 +45,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .expect("cargo has built the command");
-        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("stdout is text");
         let url = line
@@ -68,9 +68,7 @@ impl Drop for Server {
 /// Returns `true` if a value matches a schema of the document. Supports the part of JSON Schema that the document uses.
 pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
     if let Some(reference) = schema["$ref"].as_str() {
-        let found = document
-            .pointer(&reference[1..])
-            .expect("the document has what it refers to");
+        let found = document.pointer(&reference[1..]).expect("the reference is resolvable");
         return fits(value, found, document);
     }
     if let Some(variants) = schema["oneOf"].as_array() {
@@ -88,7 +86,7 @@ pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
     };
     let of_type = match &schema["type"] {
         Value::String(name) => is(name),
-        Value::Array(names) => names.iter().any(|it| is(it.as_str().expect("a type is a name"))),
+        Value::Array(names) => names.iter().any(|it| is(it.as_str().expect("the type is a string"))),
         _ => true,
     };
     let listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
@@ -104,6 +102,6 @@ pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
         None => !closed,
     });
     let required = schema["required"].as_array().into_iter().flatten();
-    let mut required = required.map(|name| value.get(name.as_str().expect("a name")).is_some());
+    let mut required = required.map(|name| value.get(name.as_str().expect("the name is a string")).is_some());
     of_type && listed && smallest && items.all(|it| it) && members.all(|it| it) && required.all(|it| it)
 }

@@ -22,16 +22,17 @@ use scenario::{AREAS, Scenario};
 #[test]
 fn readme_has_the_number_of_scenarios() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = std::fs::read_dir(tests.join("tests/conformance/transcripts")).expect("the transcripts are there");
+    let files = std::fs::read_dir(tests.join("tests/conformance/transcripts")).expect("the transcripts exist");
     let scenarios = files.map(|file| {
-        let text = std::fs::read_to_string(file.expect("a file").path()).expect("a transcript is text");
+        let text = std::fs::read_to_string(file.expect("the directory entry is readable").path())
+            .expect("a transcript is text");
         text.lines().filter(|line| !line.trim().is_empty()).count()
     });
     let claim = format!(
         "answers {} scenarios, recorded from kube-apiserver 1.36",
         scenarios.sum::<usize>()
     );
-    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
+    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("README.md exists");
     assert!(readme.contains(&claim), "README.md lacks: {claim}");
 }
 
@@ -218,7 +219,7 @@ async fn kubectl_prints_the_recorded_output(
                 .start_time(jiff::Timestamp::now())
                 .start();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let serving = server.serve(address).await.expect("loopback has free ports");
+            let serving = server.serve(address).await.expect("loopback has a free port");
             found = differences(&server, Some(&serving), scenario).await;
             if found.is_empty() || known_differences().contains_key(&format!("{area}/{}", scenario.name)) {
                 break;

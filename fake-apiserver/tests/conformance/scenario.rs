@@ -152,7 +152,7 @@ impl Variables {
 
     /// Replaces variables; unknown ones are kept.
     pub(crate) fn fill(&self, text: &str) -> String {
-        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("it is constant"));
+        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid"));
         let value = |found: &Captures<'_>| self.0.get(&found[1]).unwrap_or(&found[0].to_owned()).clone();
         VARIABLE.replace_all(text, value).into_owned()
     }
@@ -172,8 +172,9 @@ impl Variables {
 
     /// The bytes of a body: a string is sent as it is, other values in the recorder's JSON format.
     pub(crate) fn fill_body(&self, body: &RawValue) -> String {
-        static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""\$\{(\w+):int\}""#).expect("it is constant"));
-        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("it is constant"));
+        static NUMBER: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r#""\$\{(\w+):int\}""#).expect("the pattern is valid"));
+        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid"));
         if let Ok(text) = serde_json::from_str::<String>(body.get()) {
             return self.fill(&text);
         }

@@ -26,7 +26,7 @@ pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
         // The program may have another name.
         let launcher = folder.join("kubectl");
         let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
-        std::fs::write(&launcher, script).expect("the target folder can be written");
+        std::fs::write(&launcher, script).expect("the target directory is writable");
         let made = Command::new("chmod").arg("+x").arg(&launcher).status();
         assert!(
             made.is_ok_and(|it| it.success()),
@@ -42,7 +42,7 @@ pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{}", std::process::id()));
     let folder = folder.join(name);
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    std::fs::create_dir_all(&folder).expect("the target directory is writable");
     folder
 }
 
@@ -104,11 +104,11 @@ fn kubeconfig(url: &str) -> String {
 
 /// The lines of an output, without parts that change from run to run.
 fn lines(text: &str, masked: &[String]) -> Vec<String> {
-    static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("it is constant"));
+    static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("the pattern is valid"));
     static AGE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("it is constant"));
+        LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("the pattern is valid"));
     // kubectl's log, for example of a watch that times out, depends on a race.
-    static LOG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWEF]\d{4} [\d:.]+ ").expect("it is constant"));
+    static LOG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWEF]\d{4} [\d:.]+ ").expect("the pattern is valid"));
     let masked: Vec<Regex> = masked.iter().filter_map(|it| Regex::new(it).ok()).collect();
     text.lines()
         .map(|line| SPACES.replace_all(line, " ").trim_end().to_owned())

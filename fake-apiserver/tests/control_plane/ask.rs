@@ -14,7 +14,7 @@ pub(crate) fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> 
         Value::Null => (request, String::new()),
         body => (request.header("content-type", "application/json"), body.to_string()),
     };
-    request.body(body.into()).expect("the request is whole")
+    request.body(body.into()).expect("the request is valid")
 }
 
 pub(crate) async fn send(server: &ApiServer, method: &str, path: &str, body: Value) -> u16 {
@@ -30,7 +30,7 @@ pub(crate) fn read(answer: Response<Bytes>) -> (u16, String) {
     let code = answer.status().as_u16();
     (
         code,
-        String::from_utf8(answer.into_body().into()).expect("the answer is text"),
+        String::from_utf8(answer.into_body().into()).expect("the text is UTF-8"),
     )
 }
 

@@ -21,17 +21,17 @@ impl Log {
         for (name, value) in policy.as_object().expect("a policy is an object") {
             whole[name] = value.clone();
         }
-        let policy = AuditPolicy::parse(&whole.to_string()).expect("the policy is right");
+        let policy = AuditPolicy::parse(&whole.to_string()).expect("the policy is valid");
         let log = self.clone();
         builder
             .audit(policy, move |line| {
-                log.0.lock().expect("nobody panics with it").push_str(line)
+                log.0.lock().expect("the lock is not poisoned").push_str(line)
             })
             .start()
     }
 
     fn text(&self) -> String {
-        self.0.lock().expect("nobody panics with it").clone()
+        self.0.lock().expect("the lock is not poisoned").clone()
     }
 
     fn events(&self) -> Vec<Value> {
@@ -49,7 +49,7 @@ fn only(rule: Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn audit_event_has_the_field_order_of_go() {
     let log = Log::default();
-    let start = "2026-01-02T03:04:05Z".parse().expect("it is a time");
+    let start = "2026-01-02T03:04:05Z".parse().expect("the time is valid");
     let server = log.of(
         ApiServer::builder().start_time(start),
         &json!({"rules": [{"level": "Metadata"}]}),
@@ -58,7 +58,7 @@ async fn audit_event_has_the_field_order_of_go() {
         .header("user-agent", "test/1")
         .header("audit-id", "one")
         .header("x-forwarded-for", "192.0.2.1, nowhere");
-    server.call(asked.body("").expect("the request is whole")).await;
+    server.call(asked.body("").expect("the request is valid")).await;
     let before = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"one","stage":""#;
     let about = concat!(
         r#"","requestURI":"/api/v1/namespaces/default/configmaps/none?pretty=false","verb":"get","#,
@@ -92,7 +92,7 @@ async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_reques
     let patch = json!({"data": {"k": "w"}});
     let asked = Request::patch(format!("{CONFIG_MAPS}/a")).header("content-type", "application/merge-patch+json");
     server
-        .call(asked.body(patch.to_string()).expect("the request is whole"))
+        .call(asked.body(patch.to_string()).expect("the request is valid"))
         .await;
     get(&server, CONFIG_MAPS).await;
     send(
@@ -149,11 +149,11 @@ async fn a_watch_has_three_stages() {
         let events = log.events();
         events
             .iter()
-            .map(|it| it["stage"].as_str().expect("it is text").to_owned())
+            .map(|it| it["stage"].as_str().expect("the value is a string").to_owned())
             .collect()
     };
     let watch = Request::get(format!("{CONFIG_MAPS}?watch=1")).body(Body::empty());
-    let Ok(answer) = server.service().oneshot(watch.expect("the request is whole")).await;
+    let Ok(answer) = server.service().oneshot(watch.expect("the request is valid")).await;
     assert_eq!(stages(), ["RequestReceived", "ResponseStarted"]);
     drop(answer);
     assert_eq!(stages(), ["RequestReceived", "ResponseStarted", "ResponseComplete"]);
@@ -213,7 +213,7 @@ async fn users_rights_and_refusals_are_recorded() {
         for (name, value) in headers {
             asked = asked.header(*name, *value);
         }
-        server.call(asked.body("").expect("the request is whole"))
+        server.call(asked.body("").expect("the request is valid"))
     };
     assert_eq!(asked(&[("authorization", "Bearer dev")]).await.status(), 403);
     assert_eq!(asked(&[("impersonate-user", "jane")]).await.status(), 403);
@@ -261,7 +261,10 @@ async fn users_rights_and_refusals_are_recorded() {
      character of the rule"
 )]
 fn wrong_policies_are_refused(#[case] text: &str, #[case] why: &str) {
-    assert_eq!(AuditPolicy::parse(text).expect_err("it is wrong").to_string(), why);
+    assert_eq!(
+        AuditPolicy::parse(text).expect_err("the policy is invalid").to_string(),
+        why
+    );
 }
 
 #[tokio::test(start_paused = true)]

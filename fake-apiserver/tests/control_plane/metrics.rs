@@ -79,7 +79,7 @@ async fn applies_and_dry_runs_are_counted_separately() {
     let server = ApiServer::start();
     let path = format!("{CONFIG_MAPS}/a?fieldManager=t&dryRun=All");
     let apply = Request::patch(path).header("content-type", "application/apply-patch+yaml");
-    let apply = apply.body(config_map("a").to_string()).expect("the request is whole");
+    let apply = apply.body(config_map("a").to_string()).expect("the request is valid");
     assert_eq!(server.call(apply).await.status(), 201);
     let series = requests(201, "resource", "APPLY").replace("dry_run=\"\"", "dry_run=\"All\"");
     assert_eq!(sample(&page(&server).await, &series), Some("1"));
@@ -109,11 +109,15 @@ async fn durations_use_the_servers_clock() {
 async fn watch_is_counted_when_its_client_disconnects() {
     let server = ApiServer::start();
     let watch = Request::get(format!("{CONFIG_MAPS}?watch=1")).body(Body::empty());
-    let watch = watch.expect("the request is whole");
+    let watch = watch.expect("the request is valid");
     let Ok(answer) = server.service().oneshot(watch).await;
     let mut events = answer.into_body().into_data_stream();
     send(&server, "POST", CONFIG_MAPS, config_map("a")).await;
-    events.next().await.expect("an event").expect("it is whole");
+    events
+        .next()
+        .await
+        .expect("the watch delivers an event")
+        .expect("the event arrives completely");
 
     let under_way = "apiserver_longrunning_requests{component=\"apiserver\",group=\"\",resource=\"configmaps\",\
                      scope=\"namespace\",subresource=\"\",verb=\"WATCH\",version=\"v1\"}";
@@ -184,7 +188,7 @@ async fn metrics_count_the_documents_that_kube_apiserver_counts(
 ) {
     let server = ApiServer::start();
     let asked = Request::get(path).header("accept", accept).body("");
-    let answer = server.call(asked.expect("the request is whole")).await;
+    let answer = server.call(asked.expect("the request is valid")).await;
     assert_eq!(answer.status(), 200);
     let page = page(&server).await;
     let counted: Vec<_> = page
@@ -227,7 +231,7 @@ async fn long_running_requests_are_recognised_by_method_and_name(
     #[case] verb: &str,
 ) {
     let server = ApiServer::start();
-    let asked = Request::get(path).body(Body::empty()).expect("the request is whole");
+    let asked = Request::get(path).body(Body::empty()).expect("the request is valid");
     let Ok(answer) = server.service().oneshot(asked).await;
     let number = if answer.status() == 200 { "1" } else { "0" };
     let during = page(&server).await;
@@ -254,7 +258,7 @@ async fn get_with_watch_parameter_is_counted_as_watch() {
 async fn patch_with_an_unknown_media_type_is_not_counted() {
     let server = ApiServer::start();
     let asked = Request::patch(format!("{CONFIG_MAPS}/a")).header("content-type", "application/nothing");
-    let answer = server.call(asked.body("{}").expect("the request is whole")).await;
+    let answer = server.call(asked.body("{}").expect("the request is valid")).await;
     assert_eq!(answer.status(), 415);
     assert!(!page(&server).await.contains("apiserver_request_total"));
 }
@@ -276,10 +280,10 @@ async fn the_page_follows_the_rules_of_its_format() {
     let (mut families, mut series, mut family) = (Vec::new(), BTreeSet::new(), "");
     for line in first.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            family = rest.split_once(' ').expect("there is help").0;
+            family = rest.split_once(' ').expect("the metric has a help text").0;
             families.push(family);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            assert_eq!(rest.split_once(' ').expect("there is a type").0, family);
+            assert_eq!(rest.split_once(' ').expect("the metric has a type").0, family);
         } else {
             let (name, value) = line.rsplit_once(' ').expect("a sample has a value");
             assert!(name.starts_with(family), "{line}");
@@ -325,7 +329,7 @@ async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] co
         .token("monitor", "prometheus", ["system:monitoring"])
         .start();
     let asked = Request::get("/metrics").header("authorization", format!("Bearer {token}"));
-    let answer = server.call(asked.body("").expect("the request is whole")).await;
+    let answer = server.call(asked.body("").expect("the request is valid")).await;
     assert_eq!(answer.status().as_u16(), code);
 }
 
@@ -339,7 +343,7 @@ async fn one_request_too_many_is_answered_429_unless_an_administrator_sends_it()
     let (sender, held) = tokio::sync::oneshot::channel();
     let sender = std::sync::Mutex::new(Some(sender));
     let _hold = server.inject(move |_: &Seen<'_>| {
-        let mut sender = sender.lock().expect("nobody panics with it");
+        let mut sender = sender.lock().expect("the lock is not poisoned");
         match sender.take() {
             Some(sender) => {
                 let (verdict, decision) = Verdict::held();
@@ -355,7 +359,7 @@ async fn one_request_too_many_is_answered_429_unless_an_administrator_sends_it()
             Some(token) => asked.header("authorization", format!("Bearer {token}")),
             None => asked,
         };
-        asked.body("").expect("the request is whole")
+        asked.body("").expect("the request is valid")
     };
     let (server, waiting) = (&server, asked(CONFIG_MAPS, None));
     let first = server.call(waiting);
@@ -369,7 +373,7 @@ async fn one_request_too_many_is_answered_429_unless_an_administrator_sends_it()
         let page = page(server).await;
         let current = "apiserver_current_inflight_requests{request_kind=\"readOnly\"}";
         assert_eq!(sample(&page, current), Some("1"));
-        held.decide(Verdict::Pass).expect("it waits");
+        held.decide(Verdict::Pass).expect("the request is held");
     };
     let (answer, ()) = tokio::join!(first, others);
     assert_eq!(answer.status(), 200);

@@ -15,7 +15,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// A request as client-go sends it for built-in kinds.
 fn asked(path: &str, accept: &str) -> Request<String> {
     let asked = Request::get(path).header("accept", accept);
-    asked.body(String::new()).expect("the request is whole")
+    asked.body(String::new()).expect("the request is valid")
 }
 
 /// The first field of this number in a message.
@@ -46,10 +46,12 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 /// The kind and the message inside Kubernetes' envelope.
 fn open(bytes: &[u8]) -> (String, &[u8]) {
-    let unknown = bytes.strip_prefix(b"k8s\0").expect("it begins with the magic number");
-    let kind = field(field(unknown, 1).expect("it has a type"), 2).expect("the type has a kind");
-    let kind = String::from_utf8(kind.to_vec()).expect("a kind is text");
-    (kind, field(unknown, 2).expect("it has a message"))
+    let unknown = bytes
+        .strip_prefix(b"k8s\0")
+        .expect("the body begins with the magic number");
+    let kind = field(field(unknown, 1).expect("the message has a type"), 2).expect("the type has a kind");
+    let kind = String::from_utf8(kind.to_vec()).expect("the text is UTF-8");
+    (kind, field(unknown, 2).expect("the envelope has a message"))
 }
 
 /// `metadata.name` of an object.
@@ -74,14 +76,14 @@ async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
     assert_eq!(one.headers()["content-type"], PROTOBUF);
     let (kind, message) = open(one.body());
     assert_eq!((kind.as_str(), name(message)), ("ConfigMap", Some(&b"a"[..])));
-    let data = field(message, 2).expect("it has data");
+    let data = field(message, 2).expect("the message has data");
     assert_eq!((field(data, 1), field(data, 2)), (Some(&b"k"[..]), Some(&b"v"[..])));
 
     let all = server.call(asked(CONFIG_MAPS, &accept)).await;
     assert_eq!(all.headers()["content-type"], PROTOBUF);
     let (kind, message) = open(all.body());
     assert_eq!(kind, "ConfigMapList");
-    assert_eq!(name(field(message, 2).expect("it has an item")), Some(&b"a"[..]));
+    assert_eq!(name(field(message, 2).expect("the list has an item")), Some(&b"a"[..]));
 }
 
 #[rstest]
@@ -101,8 +103,8 @@ async fn other_answers_are_json(#[case] accept: &str, #[case] path: &str) {
 async fn the_journal_shows_an_answer_as_json() {
     let server = server().await;
     server.call(asked(&format!("{CONFIG_MAPS}/a"), PROTOBUF)).await;
-    let last = server.journal().requests().pop().expect("it was recorded");
-    let shown: Value = serde_json::from_slice(&last.answer_bytes()).expect("it is JSON");
+    let last = server.journal().requests().pop().expect("the request was recorded");
+    let shown: Value = serde_json::from_slice(&last.answer_bytes()).expect("the text is valid JSON");
     assert_eq!(shown["data"], json!({"k": "v"}));
 }
 
@@ -125,7 +127,11 @@ async fn events_of_a_watch_are_frames(#[case] accept: &str, #[case] kind: &str) 
     );
     for expected in ["ADDED", "DELETED", "BOOKMARK"] {
         let frame = loop {
-            let frame = frames.next().await.expect("it goes on").expect("it is whole");
+            let frame = frames
+                .next()
+                .await
+                .expect("the stream continues")
+                .expect("the event arrives completely");
             let is_bookmark = frame.windows(8).any(|it| it == b"BOOKMARK");
             // Bookmarks may arrive at any time.
             if is_bookmark == (expected == "BOOKMARK") {
@@ -133,10 +139,10 @@ async fn events_of_a_watch_are_frames(#[case] accept: &str, #[case] kind: &str) 
             }
         };
         let (length, event) = frame.split_at(4);
-        let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
+        let length = u32::from_be_bytes(length.try_into().expect("the length has four bytes"));
         assert_eq!(usize::try_from(length), Ok(event.len()));
         assert_eq!(field(event, 1), Some(expected.as_bytes()));
-        let object = field(field(event, 2).expect("it has an object"), 1).expect("the object has bytes");
+        let object = field(field(event, 2).expect("the event has an object"), 1).expect("the object has bytes");
         let (found, message) = open(object);
         assert_eq!(found, kind);
         if expected != "BOOKMARK" {
@@ -152,7 +158,7 @@ async fn an_expired_watch_ends_with_a_status_in_protobuf() {
     let answer = server.call(asked(&path, PROTOBUF)).await;
     let event = &answer.body()[4..];
     assert_eq!(field(event, 1), Some(&b"ERROR"[..]));
-    let object = field(field(event, 2).expect("it has an object"), 1).expect("the object has bytes");
+    let object = field(field(event, 2).expect("the event has an object"), 1).expect("the object has bytes");
     let (kind, message) = open(object);
     assert_eq!((kind.as_str(), field(message, 4)), ("Status", Some(&b"Expired"[..])));
 }

@@ -31,7 +31,9 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 #[case::no_retired_version(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
 #[tokio::test(start_paused = true)]
 async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
-    let builder = ApiServer::builder().runtime_config(pairs).expect("the pairs are right");
+    let builder = ApiServer::builder()
+        .runtime_config(pairs)
+        .expect("the runtime config is valid");
     assert_eq!(get(&builder.start(), path).await.0, code);
 }
 
@@ -98,14 +100,14 @@ async fn versions_with_the_same_types_share_objects(
 ) {
     let builder = ApiServer::builder()
         .runtime_config(["api/all=true"])
-        .expect("it is right");
+        .expect("the runtime config is valid");
     let retired = ["policy/v1beta1", "batch/v1beta1", "autoscaling/v2beta2"];
-    let server = builder.retired_apis(retired).expect("they are known").start();
+    let server = builder.retired_apis(retired).expect("the APIs are known").start();
     let path = |version: &str| format!("/apis/{group}/{version}/{resource}");
     object["apiVersion"] = format!("{group}/{version}").into();
     let (code, made) = sent(&server, "POST", &path(version), object).await;
     assert_eq!(code, 201, "{made}");
-    let parse = |text: String| serde_json::from_str::<Value>(&text).expect("it is JSON");
+    let parse = |text: String| serde_json::from_str::<Value>(&text).expect("the text is valid JSON");
     let of_it = |mut object: Value| {
         object["apiVersion"] = Value::Null;
         object["metadata"]["managedFields"] = Value::Null;
@@ -157,8 +159,10 @@ async fn continue_tokens_and_exact_lists_expire_with_time(#[case] seconds: u64, 
         send(&server, "POST", CONFIG_MAPS, config_map(name)).await;
     }
     let (_, page) = get(&server, &format!("{CONFIG_MAPS}?limit=1")).await;
-    let page: Value = serde_json::from_str(&page).expect("it is JSON");
-    let token = page["metadata"]["continue"].as_str().expect("there is a rest");
+    let page: Value = serde_json::from_str(&page).expect("the text is valid JSON");
+    let token = page["metadata"]["continue"]
+        .as_str()
+        .expect("the list has a continue token");
     let version = page["metadata"]["resourceVersion"]
         .as_str()
         .expect("a list has a version");

@@ -112,8 +112,9 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
 
 /// The text without values printed as JSON or as a Go struct.
 fn undumped(text: &str) -> String {
-    static BRACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)[{\[].*[}\]]").expect("it is constant"));
-    static LONG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""(?:[^"\\]|\\.){200,}""#).expect("it is constant"));
+    static BRACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)[{\[].*[}\]]").expect("the pattern is valid"));
+    static LONG: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#""(?:[^"\\]|\\.){200,}""#).expect("the pattern is valid"));
     let line = text.split('\n').next().unwrap_or_default();
     let text = BRACES.replace_all(line, "{…}");
     LONG.replace_all(&text, "\"…\"").into_owned()

@@ -10,7 +10,7 @@ fn path() -> PathBuf {
 
 /// Number of cases that are listed.
 pub(crate) fn count() -> usize {
-    let text = std::fs::read_to_string(path()).expect("the list of known differences is there");
+    let text = std::fs::read_to_string(path()).expect("the list of known differences exists");
     let is_case = |line: &&str| !line.is_empty() && !line.starts_with('#');
     text.lines().filter(is_case).count()
 }
@@ -22,7 +22,7 @@ pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
     show(file, different);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let text = std::fs::read_to_string(path()).expect("the list of known differences is there");
+    let text = std::fs::read_to_string(path()).expect("the list of known differences exists");
     let prefix = format!("{file}/");
     let listed: BTreeSet<&str> = text
         .lines()
@@ -89,5 +89,5 @@ fn write(text: &str, prefix: &str, different: &[(String, String)]) {
     }));
     lines.sort();
     let text = format!("{}\n{}\n", head.join("\n"), lines.join("\n"));
-    std::fs::write(path(), text).expect("the list can be written");
+    std::fs::write(path(), text).expect("the file is writable");
 }

@@ -69,7 +69,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u1
         .header("authorization", format!("Bearer {TOKEN}"))
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()));
-    let Ok(answer) = server.service().oneshot(request.expect("the request is whole")).await;
+    let Ok(answer) = server.service().oneshot(request.expect("the request is valid")).await;
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await.expect("the answer ends");
     (code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
@@ -107,12 +107,12 @@ async fn replacing_any_leaf_does_not_break_the_server(
         .filter(|it| it.name.starts_with("create/") && it.answer.status == 201)
         .filter(|it| size(&it.request.body) < MOST_BYTES)
         .max_by_key(|it| size(&it.request.body))
-        .expect("a create that is accepted");
-    let body = variables.fill(case.request.body.as_deref().expect("it has a body"));
-    let object: Value = serde_json::from_str(&body).expect("JSON");
+        .expect("the recordings have an accepted create");
+    let body = variables.fill(case.request.body.as_deref().expect("the request has a body"));
+    let object: Value = serde_json::from_str(&body).expect("the text is valid JSON");
     let collection = variables.fill_path(&case.request.path);
-    let collection = collection.split('?').next().expect("a path").to_owned();
-    let name = object["metadata"]["name"].as_str().expect("a name");
+    let collection = collection.split('?').next().expect("the request has a path").to_owned();
+    let name = object["metadata"]["name"].as_str().expect("the name is a string");
     let object_path = format!("{collection}/{name}");
     let (method, path, base) = if way == "create" {
         ("POST", format!("{collection}?dryRun=All"), object)
@@ -121,7 +121,7 @@ async fn replacing_any_leaf_does_not_break_the_server(
         assert_eq!(code, 201, "{made}");
         made["metadata"]
             .as_object_mut()
-            .expect("metadata")
+            .expect("the metadata is an object")
             .remove("resourceVersion");
         let suffix = if way == "update" { "" } else { "/status" };
         ("PUT", format!("{object_path}{suffix}"), made)
@@ -133,7 +133,7 @@ async fn replacing_any_leaf_does_not_break_the_server(
     let mut stored = send(&server, "GET", &object_path, &Value::Null).await;
     for (leaf, value) in changes.step_by(STRIDE) {
         let mut changed = base.clone();
-        *changed.pointer_mut(leaf).expect("it was found") = value.clone();
+        *changed.pointer_mut(leaf).expect("the field exists") = value.clone();
         let (code, answer) = send(&server, method, &path, &changed).await;
         assert!(code < 500, "{leaf} = {value}: {answer}");
         let now = send(&server, "GET", &object_path, &Value::Null).await;

@@ -40,15 +40,19 @@ fn start() -> ApiServer {
 #[test]
 fn readme_has_the_numbers_of_requests_and_differences() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = std::fs::read_dir(tests.join("tests/differential/requests")).expect("the recordings are there");
-    let cases = files.map(|file| Recording::read(&file.expect("a file").path()).cases.len());
+    let files = std::fs::read_dir(tests.join("tests/differential/requests")).expect("the recordings exist");
+    let cases = files.map(|file| {
+        Recording::read(&file.expect("the directory entry is readable").path())
+            .cases
+            .len()
+    });
     let cases = cases.sum::<usize>();
     let (thousands, rest) = (cases / 1000, cases % 1000);
     let claim = format!(
         "answers {thousands},{rest:03} generated requests like kube-apiserver, except {} that",
         known::count()
     );
-    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("the README is there");
+    let readme = std::fs::read_to_string(tests.join("../README.md")).expect("README.md exists");
     assert!(readme.contains(&claim), "README.md lacks: {claim}");
 }
 

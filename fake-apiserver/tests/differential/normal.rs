@@ -22,7 +22,7 @@ struct Texts {
 }
 
 static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
-    let regex = |text: &str| Regex::new(text).expect("it is constant");
+    let regex = |text: &str| Regex::new(text).expect("the pattern is valid");
     Texts {
         generated: regex(r#""generateName": ?"([^"]+)""#),
         time: regex(r"\b20(?:2[6-9]|[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| \+0000 UTC)?"),
@@ -61,7 +61,7 @@ pub(crate) fn form(raw: &[u8], request: &str) -> Value {
         let cut: String = prefix.chars().take(58).collect();
         for start in [prefix, cut.as_str()] {
             let name = format!(r"{}[bcdfghjklmnpqrstvwxz2456789]{{5}}\b", regex::escape(start));
-            let name = Regex::new(&name).expect("an escaped text is a pattern");
+            let name = Regex::new(&name).expect("an escaped text is a valid pattern");
             text = name
                 .replace_all(&text, format!("{start}<gen>").replace('$', "$$"))
                 .into_owned();

@@ -44,7 +44,7 @@ async fn send(
         .header(CONTENT_TYPE, content_type)
         .header(ACCEPT, accept)
         .body(Body::from(body));
-    let Ok(answer) = server.service().oneshot(request.expect("the request is whole")).await;
+    let Ok(answer) = server.service().oneshot(request.expect("the request is valid")).await;
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await.expect("the answer ends");
     (code, body.to_bytes().to_vec())

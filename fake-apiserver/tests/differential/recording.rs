@@ -116,11 +116,11 @@ impl Request {
             }
         }
         let mut request = http::Request::new(body.unwrap_or_default());
-        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).expect("recorded methods are methods");
-        *request.uri_mut() = encoded(path).parse().expect("an encoded path is a URI");
+        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).expect("recorded methods are valid");
+        *request.uri_mut() = encoded(path).parse().expect("an encoded path is a valid URI");
         for (name, value) in all {
-            let name = HeaderName::try_from(name).expect("recorded headers are headers");
-            let value = HeaderValue::try_from(value).expect("recorded headers are headers");
+            let name = HeaderName::try_from(name).expect("recorded headers are valid");
+            let value = HeaderValue::try_from(value).expect("recorded headers are valid");
             request.headers_mut().insert(name, value);
         }
         request
@@ -172,7 +172,7 @@ impl Variables {
     }
 
     fn replace(&self, text: &str, put: impl Fn(&str) -> String) -> String {
-        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("it is constant"));
+        static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid"));
         if !text.contains("${") {
             return text.to_owned();
         }

@@ -212,7 +212,7 @@ fn pod_with_wrong_values_is_refused_by_every_write() {
 fn truncated_body_is_refused(#[case] write: usize) {
     runtime().block_on(async {
         let server = ApiServer::start();
-        create_pod(&server).await.expect("it is good");
+        create_pod(&server).await.expect("the Pod is valid");
         let body = pod().to_string();
         let (method, path, content_type) = WRITES[write];
         for end in 0..body.len() {
@@ -245,7 +245,7 @@ fn deep_body_is_refused(
 ) {
     runtime().block_on(async {
         let server = ApiServer::start();
-        create_pod(&server).await.expect("it is good");
+        create_pod(&server).await.expect("the Pod is valid");
         let bodies = [
             "[".repeat(depth),
             "[".repeat(depth) + &"]".repeat(depth),
@@ -280,7 +280,7 @@ fn deep_body_is_refused(
 fn a_body_beyond_the_limit_is_413(#[values("POST", "PUT", "PATCH", "DELETE")] method: &str) {
     runtime().block_on(async {
         let server = ApiServer::start();
-        create_pod(&server).await.expect("it is good");
+        create_pod(&server).await.expect("the Pod is valid");
         let path = if method == "POST" {
             PODS.to_owned()
         } else {
@@ -295,7 +295,7 @@ fn a_body_beyond_the_limit_is_413(#[values("POST", "PUT", "PATCH", "DELETE")] me
         let answer = Ask::new(method, &path, content_type, body)
             .check(&server)
             .await
-            .expect("it is refused");
+            .expect("the request is refused");
         assert_eq!(
             (answer.code, answer.message().as_str()),
             (413, "Request entity too large: limit is 3145728")

@@ -15,7 +15,7 @@ pub(crate) fn runtime() -> Runtime {
         .enable_all()
         .start_paused(true)
         .build()
-        .expect("a runtime without sockets needs nothing")
+        .expect("a runtime without sockets can be built")
 }
 
 /// Tries random values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` changes

@@ -64,7 +64,7 @@ pub(crate) fn watch(server: &Server) -> BufReader<TcpStream> {
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
-        reader.read_line(&mut line).expect("a head");
+        reader.read_line(&mut line).expect("the answer has a head");
     }
     reader
 }
@@ -159,7 +159,7 @@ async fn a_click_holds_a_watch_lets_one_event_pass_and_resumes() {
         .await;
     let mut read = String::new();
     while !read.contains("\"name\":\"d\"") {
-        lines.read_line(&mut read).expect("the events come");
+        lines.read_line(&mut read).expect("the events arrive");
     }
     tab.until(&format!("{} >= 4", rows_with("entries", "ADDED"))).await;
 }
@@ -244,7 +244,7 @@ async fn snapshot_is_compared_and_restored() {
         .into_iter()
         .flatten()
         .find(|it| it["name"] == "owner")
-        .expect("it is there")["uid"]
+        .expect("the object exists")["uid"]
         .clone();
     let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
     create_map(
@@ -533,19 +533,24 @@ async fn burst(stream: &mut Crowd, requests: usize) {
         let mut answered = 0;
         while answered < requests {
             line.clear();
-            assert!(read.read_line(&mut line).await.expect("it answers") > 0, "it has ended");
+            assert!(
+                read.read_line(&mut line).await.expect("the server answers") > 0,
+                "it has ended"
+            );
             answered += line.matches("HTTP/1.1 404").count();
         }
     };
     let (sent, ()) = futures::join!(sent, answered);
-    sent.expect("it reads");
+    sent.expect("the connection is open");
 }
 
 type Crowd = (tokio::io::BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
 async fn crowd(server: &Server) -> Crowd {
     let address = server.url.trim_start_matches("http://");
-    let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("the server accepts connections");
     let (read, write) = stream.into_split();
     (tokio::io::BufReader::new(read), write)
 }
@@ -594,7 +599,7 @@ async fn a_thousand_requests_a_second_can_be_read() {
     .await;
     let drawn = tab.eval("({frames: frames_, rows: most, steps: taken.size})").await;
     println!("{all} entries: {drawn}");
-    let number = |name: &str| drawn[name].as_u64().expect("a number");
+    let number = |name: &str| drawn[name].as_u64().expect("the value is a number");
     assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
     assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
     assert!(number("steps") > 30, "and all the time: {drawn}");

@@ -52,7 +52,7 @@ fn open_shop(server: &Server) {
 fn deploy_oven(server: &Server) {
     let uid = get(server, "/_fake/objects");
     let uid = uid.as_array().into_iter().flatten().find(|it| it["kind"] == "Shop");
-    let uid = uid.expect("it is there")["uid"].clone();
+    let uid = uid.expect("the object exists")["uid"].clone();
     let owners = json!([{"apiVersion": "example.com/v1", "kind": "Shop", "name": "bakery", "uid": uid}]);
     let labels = json!({"app": "oven"});
     let deployment = json!({
@@ -71,7 +71,7 @@ fn deploy_oven(server: &Server) {
 
 fn spec(server: &Server) -> Value {
     let shop = ask(server, &format!("GET {SHOPS}/bakery"), &[], "");
-    let shop: Value = serde_json::from_str(&shop.body).expect("it is JSON");
+    let shop: Value = serde_json::from_str(&shop.body).expect("the text is valid JSON");
     shop["spec"].clone()
 }
 

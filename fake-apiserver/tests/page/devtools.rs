@@ -56,10 +56,10 @@ impl Tab {
             .spawn()
             .expect("DRYDOCK_BROWSER names a Chromium");
         // It prints its address when it is ready.
-        let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let url = loop {
             let mut line = String::new();
-            let read = stderr.read_line(&mut line).expect("it is text");
+            let read = stderr.read_line(&mut line).expect("the output is UTF-8");
             assert!(read > 0, "the browser does not start");
             if let Some(url) = line.strip_prefix("DevTools listening on ") {
                 break url.trim().to_owned();
@@ -70,10 +70,12 @@ impl Tab {
             std::io::copy(&mut stderr, &mut std::io::sink())
         }));
         let address = url.trim_start_matches("ws://").split('/').next().unwrap_or_default();
-        let stream = TcpStream::connect(address).await.expect("it listens");
+        let stream = TcpStream::connect(address)
+            .await
+            .expect("the server accepts connections");
         let (socket, _) = tokio_tungstenite::client_async(url, stream)
             .await
-            .expect("it speaks WebSocket");
+            .expect("the browser accepts a WebSocket");
         let mut tab = Self {
             child,
             profile,
@@ -99,14 +101,14 @@ impl Tab {
             message["sessionId"] = session.as_str().into();
         }
         let sent = self.socket.send(Message::text(message.to_string()));
-        sent.await.expect("the browser is there");
+        sent.await.expect("the browser is connected");
         let answered = async {
             loop {
-                let message = self.socket.next().await.expect("the browser is there");
-                let Message::Text(text) = message.expect("the connection holds") else {
+                let message = self.socket.next().await.expect("the browser is connected");
+                let Message::Text(text) = message.expect("the connection is open") else {
                     continue;
                 };
-                let answer: Value = serde_json::from_str(&text).expect("it is JSON");
+                let answer: Value = serde_json::from_str(&text).expect("the text is valid JSON");
                 if answer["id"] == id {
                     break answer;
                 }
@@ -202,10 +204,10 @@ impl Tab {
         };
         let shot = self.command("Page.captureScreenshot", json!({"format": "png"})).await;
         let bytes = BASE64_STANDARD
-            .decode(shot["data"].as_str().expect("it is text"))
-            .expect("base64");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).expect("it can be written to");
+            .decode(shot["data"].as_str().expect("the value is a string"))
+            .expect("the text is base64");
+        std::fs::create_dir_all(&folder).expect("the directory can be created");
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).expect("the file is writable");
     }
 }
 

@@ -28,10 +28,11 @@ struct Answer {
 
 /// Sends a request with these headers; `Host` is localhost, and a body is JSON.
 fn send(server: &Server, request: &str, headers: &[&str], body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let mut stream =
+        TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("a duration");
+        .expect("the duration is valid");
     let mut head = format!(
         "{request} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n",
         body.len()
@@ -47,7 +48,7 @@ fn send(server: &Server, request: &str, headers: &[&str], body: &str) -> TcpStre
     }
     stream
         .write_all(format!("{head}\r\n{body}").as_bytes())
-        .expect("it reads");
+        .expect("the connection is open");
     stream
 }
 
@@ -55,7 +56,7 @@ fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> Answer {
     let mut text = String::new();
     send(server, request, headers, body)
         .read_to_string(&mut text)
-        .expect("the answer is text");
+        .expect("the answer is UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").expect("the answer has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     Answer {
@@ -74,7 +75,7 @@ fn control(server: &Server, request: &str, headers: &[&str], body: Value) -> Val
     };
     let answer = ask(server, request, headers, &body);
     assert_eq!(answer.code, 200, "{answer:?}");
-    serde_json::from_str(&answer.body).expect("it is JSON")
+    serde_json::from_str(&answer.body).expect("the text is valid JSON")
 }
 
 fn get(server: &Server, path: &str) -> Value {
@@ -123,7 +124,7 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
         .head
         .lines()
         .find_map(|it| it.strip_prefix("content-security-policy: "))
-        .expect("it has a policy");
+        .expect("the answer has a content security policy");
     let directives: Vec<_> = policy.split("; ").collect();
     for directive in ["default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"] {
         assert!(directives.contains(&directive), "{directive}: {policy}");
@@ -183,7 +184,7 @@ impl Stream {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            reader.read_line(&mut head).expect("a head");
+            reader.read_line(&mut head).expect("the answer has a head");
         }
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         assert!(
@@ -198,14 +199,17 @@ impl Stream {
         let mut id = None;
         loop {
             let mut line = String::new();
-            assert!(self.0.read_line(&mut line).expect("it goes on") > 0, "it has ended");
+            assert!(
+                self.0.read_line(&mut line).expect("the stream continues") > 0,
+                "it has ended"
+            );
             if let Some(number) = line.strip_prefix("id: ") {
                 id = number.trim().parse().ok();
             }
             if let Some(data) = line.strip_prefix("data: ") {
                 return (
-                    id.expect("it has an id"),
-                    serde_json::from_str(data).expect("it is JSON"),
+                    id.expect("the watch has an id"),
+                    serde_json::from_str(data).expect("the text is valid JSON"),
                 );
             }
         }
@@ -215,7 +219,7 @@ impl Stream {
     fn until(&mut self, name: &str) -> Value {
         loop {
             let (_, page) = self.next();
-            let entries = page["entries"].as_array().expect("a list");
+            let entries = page["entries"].as_array().expect("the value is a list");
             if let Some(found) = entries.iter().find(|it| it["request"]["name"] == name) {
                 return found["request"].clone();
             }
@@ -280,7 +284,7 @@ fn single_watch_is_held_and_reports_its_lag() {
         // Reads the head; then the watch is open.
         while line != "\r\n" {
             line.clear();
-            watch.read_line(&mut line).expect("a head");
+            watch.read_line(&mut line).expect("the answer has a head");
         }
         line.clear();
     }
@@ -320,11 +324,11 @@ fn objects_are_listed_with_their_owners_in_every_saved_state() {
     create_map(&server, &json!({"metadata": {"name": "owner"}}));
     let uid_of = |name: &str, query: &str| -> Option<String> {
         let objects = get(&server, &format!("/_fake/objects{query}"));
-        let objects = objects.as_array().expect("a list").clone();
+        let objects = objects.as_array().expect("the value is a list").clone();
         let found = objects.into_iter().find(|it| it["name"] == name)?;
         found["uid"].as_str().map(str::to_owned)
     };
-    let uid = uid_of("owner", "").expect("it is there");
+    let uid = uid_of("owner", "").expect("the object exists");
     let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
     let before = control(&server, "POST /_fake/snapshot", &[], Value::Null)["snapshot"].clone();
     create_map(
@@ -332,7 +336,7 @@ fn objects_are_listed_with_their_owners_in_every_saved_state() {
         &json!({"metadata": {"name": "owned", "ownerReferences": owners}, "data": {"a": "1"}}),
     );
     let between = control(&server, "POST /_fake/snapshot", &[], Value::Null)["snapshot"].clone();
-    let owned = uid_of("owned", "").expect("it is there");
+    let owned = uid_of("owned", "").expect("the object exists");
     assert_eq!(uid_of("owned", &format!("?snapshot={before}")), None);
     let listed = get(&server, "/_fake/objects");
     let found = listed
@@ -340,7 +344,7 @@ fn objects_are_listed_with_their_owners_in_every_saved_state() {
         .into_iter()
         .flatten()
         .find(|it| it["uid"] == owned.as_str());
-    assert_eq!(found.expect("it is listed")["owners"][0]["uid"], uid.as_str());
+    assert_eq!(found.expect("the object is listed")["owners"][0]["uid"], uid.as_str());
 
     let removed = ask(&server, &format!("DELETE {MAPS}/owner"), &[], "");
     assert_eq!(removed.code, 200);
@@ -382,12 +386,12 @@ fn uid_of(server: &Server, kind: &str, name: &str) -> String {
     let mut objects = objects.as_array().into_iter().flatten();
     let found = objects.find(|it| it["kind"] == kind && it["name"] == name);
     let found = found.unwrap_or_else(|| panic!("no {kind} {name}"));
-    found["uid"].as_str().expect("a uid is a text").to_owned()
+    found["uid"].as_str().expect("the uid is a string").to_owned()
 }
 
 fn newest(server: &Server) -> u64 {
     let revision = &get(server, "/_fake/snapshot")["resourceVersion"];
-    revision.as_u64().expect("a number")
+    revision.as_u64().expect("the value is a number")
 }
 
 #[test]
@@ -450,7 +454,7 @@ fn the_request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
     );
     assert_eq!(released.code, 200, "{released:?}");
     let history = get(&server, &format!("/_fake/objects/{uid}/history"));
-    let revisions = history["revisions"].as_array().expect("a list");
+    let revisions = history["revisions"].as_array().expect("the value is a list");
     let told: Vec<_> = revisions.iter().map(|it| (&it["type"], &it["by"]["client"])).collect();
     assert_eq!(
         told,
@@ -477,7 +481,7 @@ fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
             &format!("/_fake/table?resource=configmaps&namespace=default{query}"),
         );
         assert_documented(&server, &table, "get", "/_fake/table");
-        let rows = table["rows"].as_array().expect("a list");
+        let rows = table["rows"].as_array().expect("the value is a list");
         rows.iter().map(|it| json!([it["cells"][0], it["cells"][1]])).collect()
     };
     assert_eq!(maps_at(&format!("&at={start}")), [] as [Value; 0]);
@@ -490,7 +494,7 @@ fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
 
     let kinds = get(&server, &format!("/_fake/kinds?at={first}"));
     assert_documented(&server, &kinds, "get", "/_fake/kinds");
-    let kinds = kinds["kinds"].as_array().expect("a list");
+    let kinds = kinds["kinds"].as_array().expect("the value is a list");
     let maps = kinds.iter().find(|it| it["resource"] == "configmaps");
     assert_eq!(
         maps.map(|it| (&it["own"], &it["namespaces"]["default"])),

@@ -203,7 +203,7 @@ async fn open(trace: &Trace) -> Option<Tab> {
         return None;
     };
     let path = folder().join("trace.html");
-    std::fs::write(&path, trace.to_html()).expect("it can be written");
+    std::fs::write(&path, trace.to_html()).expect("the file is writable");
     let mut tab = Tab::open(&program).await;
     tab.go_to(&format!("file://{}", path.display())).await;
     tab.until("document.querySelector('#list .item')").await;
@@ -460,7 +460,7 @@ async fn a_trace_without_steps_shows_its_report() {
         return;
     };
     let path = folder().join("trace.html");
-    std::fs::write(&path, trace.to_html()).expect("it can be written");
+    std::fs::write(&path, trace.to_html()).expect("the file is writable");
     let mut tab = Tab::open(&program).await;
     tab.go_to(&format!("file://{}", path.display())).await;
     tab.until(&says("headline", "no failure was found")).await;
@@ -477,11 +477,11 @@ fn the_document_of_the_journal_has_writes_and_versions() {
     let document = control(&server, "GET /_fake/trace", &["Accept: application/json"], Value::Null);
     assert_documented(&server, &document, "get", "/_fake/trace");
     let run = &document["runs"][0];
-    let steps = run["steps"].as_array().expect("steps");
+    let steps = run["steps"].as_array().expect("the value is a list");
     let step = steps
         .iter()
         .find(|it| it["text"] == "CREATE configmaps default/first")
-        .expect("it was created");
+        .expect("the object was created");
     assert_eq!(step["client"], "maker/1");
     assert_eq!(step["changes"], json!([{"path": "data.color", "after": "vermilion"}]));
     let version = &run["objects"]["configmaps default/first"][0];
@@ -539,7 +539,8 @@ fn text_cannot_end_the_data_of_the_page() {
     let data = page
         .split_once("id=\"data\">")
         .and_then(|(_, rest)| rest.split_once("</script>"));
-    let document: Value = serde_json::from_str(data.expect("the data").0).expect("it is JSON");
+    let document: Value =
+        serde_json::from_str(data.expect("the page contains data").0).expect("the text is valid JSON");
     assert_eq!(document["title"], "</script></title><!-- & \u{2028}");
     assert_eq!(document["runs"][1]["steps"][0]["text"], "</SCRIPT><script>");
 }

@@ -27,10 +27,10 @@ fn wardle(builder: ApiServerBuilder) -> (ApiServer, Received) {
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
         let line = format!("{} {}", request.method(), request.uri());
-        seen.lock().expect("no test panics here").push((line, headers));
+        seen.lock().expect("the lock is not poisoned").push((line, headers));
         let (code, body) = answer(request.uri().path());
         let mut response = Response::new(Body::from(body.to_string()));
-        *response.status_mut() = http::StatusCode::from_u16(code).expect("a code");
+        *response.status_mut() = http::StatusCode::from_u16(code).expect("the status code is valid");
         let json = http::HeaderValue::from_static("application/json");
         response.headers_mut().insert("content-type", json);
         if code == 307 {
@@ -100,7 +100,7 @@ async fn a_request_reaches_the_server_with_its_user() {
     ));
     let service = api_service("wardle.example.com", "flunders");
     assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
-    received.lock().expect("no test panics here").clear();
+    received.lock().expect("the lock is not poisoned").clear();
     let path = "/apis/wardle.example.com/v1/namespaces/default/flunders/a?pretty=false";
     let request = Request::get(path)
         .header("authorization", "Bearer t")
@@ -108,15 +108,15 @@ async fn a_request_reaches_the_server_with_its_user() {
         .header("x-remote-extra-x", "1")
         .header("accept", "application/json")
         .body(String::new());
-    let answer = server.call(request.expect("the request is whole")).await;
+    let answer = server.call(request.expect("the request is valid")).await;
     assert_eq!(answer.status(), 200);
-    let body: Value = serde_json::from_slice(answer.body()).expect("JSON");
+    let body: Value = serde_json::from_slice(answer.body()).expect("the text is valid JSON");
     assert_eq!(body["kind"], "Flunder");
-    let received = received.lock().expect("no test panics here").clone();
+    let received = received.lock().expect("the lock is not poisoned").clone();
     let (line, headers) = received
         .iter()
         .find(|it| it.0.contains("flunders/a"))
-        .expect("it was called");
+        .expect("the server was called");
     assert_eq!(line, &format!("GET {path}"));
     let values = |name: &str| -> Vec<&str> {
         let named = headers.iter().filter(|it| it.0 == name);
@@ -143,19 +143,19 @@ async fn rbac_decides_before_the_server_is_called() {
     let (server, received) = wardle(builder);
     let service = api_service("wardle.example.com", "flunders");
     assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
-    received.lock().expect("no test panics here").clear();
+    received.lock().expect("the lock is not poisoned").clear();
     let request = Request::get("/apis/wardle.example.com/v1/namespaces/default/flunders/a")
         .header("authorization", "Bearer t")
         .body(String::new());
-    let answer = server.call(request.expect("the request is whole")).await;
-    let body: Value = serde_json::from_slice(answer.body()).expect("JSON");
+    let answer = server.call(request.expect("the request is valid")).await;
+    let body: Value = serde_json::from_slice(answer.body()).expect("the text is valid JSON");
     let expected = "flunders.wardle.example.com \"a\" is forbidden: User \"dev\" cannot get resource \"flunders\" in \
                     API group \"wardle.example.com\" in the namespace \"default\"";
     assert_eq!(
         (answer.status().as_u16(), body["message"].as_str()),
         (403, Some(expected))
     );
-    let received = received.lock().expect("no test panics here").clone();
+    let received = received.lock().expect("the lock is not poisoned").clone();
     assert!(received.iter().all(|it| !it.0.contains("flunders/a")), "{received:?}");
 }
 
@@ -182,9 +182,9 @@ async fn documents_contain_the_group_in_the_order_of_priorities() {
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         )
         .body(String::new());
-    let answer = server.call(request.expect("the request is whole")).await;
-    let document: Value = serde_json::from_slice(answer.body()).expect("JSON");
-    let items = document["items"].as_array().expect("a list");
+    let answer = server.call(request.expect("the request is valid")).await;
+    let document: Value = serde_json::from_slice(answer.body()).expect("the text is valid JSON");
+    let items = document["items"].as_array().expect("the value is a list");
     let item = items.iter().find(|it| it["metadata"]["name"] == "wardle.example.com");
     let kind = json!({"group": "wardle.example.com", "version": "v1", "kind": "Flunder"});
     let expected = json!({
@@ -203,7 +203,7 @@ async fn the_condition_follows_a_call_of_the_server() {
     let (server, received) = with_wardle().await;
     let passed = (json!("True"), json!("Passed"));
     assert_eq!(available(&server, "wardle.example.com").await, passed);
-    let calls = received.lock().expect("no test panics here").clone();
+    let calls = received.lock().expect("the lock is not poisoned").clone();
     let (line, headers) = &calls[0];
     assert_eq!(line, "GET /apis/wardle.example.com/v1");
     let user = headers.iter().find(|it| it.0 == "x-remote-user");
@@ -242,7 +242,7 @@ async fn error_is_passed_on(#[case] path: &str, #[case] code: u16, #[case] start
             .0,
         201
     );
-    let request = Request::get(path).body(String::new()).expect("the request is whole");
+    let request = Request::get(path).body(String::new()).expect("the request is valid");
     let answer = server.call(request).await;
     let text = String::from_utf8_lossy(answer.body()).into_owned();
     assert_eq!(answer.status().as_u16(), code, "{text}");
@@ -284,8 +284,9 @@ async fn certificate_of_an_address_is_verified(
     use base64::Engine as _;
     use fake_apiserver::{ServeOptions, signed_certificate};
 
-    let [certificate, key, authority] = signed_certificate(&[host.to_owned()]).expect("a certificate");
-    let [_, _, other] = signed_certificate(&[host.to_owned()]).expect("a certificate");
+    let [certificate, key, authority] =
+        signed_certificate(&[host.to_owned()]).expect("the certificate can be generated");
+    let [_, _, other] = signed_certificate(&[host.to_owned()]).expect("the certificate can be generated");
     let behind = ApiServer::start();
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -309,7 +310,7 @@ async fn certificate_of_an_address_is_verified(
     );
     let options = ServeOptions::tls().certificate(certificate, key).accept_hosts([HOST]);
     let serving = behind.serve_with(([127, 0, 0, 1], 0).into(), &options).await;
-    let serving = serving.expect("a free port");
+    let serving = serving.expect("a port is free");
 
     let server = ApiServer::builder().webhook_address(HOST, serving.addr()).start();
     let mut service = api_service("wardle.example.com", "flunders");
@@ -318,7 +319,7 @@ async fn certificate_of_an_address_is_verified(
     service["spec"]["caBundle"] = base64::engine::general_purpose::STANDARD.encode(bundle).into();
     assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
     let request = Request::get(format!("{flunders}/a")).body(String::new());
-    let answer = server.call(request.expect("the request is whole")).await;
+    let answer = server.call(request.expect("the request is valid")).await;
     let text = String::from_utf8_lossy(answer.body());
     assert_eq!(answer.status(), code, "{text}");
     assert!(text.contains(part), "{text}");

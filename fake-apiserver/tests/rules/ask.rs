@@ -25,7 +25,7 @@ pub(crate) async fn warnings_of(server: &ApiServer, method: &str, path: &str, bo
         .uri(path)
         .header("content-type", "application/json")
         .body(body.to_string())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = server.call(request).await;
     let warnings = answer.headers().get_all("warning").iter();
     let text = |it: &http::HeaderValue| {
@@ -54,7 +54,7 @@ pub(crate) async fn send(
         .uri(path)
         .header("content-type", content_type)
         .body(text)
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = server.call(request).await;
     let code = answer.status().as_u16();
     (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
@@ -90,8 +90,12 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) async fn open(server: &ApiServer, path: &str) -> Self {
-        let request = Request::get(path).body(Body::empty()).expect("the request is whole");
-        let answer = server.service().oneshot(request).await.expect("it answers");
+        let request = Request::get(path).body(Body::empty()).expect("the request is valid");
+        let answer = server
+            .service()
+            .oneshot(request)
+            .await
+            .expect("the service is infallible");
         assert_eq!(answer.status(), 200, "{path}");
         let mut watch = Self {
             body: answer.into_body(),
@@ -114,7 +118,9 @@ impl Watch {
         }
         let text = std::mem::take(&mut self.text);
         let lines = text.split(|it| *it == b'\n').filter(|it| !it.is_empty());
-        lines.map(|it| serde_json::from_slice(it).expect("JSON")).collect()
+        lines
+            .map(|it| serde_json::from_slice(it).expect("the text is valid JSON"))
+            .collect()
     }
 }
 

@@ -86,7 +86,7 @@ async fn head_of_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #
     let server = server().await;
     let made = send(&server, "POST", FOOS, "application/json", &foo("a")).await;
     assert_eq!(made.0, 201);
-    let asked = Request::head(path).body("").expect("the request is whole");
+    let asked = Request::head(path).body("").expect("the request is valid");
     let answer = server.call(asked).await;
     assert_eq!((answer.status().as_u16(), answer.body().len()), (code, 0));
 }
@@ -99,7 +99,7 @@ async fn head_of_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #
 async fn integers_have_sixty_four_bits(#[case] number: &str, #[case] fits: bool) {
     let server = server().await;
     let body = format!(r#"{{"apiVersion":"e.com/v1","kind":"Bar","metadata":{{"name":"a"}},"spec":{{"i":{number}}}}}"#);
-    let body: Value = serde_json::from_str(&body).expect("JSON");
+    let body: Value = serde_json::from_str(&body).expect("the text is valid JSON");
     let (code, answer) = post(&server, "/apis/e.com/v1/bars", &body).await;
     let refusal = "spec.i in body must be of type integer: \"number\"";
     assert_eq!(
@@ -208,7 +208,7 @@ async fn violations_in_unchanged_surroundings_are_ratcheted(
     object["spec"] = json!({"f": value});
     assert_eq!(post(&server, FOOS, &object).await.0, 201);
 
-    field.pointer_mut(ruled).expect("the schema is there")["x-kubernetes-validations"] =
+    field.pointer_mut(ruled).expect("the schema has the field")["x-kubernetes-validations"] =
         json!([{"rule": "self == 'good'"}]);
     let ruled = definition(&json!({"f": field, "text": text}));
     let path = format!("{DEFINITIONS}/foos.e.com");

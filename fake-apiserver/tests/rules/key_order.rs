@@ -46,9 +46,9 @@ async fn server() -> ApiServer {
 
 /// The answer to a GET; for a watch, its first event.
 async fn text(server: &ApiServer, path: &str) -> String {
-    let request = Request::get(path).body("").expect("the request is whole");
+    let request = Request::get(path).body("").expect("the request is valid");
     let answer = server.call(request).await;
-    let text = std::str::from_utf8(answer.body()).expect("it is text");
+    let text = std::str::from_utf8(answer.body()).expect("the text is UTF-8");
     text.to_owned()
 }
 
@@ -173,9 +173,9 @@ async fn other_versions_and_virtual_objects_have_the_field_order_of_go() {
     let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         .header("content-type", "application/json")
         .body(review.to_string())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = server.call(request).await;
-    let whole = std::str::from_utf8(answer.body()).expect("it is text");
+    let whole = std::str::from_utf8(answer.body()).expect("the text is UTF-8");
     assert_eq!(keys(whole, 1), ["kind", "apiVersion", "metadata", "spec", "status"]);
     assert_eq!(keys(part(whole, "nonResourceAttributes"), 1), ["path", "verb"]);
     let scaler = json!({"metadata": {"name": "h"}, "spec": {
@@ -185,5 +185,5 @@ async fn other_versions_and_virtual_objects_have_the_field_order_of_go() {
     assert_eq!(post(&server, path, &scaler).await.0, 201);
     let whole = text(&server, &format!("{}/h", path.replace("v2", "v1"))).await;
     assert_eq!(keys(part(&whole, "scaleTargetRef"), 1), ["kind", "name", "apiVersion"]);
-    let _: Value = serde_json::from_str(&whole).expect("it is JSON");
+    let _: Value = serde_json::from_str(&whole).expect("the text is valid JSON");
 }

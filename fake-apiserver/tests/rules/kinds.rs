@@ -280,8 +280,8 @@ async fn autoscaler_of_the_old_version_is_shown_as_it_is_stored() {
     let request = http::Request::get(format!("{}/h", path("v1")))
         .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
         .body(String::new())
-        .expect("the request is whole");
-    let table: Value = serde_json::from_slice(server.call(request).await.body()).expect("JSON");
+        .expect("the request is valid");
+    let table: Value = serde_json::from_slice(server.call(request).await.body()).expect("the text is valid JSON");
     assert_eq!(table["rows"][0]["cells"][2], "memory: <unknown>/50%");
     assert_eq!(table["rows"][0]["object"]["metadata"]["annotations"], Value::Null);
 }

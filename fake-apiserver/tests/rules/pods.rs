@@ -93,7 +93,7 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
 #[tokio::test]
 async fn new_pods_are_validated(#[case] pod: Value, #[case] expected: &[&str]) {
     let answer = post(&ApiServer::start(), PODS, &pod).await;
-    let name = pod["metadata"]["name"].as_str().expect("it has a name");
+    let name = pod["metadata"]["name"].as_str().expect("the object has a name");
     let found: Vec<String> = causes(&answer).iter().map(|it| it.replace(name, "NAME")).collect();
     let expected: Vec<String> = expected.iter().map(|it| it.replace(name, "NAME")).collect();
     let found = found.into_iter().map(|it| it.trim_end_matches(": ").to_owned());

@@ -136,7 +136,7 @@ async fn patch_warning_about_duplicate_owners_mentions_admission(
         .uri(format!("{MAPS}/a"))
         .header("content-type", content_type)
         .body(map.to_string())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = server.call(request).await;
     let warning = answer.headers()["warning"].to_str().unwrap_or_default();
     let text = format!(".metadata.ownerReferences contains duplicate entries{when}; API server dedups");

@@ -59,9 +59,10 @@ async fn tokens_of_pods_live_longer(#[case] seconds: i64, #[case] audiences: Val
     let spec = json!({"expirationSeconds": seconds, "audiences": audiences, "boundObjectRef": bound});
     let (code, answer) = post(&server, TOKEN, &request(&json!({"spec": spec}))).await;
     assert_eq!(code, 201, "{answer}");
-    let token = answer["status"]["token"].as_str().expect("a token");
-    let claims = token.split('.').nth(1).expect("three parts");
-    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("base64")).expect("JSON");
+    let token = answer["status"]["token"].as_str().expect("the token is a string");
+    let claims = token.split('.').nth(1).expect("the token has three parts");
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("the text is base64"))
+        .expect("the text is valid JSON");
     let after = |claim: &Value| claim.as_i64().map(|it| it - claims["iat"].as_i64().unwrap_or_default());
     let life = if is_extended { 365 * 24 * 60 * 60 } else { seconds };
     assert_eq!(after(&claims["exp"]), Some(life));

@@ -122,7 +122,7 @@ async fn autoscaler_without_metrics_reports_the_reason() {
 async fn read(cluster: &Cluster, path: &str) -> (u16, Value) {
     let request = http::Request::get(path)
         .body(String::new())
-        .expect("the request is whole");
+        .expect("the request is valid");
     let answer = cluster.0.call(request).await;
     let code = answer.status().as_u16();
     (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))

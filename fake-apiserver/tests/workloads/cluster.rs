@@ -21,7 +21,7 @@ impl Cluster {
     }
 
     pub(crate) fn with(workers: &[Worker]) -> Self {
-        let start: Timestamp = START.parse().expect("a time");
+        let start: Timestamp = START.parse().expect("the time is valid");
         Self(ApiServer::builder().workers(workers).start_time(start).start())
     }
 
@@ -45,7 +45,7 @@ impl Cluster {
             .method(method)
             .uri(path)
             .header("content-type", media_type);
-        let answer = self.0.call(request.body(body).expect("a request")).await;
+        let answer = self.0.call(request.body(body).expect("the request is valid")).await;
         let status = answer.status().as_u16();
         (status, serde_json::from_slice(answer.body()).unwrap_or_default())
     }
@@ -53,10 +53,10 @@ impl Cluster {
     /// POST of an object; its namespace is `default`.
     pub(crate) async fn create(&self, object: Value) -> Value {
         let (api, kind) = (
-            object["apiVersion"].as_str().expect("a version"),
-            object["kind"].as_str().expect("a kind"),
+            object["apiVersion"].as_str().expect("the version is a string"),
+            object["kind"].as_str().expect("the kind is a string"),
         );
-        let resource = self.0.resource(api, kind).expect("a served kind");
+        let resource = self.0.resource(api, kind).expect("the kind is served");
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let group = if api.contains('/') { "apis" } else { "api" };
         let path = match resource.is_namespaced() {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     fn path(&self, api: &str, kind: &str, name: &str) -> String {
-        let resource = self.0.resource(api, kind).expect("a served kind");
+        let resource = self.0.resource(api, kind).expect("the kind is served");
         let group = if api.contains('/') { "apis" } else { "api" };
         match resource.is_namespaced() {
             true => format!("/{group}/{api}/namespaces/default/{}/{name}", resource.resource),
@@ -92,18 +92,18 @@ impl Cluster {
 
     /// An object in `default`; null if it does not exist.
     pub(crate) async fn get(&self, api: &str, kind: &str, name: &str) -> Value {
-        let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
+        let namespaced = self.0.resource(api, kind).expect("the kind is served").is_namespaced();
         let namespace = if namespaced { "default" } else { "" };
         self.0.get(api, kind, namespace, name).await.unwrap_or_default()
     }
 
     /// The objects of a kind in `default`.
     pub(crate) async fn list(&self, api: &str, kind: &str) -> Vec<Value> {
-        let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
+        let namespaced = self.0.resource(api, kind).expect("the kind is served").is_namespaced();
         self.0
             .list(api, kind, if namespaced { "default" } else { "" })
             .await
-            .expect("a served kind")
+            .expect("the kind is served")
     }
 
     /// The Pods in `default`.

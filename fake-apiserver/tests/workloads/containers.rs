@@ -11,7 +11,7 @@ fn pod(spec: Value) -> Value {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
         "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
     });
-    for (field, value) in spec.as_object().expect("fields") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         pod["spec"][field] = value.clone();
     }
     pod
@@ -36,7 +36,7 @@ async fn resize(cluster: &Cluster, resources: Value) -> (u16, Value) {
     let request = http::Request::patch(path)
         .header("content-type", "application/strategic-merge-patch+json")
         .body(bytes::Bytes::from(patch.to_string()));
-    let answer = cluster.0.call(request.expect("a request")).await;
+    let answer = cluster.0.call(request.expect("the request is valid")).await;
     (
         answer.status().as_u16(),
         serde_json::from_slice(answer.body()).unwrap_or_default(),

@@ -15,7 +15,7 @@ fn cron(spec: Value) -> Value {
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
         "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}},
     });
-    for (field, value) in spec.as_object().expect("a spec") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         cron["spec"][field] = value.clone();
     }
     cron

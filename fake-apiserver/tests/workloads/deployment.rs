@@ -38,7 +38,7 @@ async fn a_roll_out_ends_with_the_real_conditions() {
     cluster.pass(0.5).await;
     let early = web(&cluster).await;
     let set = cluster.list(APPS, "ReplicaSet").await.remove(0);
-    let name = set["metadata"]["name"].as_str().expect("a name");
+    let name = set["metadata"]["name"].as_str().expect("the name is a string");
     assert_eq!(
         condition(&early, "Available"),
         [
@@ -122,7 +122,10 @@ async fn rollback_renumbers_the_old_replica_set() {
     cluster.pass(5.0).await;
     assert_eq!(sets(&cluster).await, [(2, 0), (3, 1)]);
     let all = cluster.list(APPS, "ReplicaSet").await;
-    let back = all.iter().find(|it| it["spec"]["replicas"] == 1).expect("a set");
+    let back = all
+        .iter()
+        .find(|it| it["spec"]["replicas"] == 1)
+        .expect("the ReplicaSet exists");
     assert_eq!(
         back["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"],
         "1"
@@ -203,7 +206,7 @@ async fn stalled_rollout_exceeds_its_deadline(#[case] script: PodScript) {
     cluster
         .0
         .kubelet()
-        .script(PodSelector::labelled("app=web").expect("a selector"), script);
+        .script(PodSelector::labelled("app=web").expect("the selector is valid"), script);
     let mut it = deployment("web", 1);
     it["spec"]["progressDeadlineSeconds"] = json!(30);
     cluster.create(it).await;

@@ -13,7 +13,7 @@ fn job(spec: Value) -> Value {
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1", "command": ["true"]}]}}},
     });
-    for (field, value) in spec.as_object().expect("a spec") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         job["spec"][field] = value.clone();
     }
     job
@@ -45,7 +45,7 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
     ];
     assert_eq!(condition(&work, "Complete"), reached, "{:#}", work["status"]);
     assert_eq!(condition(&work, "SuccessCriteriaMet"), reached);
-    for (field, value) in want.as_object().expect("fields") {
+    for (field, value) in want.as_object().expect("the value is an object") {
         assert_eq!(&work["status"][field], value, "{field}");
     }
     assert_eq!(work["status"]["uncountedTerminatedPods"], json!({}));
@@ -246,7 +246,7 @@ async fn superfluous_pod_does_not_count_as_failed(#[case] spec: Value, #[case] c
         PodSelector::all(),
         PodScript::default().runs_for(Duration::from_secs(600)),
     );
-    let first = PodSelector::labelled("batch.kubernetes.io/job-completion-index=0").expect("a selector");
+    let first = PodSelector::labelled("batch.kubernetes.io/job-completion-index=0").expect("the selector is valid");
     kubelet.script(first, PodScript::default().runs_for(Duration::from_secs(1)));
     let mut job = job(spec);
     job["spec"]["parallelism"] = 3.into();

@@ -219,7 +219,7 @@ async fn logs_come_from_the_script() {
     cluster.create(pod("Always")).await;
     let log = |query: &str| http::Request::get(format!("/api/v1/namespaces/default/pods/one/log{query}"));
     let ask = async |query: &str| {
-        let answer = cluster.0.call(log(query).body("").expect("a request")).await;
+        let answer = cluster.0.call(log(query).body("").expect("the request is valid")).await;
         (
             answer.status().as_u16(),
             String::from_utf8_lossy(answer.body()).into_owned(),

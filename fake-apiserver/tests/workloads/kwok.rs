@@ -11,7 +11,7 @@ fn stage(name: &str, kind: &str, spec: Value) -> Value {
         "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name},
         "spec": {"resourceRef": {"apiGroup": "v1", "kind": kind}},
     });
-    for (field, value) in spec.as_object().expect("fields") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         stage["spec"][field] = value.clone();
     }
     stage
@@ -95,7 +95,7 @@ async fn phase(cluster: &Cluster, name: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn stages_determine_the_life_of_pods() {
     let cluster = Cluster::start();
-    cluster.0.kubelet().stages(stages()).expect("they are stages");
+    cluster.0.kubelet().stages(stages()).expect("the Stages are valid");
     cluster
         .create(pod("one", json!({"finalizers": ["example.com/held"]})))
         .await;
@@ -125,7 +125,7 @@ async fn stages_determine_the_life_of_pods() {
 #[tokio::test(start_paused = true)]
 async fn a_stage_waits_for_its_delay(#[case] annotations: Value, #[case] delay: f64) {
     let cluster = Cluster::start();
-    cluster.0.kubelet().stages(stages()).expect("they are stages");
+    cluster.0.kubelet().stages(stages()).expect("the Stages are valid");
     let template = json!({"metadata": {"annotations": annotations}, "spec": {
         "restartPolicy": "Never", "containers": [{"name": "main", "image": "migrate:1"}],
     }});
@@ -142,7 +142,7 @@ async fn a_stage_waits_for_its_delay(#[case] annotations: Value, #[case] delay: 
 #[tokio::test(start_paused = true)]
 async fn scripted_pods_ignore_stages() {
     let cluster = Cluster::start();
-    cluster.0.kubelet().stages(stages()).expect("they are stages");
+    cluster.0.kubelet().stages(stages()).expect("the Stages are valid");
     let script = PodScript::default().starts_after(std::time::Duration::from_secs(9));
     cluster.0.kubelet().script(PodSelector::named("default", "one"), script);
     cluster.create(pod("one", json!({}))).await;
@@ -172,7 +172,7 @@ async fn weights_choose_among_stages() {
         .0
         .kubelet()
         .stages([of("Failed", 1), of("Succeeded", 3), of("Unknown", 0)])
-        .expect("they are stages");
+        .expect("the Stages are valid");
     for number in 0..40 {
         cluster.create(pod(&format!("pod-{number}"), json!({}))).await;
     }
@@ -211,7 +211,7 @@ phase: Running
         "Node",
         json!({"selector": {"matchExpressions": [ready]}, "next": {"statusTemplate": template}}),
     );
-    cluster.0.kubelet().stages([initialize]).expect("it is a stage");
+    cluster.0.kubelet().stages([initialize]).expect("the Stages are valid");
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
         .await;
@@ -227,7 +227,7 @@ async fn a_template_that_fails_is_reported() {
     let cluster = Cluster::start();
     let next = json!({"statusTemplate": "phase: {{ index .spec.containers 7 }}"});
     let stage = stage("broken", "Pod", json!({"selector": {}, "next": next}));
-    cluster.0.kubelet().stages([stage]).expect("it is a stage");
+    cluster.0.kubelet().stages([stage]).expect("the Stages are valid");
     cluster.create(pod("one", json!({}))).await;
     cluster.pass(1.0).await;
     assert_eq!(cluster.events("StageFailed").await, ["broken: index out of range: 7"]);
@@ -253,7 +253,7 @@ async fn unsupported_parts_are_refused_by_name(#[case] stage: Value, #[case] why
         .0
         .kubelet()
         .stages([stage])
-        .expect_err("it is refused")
+        .expect_err("the Stage is refused")
         .to_string();
     assert!(error.starts_with("Stage \"s\": ") && error.contains(why), "{error}");
 }

@@ -11,7 +11,7 @@ async fn set_condition(cluster: &Cluster, node: &str, kind: &str, status: &str) 
     let request = http::Request::patch(format!("/api/v1/nodes/{node}/status"))
         .header("content-type", "application/strategic-merge-patch+json")
         .body(bytes::Bytes::from(patch.to_string()));
-    let answer = cluster.0.call(request.expect("a request")).await;
+    let answer = cluster.0.call(request.expect("the request is valid")).await;
     assert_eq!(answer.status(), 200);
 }
 
@@ -74,13 +74,13 @@ async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
     let lost = pods
         .iter()
         .find(|it| it["metadata"]["name"] == name.as_str())
-        .expect("nobody stops it");
+        .expect("the Pod is not deleted");
     assert!(lost["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(condition(lost, "DisruptionTarget")[1], "DeletionByTaintManager");
     let new = pods
         .iter()
         .find(|it| it["metadata"]["name"] != name.as_str())
-        .expect("it is replaced");
+        .expect("the Pod is replaced");
     assert_eq!(
         (&new["spec"]["nodeName"], &new["status"]["phase"]),
         (&json!("b"), &json!("Running"))

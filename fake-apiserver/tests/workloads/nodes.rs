@@ -11,7 +11,7 @@ fn pod(name: &str, spec: Value) -> Value {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
     });
-    for (field, value) in spec.as_object().expect("fields") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         pod["spec"][field] = value.clone();
     }
     pod

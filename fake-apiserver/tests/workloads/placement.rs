@@ -23,7 +23,7 @@ async fn place(cluster: &Cluster, name: &str, app: &str, spec: Value) -> String 
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
         "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
     });
-    for (field, value) in spec.as_object().expect("fields") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         pod["spec"][field] = value.clone();
     }
     cluster.create(pod).await;

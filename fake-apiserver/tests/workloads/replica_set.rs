@@ -39,7 +39,7 @@ async fn replica_set_keeps_its_number_of_pods(#[case] api: &str, #[case] kind: &
     }
     let first = cluster.pods().await[0]["metadata"]["name"]
         .as_str()
-        .expect("a name")
+        .expect("the name is a string")
         .to_owned();
     cluster.delete("v1", "Pod", &first).await;
     cluster.pass(2.0).await;

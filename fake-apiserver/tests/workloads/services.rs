@@ -32,7 +32,7 @@ async fn endpoints_contain_the_ready_pods() {
     );
     assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "web");
     assert_eq!(slice["metadata"]["labels"]["team"], "a");
-    let endpoints = slice["endpoints"].as_array().expect("endpoints");
+    let endpoints = slice["endpoints"].as_array().expect("the value is a list");
     assert_eq!(endpoints.len(), 2);
     assert_eq!(
         endpoints[0]["conditions"],
@@ -146,7 +146,7 @@ async fn budget_limits_the_number_of_evictions() {
     let pods = cluster.pods().await;
     let mut codes = Vec::new();
     for pod in &pods[..2] {
-        let name = pod["metadata"]["name"].as_str().expect("a name");
+        let name = pod["metadata"]["name"].as_str().expect("the name is a string");
         let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
         let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
         codes.push(cluster.send("POST", &path, &eviction).await.0);
@@ -154,7 +154,10 @@ async fn budget_limits_the_number_of_evictions() {
     assert_eq!(codes, [201, 429]);
     let budget = cluster.get("policy/v1", "PodDisruptionBudget", "web").await;
     let spent = json!({"f:disruptionsAllowed": {}});
-    let owners = budget["metadata"]["managedFields"].as_array().expect("owners").iter();
+    let owners = budget["metadata"]["managedFields"]
+        .as_array()
+        .expect("the value is a list")
+        .iter();
     let server = owners.filter(|it| it["manager"] == "kube-apiserver" && it["subresource"] == "status");
     let owned: Vec<_> = server
         .map(|it| &it["fieldsV1"]["f:status"]["f:disruptionsAllowed"])
@@ -217,8 +220,9 @@ async fn token_secret_is_filled_and_deleted_with_its_account() {
         account["metadata"]["uid"]
     );
     assert_eq!(secret["data"]["namespace"], "ZGVmYXVsdA==");
-    let token = secret["data"]["token"].as_str().expect("a token");
-    let token = String::from_utf8(BASE64_STANDARD.decode(token).expect("base64")).expect("a text");
+    let token = secret["data"]["token"].as_str().expect("the token is a string");
+    let token =
+        String::from_utf8(BASE64_STANDARD.decode(token).expect("the text is base64")).expect("the text is UTF-8");
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
     });

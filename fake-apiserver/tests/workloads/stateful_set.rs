@@ -12,7 +12,7 @@ fn set(spec: Value) -> Value {
             "replicas": 3, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template("db"),
         },
     });
-    for (field, value) in spec.as_object().expect("a spec") {
+    for (field, value) in spec.as_object().expect("the value is an object") {
         set["spec"][field] = value.clone();
     }
     set
@@ -155,7 +155,7 @@ async fn a_revision_has_the_hash_and_the_annotations_of_its_set() {
     let metadata = &revision["metadata"];
     let hash = metadata["labels"]["controller.kubernetes.io/hash"]
         .as_str()
-        .expect("a hash");
+        .expect("the hash is a string");
     assert_eq!(metadata["name"], format!("db-{hash}"));
     assert_eq!(
         metadata["labels"].as_object().map(|it| it.len()),

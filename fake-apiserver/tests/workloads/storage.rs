@@ -55,7 +55,10 @@ async fn volume_is_provisioned_according_to_the_binding_mode(#[case] mode: &str,
     let volume = cluster.list("v1", "PersistentVolume").await.remove(0);
     assert_eq!(volume["status"]["phase"], "Bound");
     assert_eq!(volume["spec"]["claimRef"]["name"], "data");
-    let owners = volume["metadata"]["managedFields"].as_array().expect("owners").iter();
+    let owners = volume["metadata"]["managedFields"]
+        .as_array()
+        .expect("the value is a list")
+        .iter();
     let owned = owners.filter_map(|it| it["fieldsV1"].pointer("/f:spec/f:claimRef/f:name"));
     assert_eq!(owned.count(), 1, "a claimRef is owned field by field: {volume:#}");
     assert_eq!(

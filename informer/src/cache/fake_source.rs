@@ -113,7 +113,7 @@ impl FakeSource {
     }
 
     fn put(&self, object: impl Serialize, is_seen: bool) {
-        let mut object = serde_json::to_value(object).expect("an object can be serialized as JSON");
+        let mut object = serde_json::to_value(object).expect("Kubernetes objects can be serialized as JSON");
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let key = key_of(&text("namespace"), &text("name"));
         let mut state = self.lock();

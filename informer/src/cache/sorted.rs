@@ -257,11 +257,11 @@ mod tests {
             r#"{{"metadata":{{"name":"{}","namespace":"{namespace}","resourceVersion":"{version}"}}}}"#,
             key.name()
         );
-        CachedObject::decode(&text).expect("an object")
+        CachedObject::decode(&text).expect("the object can be decoded")
     }
 
     fn version(object: &CachedObject<ConfigMap>) -> u64 {
-        object.resource_version().number().expect("a number")
+        object.resource_version().number().expect("the value is a number")
     }
 
     proptest! {

@@ -334,7 +334,7 @@ mod tests {
                     let typed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
                     for managed in [Managed::Keep, Managed::Cut] {
                         let left_out = name_to_cut(text, &scanned, managed);
-                        let lengths = scanned.lengths.as_ref().expect("it was scanned");
+                        let lengths = scanned.lengths.as_ref().expect("the header was scanned");
                         if let Some(read) = read::<serde_json::Value>(text, lengths, left_out) {
                             prop_assert_eq!(Some(read), typed(&keep(text, &scanned, managed).0));
                         }
@@ -360,7 +360,7 @@ mod tests {
                 "long ".repeat(40)
             ),
         ] {
-            let (header, whole) = Header::scan(text.as_bytes()).expect("it is usual");
+            let (header, whole) = Header::scan(text.as_bytes()).expect("the text has the usual form");
             assert_eq!(whole, text);
             assert_eq!(header.key(), ObjectKey::new("b", "a"));
             assert_eq!(header.resource_version(), ResourceVersion::from("7"));
@@ -374,7 +374,7 @@ mod tests {
         for (depth, is_usual) in [(60, true), (100, false)] {
             let text = format!("{{\"spec\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
             assert_eq!(Header::scan(text.as_bytes()).is_ok(), is_usual, "{depth}");
-            Header::read_whole(&text).expect("it is JSON");
+            Header::read_whole(&text).expect("the text is valid JSON");
         }
     }
 }

@@ -379,7 +379,7 @@ mod tests {
 
     fn read_all<K: DeserializeOwned>(text: &str) -> Option<K> {
         let mut scanner = Scanner::new(text.as_bytes());
-        scanner.skip().expect("it is usual");
+        scanner.skip().expect("the text has the usual form");
         read(text, scanner.lengths(), None)
     }
 
@@ -404,7 +404,10 @@ mod tests {
             r#"{"policies":["Always",{"Limited":3}], "by_policy": {"a\"":[1,true],"b":null}, "raw": {"a" : 1.50},
             "x":[[1,-2],[3e2,"\u00e4"],[]],"y":{"z":18446744073709551615}} "#
                 .trim_end();
-        let (ours, theirs): (Odd, Odd) = (read_all(text).expect("read"), serde_json::from_str(text).expect("JSON"));
+        let (ours, theirs): (Odd, Odd) = (
+            read_all(text).expect("the read succeeds"),
+            serde_json::from_str(text).expect("the text is valid JSON"),
+        );
         assert_eq!(ours.policies, theirs.policies);
         assert_eq!(ours.by_policy, theirs.by_policy);
         assert_eq!(ours.raw.get(), theirs.raw.get());
@@ -414,10 +417,10 @@ mod tests {
     #[test]
     fn vectors_have_the_exact_capacity() {
         let text = r#"{"metadata":{"finalizers":["a","b"]},"spec":{"containers":[{"name":"a","args":["1","2","3"]}]}}"#;
-        let pod: Pod = read_all(text).expect("a Pod");
-        assert_eq!(pod, serde_json::from_str(text).expect("a Pod"));
+        let pod: Pod = read_all(text).expect("the object is a Pod");
+        assert_eq!(pod, serde_json::from_str(text).expect("the object is a Pod"));
         assert_eq!(pod.metadata.finalizers.as_ref().map(Vec::capacity), Some(2));
-        let containers = pod.spec.expect("a spec").containers;
+        let containers = pod.spec.expect("the object has a spec").containers;
         assert_eq!(containers[0].args.as_ref().map(Vec::capacity), Some(3));
     }
 

@@ -450,12 +450,12 @@ mod tests {
                     pending.done(slot, None);
                 }
             }
-            let slot = last.expect("there were keys");
+            let slot = last.expect("the queue has keys");
             assert!(pending.slots.len() > IDLE_SLOTS, "in round {round}");
             pending.add(0, 0, None);
             pending.done(slot, None);
             assert!(pending.slots.len() > IDLE_SLOTS, "a key is in line");
-            let taken = pending.pop(None).expect("it is in line");
+            let taken = pending.pop(None).expect("the key is queued");
             assert_eq!(taken.key, 0);
             pending.done(taken.slot, None);
             assert_eq!((pending.slots.capacity(), pending.ids.capacity()), (0, 0));

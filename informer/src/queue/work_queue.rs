@@ -48,7 +48,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// queue.add("b");
 /// queue.add("a"); // it is there already
 ///
-/// let work = queue.get().await.expect("it is not shut down");
+/// let work = queue.get().await.expect("the queue is not shut down");
 /// assert_eq!(*work, "a");
 /// queue.add("a"); // a worker has it: it comes again when that is done
 /// assert_eq!(queue.get().await.as_deref(), Some(&"b"));

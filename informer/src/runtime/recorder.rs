@@ -417,7 +417,7 @@ mod tests {
             let regarding = numbered(number);
             for _ in 0..3 {
                 recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
-                let (event, at) = writer.events.try_recv().expect("it was recorded");
+                let (event, at) = writer.events.try_recv().expect("the request was recorded");
                 writer.take(event, at, &mut first);
             }
         }

@@ -198,8 +198,8 @@ mod tests {
 
     fn through(object: &Value) -> Value {
         let json = |stand_in| {
-            let (whole, _) = decode::<Whole>(object, stand_in).expect("it is partial");
-            serde_json::to_value(whole).expect("it is written")
+            let (whole, _) = decode::<Whole>(object, stand_in).expect("the object is partial");
+            serde_json::to_value(whole).expect("the value can be serialized")
         };
         common(json(StandIn::Zero), json(StandIn::Other)).unwrap_or_default()
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn value_of_another_type_is_an_error() {
-        let err = decode::<Whole>(&json!({"title": 7}), StandIn::Zero).expect_err("no text");
+        let err = decode::<Whole>(&json!({"title": 7}), StandIn::Zero).expect_err("the title is not a string");
         assert!(err.contains("invalid type: integer `7`, expected a string"), "{err}");
     }
 }

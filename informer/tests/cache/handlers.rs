@@ -21,10 +21,10 @@ fn object(version: u64, change: &Value) -> CachedObject<Pod> {
         },
         "spec": {"containers": []},
     });
-    for (path, value) in change.as_object().expect("pairs") {
-        *object.pointer_mut(path).expect("a path") = value.clone();
+    for (path, value) in change.as_object().expect("the value is an object") {
+        *object.pointer_mut(path).expect("the path exists") = value.clone();
     }
-    CachedObject::decode(&object.to_string()).expect("an object")
+    CachedObject::decode(&object.to_string()).expect("the object can be decoded")
 }
 
 fn updated(change: &Value) -> Event<Pod> {
@@ -102,9 +102,9 @@ type Act = Box<dyn Fn(&FakeSource)>;
 async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) {
     let source = FakeSource::new();
     let informer = SharedInformer::<ConfigMap>::new(source.clone());
-    informer.add_handler(handler).expect("it is new");
+    informer.add_handler(handler).expect("the informer has not stopped");
     let end = async {
-        informer.synced().await.expect("it syncs");
+        informer.synced().await.expect("the cache syncs");
         for act in acts {
             act(&source);
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -172,7 +172,7 @@ fn keys(to_keys: &impl ToKeys<Pod>, event: &Event<Pod>) -> Vec<String> {
 
 fn owned(owners: &Value) -> CachedObject<Pod> {
     let metadata = json!({"name": "web-0", "namespace": "shop", "ownerReferences": owners});
-    CachedObject::decode(&json!({"metadata": metadata}).to_string()).expect("an object")
+    CachedObject::decode(&json!({"metadata": metadata}).to_string()).expect("the object can be decoded")
 }
 
 #[test]
@@ -210,23 +210,30 @@ async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
     let seen: Arc<Mutex<Vec<Enqueued>>> = Arc::default();
     let log = Arc::clone(&seen);
     let to_keys = enqueue::mapped(|_: &CachedObject<ConfigMap>| [ObjectKey::cluster("all")]);
-    let handler = enqueue::into(to_keys, move |it| log.lock().expect("no panic").push(it));
+    let handler = enqueue::into(to_keys, move |it| {
+        log.lock().expect("the lock is not poisoned").push(it)
+    });
     let event = |is_in_initial_list| {
-        let object = CachedObject::decode(&map("a", "web").to_string()).expect("an object");
+        let object = CachedObject::decode(&map("a", "web").to_string()).expect("the object can be decoded");
         Event::Added {
             object,
             is_in_initial_list,
         }
     };
-    handler.on_event(&event(true)).await.expect("it cannot fail");
-    handler.on_event(&event(false)).await.expect("it cannot fail");
+    handler.on_event(&event(true)).await.expect("the handler does not fail");
+    handler
+        .on_event(&event(false))
+        .await
+        .expect("the handler does not fail");
     let changed = Event::Updated {
-        old: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#).expect("an object"),
-        new: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"2"}}"#).expect("an object"),
+        old: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#)
+            .expect("the object can be decoded"),
+        new: CachedObject::decode(r#"{"metadata":{"name":"a","resourceVersion":"2"}}"#)
+            .expect("the object can be decoded"),
     };
-    handler.on_event(&changed).await.expect("it cannot fail");
+    handler.on_event(&changed).await.expect("the handler does not fail");
     let key = ObjectKey::cluster("all");
-    let seen = seen.lock().expect("no panic");
+    let seen = seen.lock().expect("the lock is not poisoned");
     let replays: Vec<_> = seen.iter().map(|it| (it.key.clone(), it.is_replay)).collect();
     assert_eq!(replays, [true, false, false].map(|is_replay| (key.clone(), is_replay)));
 }

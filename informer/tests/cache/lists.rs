@@ -152,7 +152,10 @@ async fn configured_page_size_applies_to_every_list() {
 async fn failed_lists_are_retried_with_increasing_pauses() {
     let script = Script::new((0..5).map(|_| failing(500, "InternalError")));
     let (informer, asked) = script.run_for(20).await;
-    let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
+    let at: Vec<_> = asked
+        .iter()
+        .map(|it| it.split(' ').next().expect("the line begins with a time"))
+        .collect();
     assert_eq!(at, ["0.0", "0.8", "2.4", "5.6", "12.0"]);
     assert!(!informer.has_synced());
 }

@@ -24,9 +24,11 @@ async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let script = Script::new(first.into_iter().chain(second).chain(last));
     let told = Told::default();
     let informer = SharedInformer::<ConfigMap>::new(script);
-    informer.add_handler(told.handler()).expect("it is new");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     let ten = tokio::time::sleep(Duration::from_secs(60));
-    informer.run(ten).await.expect("it is new");
+    informer.run(ten).await.expect("the informer was not run before");
     let told = told.take().into_iter().filter(|it| !it.starts_with("same"));
     (told.collect(), stored(&informer))
 }

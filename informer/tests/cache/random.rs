@@ -64,7 +64,11 @@ impl Seen {
         }
         self.cache = cache;
         let key = event.object().key().to_string();
-        let version = event.object().resource_version().number().expect("a number");
+        let version = event
+            .object()
+            .resource_version()
+            .number()
+            .expect("the value is a number");
         let before = self.objects.get(&key).copied();
         if let Some(before) = before
             && version < before
@@ -93,13 +97,17 @@ fn watch(informer: &SharedInformer<ConfigMap>, queue: HandlerQueue) -> Arc<Mutex
     let (log, lister) = (Arc::clone(&seen), informer.lister());
     let handler = HandlerFn::new(move |event: &Event<ConfigMap>| {
         let (skips_states, cache) = (queue != HandlerQueue::Unbounded, lister.resource_version());
-        log.lock().expect("no panic").take(event, skips_states, cache);
+        log.lock()
+            .expect("the lock is not poisoned")
+            .take(event, skips_states, cache);
     });
     let options = HandlerOptions {
         queue,
         ..HandlerOptions::default()
     };
-    informer.add_handler_with(handler, options).expect("it has not stopped");
+    informer
+        .add_handler_with(handler, options)
+        .expect("the informer has not stopped");
     seen
 }
 
@@ -122,7 +130,7 @@ fn work(cluster: &TestCluster, informer: &SharedInformer<ConfigMap>) -> Arc<Mute
         .concurrency(3)
         .cache_sync_timeout(Duration::from_secs(24 * 3600))
         .build(reconcile)
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run(controller.run(CancellationToken::new()));
     worked
 }
@@ -134,14 +142,17 @@ async fn reconcile(
 ) -> Result<Action, ReconcileError> {
     let version = lister.get(&request.key).and_then(|it| it.resource_version().number());
     {
-        let mut log = log.lock().expect("no panic");
+        let mut log = log.lock().expect("the lock is not poisoned");
         if !log.active.insert(request.key.clone()) {
             log.wrong.push(format!("two worked on {} at once", request.key));
         }
         log.last.insert(request.key.to_string(), version);
     }
     tokio::time::sleep(Duration::from_millis(request.id % 7 * 20)).await;
-    log.lock().expect("no panic").active.remove(&request.key);
+    log.lock()
+        .expect("the lock is not poisoned")
+        .active
+        .remove(&request.key);
     match request.id % 5 {
         0 if request.failures < 3 => Err("it fails sometimes".into()),
         _ => Ok(Action::await_change()),
@@ -165,7 +176,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
         .reflector(options)
         .order(order)
         .build()
-        .expect("nothing twice");
+        .expect("the options have no duplicates");
     let mut handlers = vec![
         watch(&informer, HandlerQueue::Unbounded),
         watch(&informer, HandlerQueue::Coalescing(2)),
@@ -278,15 +289,19 @@ impl Trouble {
 fn stored(cluster: &TestCluster) -> BTreeMap<String, u64> {
     let version = |map: &ConfigMap| map.metadata.resource_version.as_deref().unwrap_or_default().parse();
     let maps = cluster.list::<ConfigMap>();
-    let pairs = maps
-        .iter()
-        .map(|it| (ObjectKey::of(it).to_string(), version(it).expect("a number")));
+    let pairs = maps.iter().map(|it| {
+        (
+            ObjectKey::of(it).to_string(),
+            version(it).expect("the value is a number"),
+        )
+    });
     pairs.collect()
 }
 
 fn cached(informer: &SharedInformer<ConfigMap>) -> BTreeMap<String, u64> {
     let maps = informer.lister().list();
-    let version = |it: &informer::CachedObject<ConfigMap>| it.resource_version().number().expect("a number");
+    let version =
+        |it: &informer::CachedObject<ConfigMap>| it.resource_version().number().expect("the value is a number");
     maps.iter().map(|it| (it.key().to_string(), version(it))).collect()
 }
 
@@ -315,11 +330,11 @@ fn check(
         asked.join("\n")
     );
     for (number, handler) in handlers.iter().enumerate() {
-        let seen = handler.lock().expect("no panic");
+        let seen = handler.lock().expect("the lock is not poisoned");
         assert_eq!(seen.wrong, [""; 0], "handler {number}, seed {seed}");
         assert_eq!(seen.objects, objects, "handler {number}, seed {seed}");
     }
-    let worked = worked.lock().expect("no panic");
+    let worked = worked.lock().expect("the lock is not poisoned");
     assert_eq!(worked.wrong, [""; 0], "the controller, seed {seed}");
     let last: BTreeMap<String, u64> = worked
         .last
@@ -364,5 +379,5 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .enable_time()
         .start_paused(true)
         .build();
-    runtime.expect("a runtime").block_on(future)
+    runtime.expect("the runtime can be built").block_on(future)
 }

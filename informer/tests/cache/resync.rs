@@ -20,7 +20,7 @@ fn running(source: &FakeSource) -> SharedInformer<ConfigMap> {
     let informer = SharedInformer::<ConfigMap>::builder(source.clone())
         .resync_period(Duration::from_secs(10))
         .build()
-        .expect("nothing is there twice");
+        .expect("the options have no duplicates");
     let runs = informer.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
     informer
@@ -30,13 +30,19 @@ fn running(source: &FakeSource) -> SharedInformer<ConfigMap> {
 async fn each_handler_has_its_own_period() {
     let informer = running(&FakeSource::new());
     let told = [Told::default(), Told::default(), Told::default(), Told::default()];
-    informer.add_handler(told[0].handler()).expect("it runs");
+    informer
+        .add_handler(told[0].handler())
+        .expect("the informer has not stopped");
     informer
         .add_handler_with(told[1].handler(), every(30))
-        .expect("it runs");
-    informer.add_handler_with(told[2].handler(), every(0)).expect("it runs");
+        .expect("the informer has not stopped");
+    informer
+        .add_handler_with(told[2].handler(), every(0))
+        .expect("the informer has not stopped");
     // Less than a second counts as a second.
-    informer.add_handler_with(told[3].handler(), every(1)).expect("it runs");
+    informer
+        .add_handler_with(told[3].handler(), every(1))
+        .expect("the informer has not stopped");
     tokio::time::sleep(Duration::from_millis(10_500)).await;
     let resyncs = told.map(|it| it.take().iter().filter(|it| *it == "same a").count());
     assert_eq!(resyncs, [1, 3, 0, 10]);
@@ -49,9 +55,11 @@ async fn an_update_without_a_change_goes_to_syncing_handlers() {
     let (resyncing, fresh) = (Told::default(), Told::default());
     informer
         .add_handler_with(resyncing.handler(), every(100))
-        .expect("it runs");
+        .expect("the informer has not stopped");
     tokio::time::sleep(Duration::from_millis(10_500)).await;
-    informer.add_handler_with(fresh.handler(), every(0)).expect("it runs");
+    informer
+        .add_handler_with(fresh.handler(), every(0))
+        .expect("the informer has not stopped");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(resyncing.take(), ["initial a", "same a"]);
     assert_eq!(fresh.take(), ["initial a"]);

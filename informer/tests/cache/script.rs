@@ -74,16 +74,19 @@ impl Script {
         let informer = SharedInformer::<ConfigMap>::builder(self.clone())
             .reflector(options)
             .build()
-            .expect("nothing is there twice");
+            .expect("the options have no duplicates");
         let end = tokio::time::sleep(Duration::from_secs(seconds));
-        informer.run(end).await.expect("it was not run before");
-        (informer, self.asked.lock().expect("no panic").clone())
+        informer.run(end).await.expect("the informer was not run before");
+        (informer, self.asked.lock().expect("the lock is not poisoned").clone())
     }
 
     async fn answer(&self, what: String) -> Result<Body, Error> {
         let at = self.began.elapsed().as_secs_f64();
-        self.asked.lock().expect("no panic").push(format!("{at:.1} {what}"));
-        let answer = self.answers.lock().expect("no panic").pop_front();
+        self.asked
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(format!("{at:.1} {what}"));
+        let answer = self.answers.lock().expect("the lock is not poisoned").pop_front();
         let text = |text: String| stream::iter([Ok(Bytes::from(text))]);
         Ok(match answer {
             Some(Answer::Text(it)) => Box::pin(text(it)),

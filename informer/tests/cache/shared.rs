@@ -25,7 +25,7 @@ fn running_in_order(cluster: &TestCluster, order: QueueOrder) -> SharedInformer<
     let informer = SharedInformer::builder(source)
         .order(order)
         .build()
-        .expect("nothing is there twice");
+        .expect("the options have no duplicates");
     let runs = informer.clone();
     cluster.run(async move { runs.run(std::future::pending()).await });
     informer
@@ -53,7 +53,9 @@ async fn handlers_receive_every_change(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let told = Told::default();
     let informer = running_in_order(&cluster, order);
-    informer.add_handler(told.handler()).expect("it runs");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     cluster.settle().await;
     assert_eq!(told.take(), ["initial default/a"]);
 
@@ -80,7 +82,9 @@ async fn every_handler_receives_deletions(cluster: TestCluster) {
     let told = [Told::default(), Told::default()];
     let informer = running(&cluster);
     for told in &told {
-        informer.add_handler(told.handler()).expect("it runs");
+        informer
+            .add_handler(told.handler())
+            .expect("the informer has not stopped");
     }
     cluster.settle().await;
     cluster.create(config_map("a")).await;
@@ -104,7 +108,9 @@ async fn an_unseen_deletion_is_delivered_after_the_next_list(#[case] order: Queu
         .start();
     let told = Told::default();
     let informer = running_in_order(&cluster, order);
-    informer.add_handler(told.handler()).expect("it runs");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     cluster.settle().await;
     told.take();
 
@@ -134,8 +140,10 @@ async fn object_deleted_before_its_handler_runs_blocks_no_other(cluster: TestClu
         permits: Arc::clone(&permits),
         told: slow.clone(),
     };
-    informer.add_handler(handler).expect("it runs");
-    informer.add_handler(prompt.handler()).expect("it runs");
+    informer.add_handler(handler).expect("the informer has not stopped");
+    informer
+        .add_handler(prompt.handler())
+        .expect("the informer has not stopped");
     cluster.settle().await;
 
     cluster.create(config_map("a")).await;
@@ -163,11 +171,15 @@ async fn handlers_can_be_added_late_and_removed(cluster: TestCluster) {
     cluster.settle().await;
 
     let (told, other) = (Told::default(), Told::default());
-    let registration = informer.add_handler(told.handler()).expect("it runs");
-    informer.add_handler(other.handler()).expect("it runs");
+    let registration = informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
+    informer
+        .add_handler(other.handler())
+        .expect("the informer has not stopped");
     // At this instant, the first notifications contain one of the objects, but not the other.
     cluster.create(config_map("b")).await;
-    registration.synced().await.expect("it runs");
+    registration.synced().await.expect("the informer has not stopped");
     cluster.settle().await;
     assert_eq!(told.take(), ["initial default/a", "added default/b"]);
 
@@ -192,7 +204,7 @@ async fn a_handler_has_synced_after_the_initial_list(cluster: TestCluster) {
         told: Told::default(),
     };
     let informer = running(&cluster);
-    let registration = informer.add_handler(handler).expect("it runs");
+    let registration = informer.add_handler(handler).expect("the informer has not stopped");
     cluster.settle().await;
     assert!(informer.has_synced() && !registration.has_synced());
     permits.add_permits(1);
@@ -213,8 +225,12 @@ async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestClu
     }
     let (told, other) = (Told::default(), Told::default());
     let informer = running(&cluster);
-    let registration = informer.add_handler(Bad(told.clone())).expect("it runs");
-    informer.add_handler(other.handler()).expect("it runs");
+    let registration = informer
+        .add_handler(Bad(told.clone()))
+        .expect("the informer has not stopped");
+    informer
+        .add_handler(other.handler())
+        .expect("the informer has not stopped");
     for name in ["a", "b", "c"] {
         cluster.create(config_map(name)).await;
     }
@@ -237,7 +253,9 @@ async fn coalescing_queue_skips_states_but_not_deletions(cluster: TestCluster) {
         queue: HandlerQueue::Coalescing(1),
         ..HandlerOptions::default()
     };
-    informer.add_handler_with(handler, options).expect("it runs");
+    informer
+        .add_handler_with(handler, options)
+        .expect("the informer has not stopped");
     cluster.settle().await;
     // The first is being delivered, another waits, and later ones are merged.
     cluster.create(config_map("first")).await;
@@ -274,23 +292,27 @@ async fn an_informer_runs_once_and_delivers_pending_events_on_stop(cluster: Test
     cluster.create(config_map("a")).await;
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
     let (informer, told) = (SharedInformer::<ConfigMap>::new(source), Told::default());
-    let registration = informer.add_handler(told.handler()).expect("it is new");
+    let registration = informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     let synced = informer.clone();
     informer
-        .run(async move { synced.synced().await.expect("it syncs") })
+        .run(async move { synced.synced().await.expect("the cache syncs") })
         .await
-        .expect("it is new");
+        .expect("the informer was not run before");
 
     assert_eq!(told.take(), ["initial default/a"]);
     assert!(registration.has_synced() && informer.is_stopped() && informer.has_synced());
     informer
         .run(std::future::ready(()))
         .await
-        .expect_err("it was run before");
-    informer.add_handler(told.handler()).expect_err("it has stopped");
+        .expect_err("the informer was run before");
+    informer
+        .add_handler(told.handler())
+        .expect_err("the informer has stopped");
     informer
         .add_index(informer::cache::indexes::namespace())
-        .expect_err("it has stopped");
+        .expect_err("the informer has stopped");
     assert_eq!(informer.lister().len(), 1, "what it had can still be read");
 }
 
@@ -303,12 +325,12 @@ async fn stopped_informer_ends_waits_with_an_error(cluster: TestCluster) {
     let informer = SharedInformer::<ConfigMap>::new(source);
     let registration = informer
         .add_handler(HandlerFn::new(|_: &Event<ConfigMap>| {}))
-        .expect("it is new");
+        .expect("the informer has not stopped");
     let run = informer.run(tokio::time::sleep(Duration::from_secs(60)));
     let (ran, synced, told) = futures::join!(run, informer.synced(), registration.synced());
-    ran.expect("it is new");
-    synced.expect_err("it never synced");
-    told.expect_err("it never synced");
+    ran.expect("the informer was not run before");
+    synced.expect_err("the cache did not sync");
+    told.expect_err("the cache did not sync");
 }
 
 #[rstest]
@@ -321,7 +343,7 @@ async fn dropping_the_informer_ends_its_handlers(cluster: TestCluster) {
         permits: Arc::clone(&permits),
         told: told.clone(),
     };
-    let registration = informer.add_handler(handler).expect("it is new");
+    let registration = informer.add_handler(handler).expect("the informer has not stopped");
     cluster.create(config_map("a")).await;
     let runs = informer.clone();
     let task = cluster.run(async move { runs.run(std::future::pending()).await });
@@ -341,10 +363,10 @@ async fn object_is_decoded_at_most_once_for_all_handlers(cluster: TestCluster) {
     for _ in 0..3 {
         let log = pointers.clone();
         let handler = HandlerFn::new(move |event: &Event<ConfigMap>| {
-            let typed = event.object().typed().expect("a ConfigMap");
+            let typed = event.object().typed().expect("the object is a ConfigMap");
             log.push(format!("{:p}", Arc::as_ptr(&typed)));
         });
-        informer.add_handler(handler).expect("it runs");
+        informer.add_handler(handler).expect("the informer has not stopped");
     }
     cluster.create(config_map("a")).await;
     cluster.settle().await;
@@ -357,7 +379,7 @@ async fn object_is_decoded_at_most_once_for_all_handlers(cluster: TestCluster) {
 #[tokio::test(start_paused = true)]
 async fn reader_can_wait_for_its_own_write(cluster: TestCluster) {
     let informer = running(&cluster);
-    informer.synced().await.expect("it runs");
+    informer.synced().await.expect("the informer has not stopped");
     let watch = cluster.inject(faults::delay(Duration::from_secs(20)).on(Verb::Watch, "configmaps"));
     cluster.watches().on("configmaps").end();
     let written = cluster.create(config_map("a")).await;

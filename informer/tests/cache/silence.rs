@@ -138,7 +138,9 @@ async fn waiting_for_a_handler_that_never_starts_fails(
     #[values(Way::HandlerRemoved, Way::InformerDropped, Way::RunNotPolled)] way: Way,
 ) {
     let informer = SharedInformer::<ConfigMap>::new(Script::new([]));
-    let registration = informer.add_handler(Told::default().handler()).expect("it is new");
+    let registration = informer
+        .add_handler(Told::default().handler())
+        .expect("the informer has not stopped");
     match way {
         Way::HandlerRemoved => informer.remove_handler(&registration),
         Way::InformerDropped => drop(informer),
@@ -149,5 +151,5 @@ async fn waiting_for_a_handler_that_never_starts_fails(
         registration.synced().await
     };
     let synced = tokio::time::timeout(Duration::from_secs(1), both).await;
-    assert!(synced.expect("both return").is_err());
+    assert!(synced.expect("both waits return").is_err());
 }

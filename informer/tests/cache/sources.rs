@@ -26,7 +26,7 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
     let metadata = factory.metadata::<Pod>();
     factory.start();
     factory.start();
-    factory.wait_for_cache_sync().await.expect("all sync");
+    factory.wait_for_cache_sync().await.expect("all caches sync");
     assert_eq!(
         cluster.requests().on(Verb::Watch, "pods").count(),
         3,
@@ -38,22 +38,32 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
     let dynamic = dynamic
         .lister()
         .get(&key)
-        .expect("it is there")
+        .expect("the object exists")
         .typed()
-        .expect("an object");
+        .expect("the value is an object");
     assert_eq!(dynamic.data["spec"]["containers"][0]["name"], "main");
-    let metadata = metadata.lister().get(&key).expect("it is there");
+    let metadata = metadata.lister().get(&key).expect("the object exists");
     assert_eq!(metadata.label("app").as_deref(), Some("web"));
-    assert!(!metadata.json().expect("it is held as text").contains("\"spec\":"));
+    assert!(
+        !metadata
+            .json()
+            .expect("the object is stored as text")
+            .contains("\"spec\":")
+    );
     assert_eq!(
-        metadata.typed().expect("metadata").metadata.name.as_deref(),
+        metadata
+            .typed()
+            .expect("the object has metadata")
+            .metadata
+            .name
+            .as_deref(),
         Some("web-0")
     );
 
     // An informer that is requested later is started by the next call.
     let nodes = factory.informer::<Node>();
     factory.start();
-    factory.wait_for_cache_sync().await.expect("all sync");
+    factory.wait_for_cache_sync().await.expect("all caches sync");
     assert!(nodes.has_synced());
     factory.shutdown().await;
     assert!(one.is_stopped() && nodes.is_stopped());
@@ -76,9 +86,9 @@ async fn several_namespaces_are_one_cache(cluster: TestCluster) {
         factory.informer::<Node>(),
         Told::default(),
     );
-    maps.add_handler(told.handler()).expect("it is new");
+    maps.add_handler(told.handler()).expect("the informer has not stopped");
     factory.start();
-    factory.wait_for_cache_sync().await.expect("all sync");
+    factory.wait_for_cache_sync().await.expect("all caches sync");
     cluster.settle().await;
     let mut initial = told.take();
     initial.sort();
@@ -156,12 +166,12 @@ async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
         .index(indexes::owner_uid())
         .index(indexes::namespace())
         .build()
-        .expect("nothing is there twice");
+        .expect("the options have no duplicates");
     let synced = informer.clone();
     informer
-        .run(async move { synced.synced().await.expect("it syncs") })
+        .run(async move { synced.synced().await.expect("the cache syncs") })
         .await
-        .expect("it is new");
+        .expect("the informer was not run before");
     let lister = informer.lister();
     for (index, value) in [
         ("field:spec.nodeName", "node-1"),
@@ -171,22 +181,22 @@ async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
         ("owner", "u-0"),
         ("namespace", "shop"),
     ] {
-        assert_eq!(lister.index_values(index).expect("an index"), [value]);
-        assert_eq!(lister.by_index(index, value).expect("an index").len(), 1);
+        assert_eq!(lister.index_values(index).expect("the index exists"), [value]);
+        assert_eq!(lister.by_index(index, value).expect("the index exists").len(), 1);
     }
-    let object = lister.get(&ObjectKey::new("shop", "web-0")).expect("it is there");
+    let object = lister.get(&ObjectKey::new("shop", "web-0")).expect("the object exists");
     assert_eq!(
         (object.uid().as_str(), object.generation(), object.is_deleting()),
         ("u-1", Some(3), true)
     );
-    let typed = object.typed().expect("a Pod");
+    let typed = object.typed().expect("the object is a Pod");
     assert!(typed.metadata.managed_fields.is_none());
     assert!(
-        Arc::ptr_eq(&typed, &object.typed().expect("a Pod")),
+        Arc::ptr_eq(&typed, &object.typed().expect("the object is a Pod")),
         "who holds it shares it"
     );
-    assert_eq!(lister.related("owner", &object).expect("an index").len(), 1);
-    lister.by_index("nowhere", "x").expect_err("there is no such index");
+    assert_eq!(lister.related("owner", &object).expect("the index exists").len(), 1);
+    lister.by_index("nowhere", "x").expect_err("the index does not exist");
 }
 
 #[rstest]
@@ -207,12 +217,12 @@ async fn untransformable_object_is_dropped_and_others_are_kept(#[case] refuse: f
             }
         })
         .build()
-        .expect("nothing is there twice");
+        .expect("the options have no duplicates");
     let synced = informer.clone();
     informer
-        .run(async move { synced.synced().await.expect("it syncs") })
+        .run(async move { synced.synced().await.expect("the cache syncs") })
         .await
-        .expect("it is new");
+        .expect("the informer was not run before");
     assert_eq!(stored(&informer), ["b@2"]);
 }
 
@@ -238,25 +248,31 @@ async fn index_can_be_added_late_and_drops_unused_values() {
     source.add(colored("a", "red"));
     source.add(colored("b", "blue"));
     let maps = running::<ConfigMap>(&source);
-    maps.synced().await.expect("it syncs");
-    maps.add_index(indexes::label("color")).expect("it is new");
-    let err = maps.add_index(indexes::label("color")).expect_err("it is there");
+    maps.synced().await.expect("the cache syncs");
+    maps.add_index(indexes::label("color"))
+        .expect("the index name is unused");
+    let err = maps.add_index(indexes::label("color")).expect_err("the index exists");
     assert!(err.to_string().contains("label:color"), "{err}");
     let lister = maps.lister();
     assert_eq!(
-        lister.index_values("label:color").expect("it is there"),
+        lister.index_values("label:color").expect("the index exists"),
         ["blue", "red"]
     );
 
     source.add(colored("a", "green"));
     source.delete("", "b");
     a_moment().await;
-    assert_eq!(lister.index_values("label:color").expect("it is there"), ["green"]);
+    assert_eq!(lister.index_values("label:color").expect("the index exists"), ["green"]);
     assert_eq!(
-        lister.index_keys("label:color", "green").expect("it is there"),
+        lister.index_keys("label:color", "green").expect("the index exists"),
         [ObjectKey::cluster("a")]
     );
-    assert!(lister.by_index("label:color", "red").expect("it is there").is_empty());
+    assert!(
+        lister
+            .by_index("label:color", "red")
+            .expect("the index exists")
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,12 +284,12 @@ async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
         assert_ne!(map.key().name(), "a", "a test of panics");
         [map.key().name().to_owned()]
     });
-    maps.add_index(picky).expect("it is new");
-    maps.synced().await.expect("it syncs");
+    maps.add_index(picky).expect("the index name is unused");
+    maps.synced().await.expect("the cache syncs");
     source.add(colored("b", "red"));
     a_moment().await;
     assert_eq!(stored(&maps), ["a@1", "b@2"]);
-    assert_eq!(maps.lister().index_values("picky").expect("it is there"), ["b"]);
+    assert_eq!(maps.lister().index_values("picky").expect("the index exists"), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,17 +304,17 @@ async fn index_function_may_read_the_cache_before_the_change() {
             [lister.len().to_string()]
         })
     };
-    maps.add_index(count("early")).expect("it is new");
-    maps.synced().await.expect("it syncs");
+    maps.add_index(count("early")).expect("the index name is unused");
+    maps.synced().await.expect("the cache syncs");
     source.add(colored("b", "red"));
     a_moment().await;
-    maps.add_index(count("late")).expect("it is new");
+    maps.add_index(count("late")).expect("the index name is unused");
     let (lister, keys) = (maps.lister(), ["a", "b"].map(ObjectKey::cluster));
-    assert_eq!(lister.index_keys("early", "0").expect("it is there"), keys[..1]);
-    assert_eq!(lister.index_keys("early", "1").expect("it is there"), keys[1..]);
-    assert_eq!(lister.index_keys("late", "2").expect("it is there"), keys);
-    let a = lister.get(&keys[0]).expect("it is there");
-    assert_eq!(lister.related("late", &a).expect("it is there").len(), 2);
+    assert_eq!(lister.index_keys("early", "0").expect("the index exists"), keys[..1]);
+    assert_eq!(lister.index_keys("early", "1").expect("the index exists"), keys[1..]);
+    assert_eq!(lister.index_keys("late", "2").expect("the index exists"), keys);
+    let a = lister.get(&keys[0]).expect("the object exists");
+    assert_eq!(lister.related("late", &a).expect("the index exists").len(), 2);
 }
 
 #[rstest]
@@ -309,8 +325,9 @@ async fn index_is_updated_by_a_new_list(#[case] changed: usize) {
     let (source, name) = (FakeSource::new(), |number: usize| format!("{number:04}"));
     (0..300).for_each(|it| source.add(colored(&name(it), "red")));
     let maps = running::<ConfigMap>(&source);
-    maps.add_index(indexes::label("color")).expect("it is new");
-    maps.synced().await.expect("it syncs");
+    maps.add_index(indexes::label("color"))
+        .expect("the index name is unused");
+    maps.synced().await.expect("the cache syncs");
     for number in 0..changed {
         source.delete_unseen("", &name(number));
         if number % 2 == 0 {
@@ -321,7 +338,7 @@ async fn index_is_updated_by_a_new_list(#[case] changed: usize) {
     source.reset_watches();
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     let lister = maps.lister();
-    let keys = |color| lister.index_keys("label:color", color).expect("it is there");
+    let keys = |color| lister.index_keys("label:color", color).expect("the index exists");
     let green: Vec<_> = (0..changed)
         .step_by(2)
         .map(|it| ObjectKey::cluster(&name(it)))
@@ -337,7 +354,7 @@ async fn an_unseen_recreation_is_an_update() {
     let (source, told) = (FakeSource::new(), Told::default());
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
-    maps.add_handler(told.handler()).expect("it runs");
+    maps.add_handler(told.handler()).expect("the informer has not stopped");
     a_moment().await;
     source.delete_unseen("", "a");
     source.add_unseen(colored("a", "blue"));
@@ -359,7 +376,7 @@ async fn a_fake_source_fails_on_request() {
     let maps = SharedInformer::<ConfigMap>::builder(source.clone())
         .reflector(options)
         .build()
-        .expect("nothing is there twice");
+        .expect("the options have no duplicates");
     let runs = maps.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
@@ -378,7 +395,7 @@ async fn compressed_objects_are_unchanged() {
         SharedInformer::<ConfigMap>::builder(source.clone())
             .storage(Storage::Compressed)
             .build()
-            .expect("nothing is there twice"),
+            .expect("the options have no duplicates"),
     );
     let runs = compressed.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
@@ -411,7 +428,7 @@ async fn compressed_objects_are_unchanged() {
             .1
             .as_ref()
             .and_then(|it| it.data.clone())
-            .expect("it has data")["text"],
+            .expect("the ConfigMap has data")["text"],
         "changed"
     );
 }
@@ -437,7 +454,7 @@ async fn a_source_reads_selectors_as_the_server_does(
     )]
     text: &str,
 ) {
-    let selector = LabelSelector::parse(text).expect("a selector");
+    let selector = LabelSelector::parse(text).expect("the selector is valid");
     let source = ApiListWatch::all::<Pod>(cluster.client(), &()).labels(text);
     let values = |key: &str| [None, Some(""), Some("web"), Some("db")].map(|value| (key.to_owned(), value));
     for app in values("app") {

@@ -134,12 +134,14 @@ async fn streamed_objects_are_initial_and_deletions_follow_a_relist() {
     let informer = informer::cache::SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::builder(script)
         .reflector(crate::script::options())
         .build()
-        .expect("nothing is there twice");
-    informer.add_handler(told.handler()).expect("it has not stopped");
+        .expect("the options have no duplicates");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     informer
         .run(tokio::time::sleep(Duration::from_secs(2)))
         .await
-        .expect("it was not run before");
+        .expect("the informer was not run before");
     assert_eq!(
         told.take(),
         ["initial a", "initial b", "vanished a", "updated b", "added c"]

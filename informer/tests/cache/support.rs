@@ -18,16 +18,16 @@ impl Told {
     }
 
     pub(crate) fn push(&self, what: String) {
-        self.0.lock().expect("no panic while it is locked").push(what);
+        self.0.lock().expect("the lock is not poisoned").push(what);
     }
 
     /// Takes the events since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().expect("no panic while it is locked"))
+        std::mem::take(&mut *self.0.lock().expect("the lock is not poisoned"))
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().expect("no panic while it is locked").len()
+        self.0.lock().expect("the lock is not poisoned").len()
     }
 }
 

@@ -47,10 +47,12 @@ async fn a_deletion_with_an_unreadable_last_state_is_applied(
         Answer::Late(Duration::from_millis(1), events),
     ]);
     let informer = configure(SharedInformer::builder(script)).build();
-    let (informer, told) = (informer.expect("nothing is there twice"), Told::default());
-    informer.add_handler(told.handler()).expect("it is new");
+    let (informer, told) = (informer.expect("the options have no duplicates"), Told::default());
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     let a_second = tokio::time::sleep(Duration::from_secs(1));
-    informer.run(a_second).await.expect("it is new");
+    informer.run(a_second).await.expect("the informer was not run before");
     assert_eq!(stored(&informer), ["c@4"]);
     assert_eq!(
         told.take(),
@@ -101,10 +103,15 @@ async fn object_unreadable_in_a_later_list_is_kept_and_reported(
     let log = errors.clone();
     let informer = configure(SharedInformer::builder(script)).order(order);
     let informer = informer.on_error(move |err| log.push(err.to_string())).build();
-    let informer = informer.expect("nothing is there twice");
-    informer.add_handler(told.handler()).expect("it is new");
+    let informer = informer.expect("the options have no duplicates");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     let three_seconds = tokio::time::sleep(Duration::from_secs(3));
-    informer.run(three_seconds).await.expect("it is new");
+    informer
+        .run(three_seconds)
+        .await
+        .expect("the informer was not run before");
     let mut told: Vec<_> = told.take().into_iter().filter(|it| !it.starts_with("same")).collect();
     told.sort();
     // An object with the same name but another uid replaces it, so the former object no longer exists.
@@ -132,10 +139,15 @@ async fn same_version_with_another_uid_is_another_object(#[values(true, false)] 
     let script = Script::new([list("u"), expired(), list("v"), expired(), list("v"), silent]);
     let storage = if is_typed { Storage::Typed } else { Storage::Encoded };
     let informer = SharedInformer::<ConfigMap>::builder(script).storage(storage).build();
-    let (informer, told) = (informer.expect("nothing is there twice"), Told::default());
-    let registration = informer.add_handler(told.handler()).expect("it is new");
+    let (informer, told) = (informer.expect("the options have no duplicates"), Told::default());
+    let registration = informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     let ten_seconds = tokio::time::sleep(Duration::from_secs(10));
-    informer.run(ten_seconds).await.expect("it is new");
+    informer
+        .run(ten_seconds)
+        .await
+        .expect("the informer was not run before");
     registration.ended().await;
     assert_eq!(informer.lister().list()[0].uid(), "v");
     let updates: Vec<_> = told.take().into_iter().filter(|it| it.starts_with("updated")).collect();
@@ -208,7 +220,7 @@ async fn object_with_panicking_type_is_dropped_and_others_are_kept(
         source.add(serde_json::json!({"metadata": {"name": name}}));
     }
     let informer = configure(SharedInformer::builder(source.clone())).build();
-    let informer = informer.expect("nothing is there twice");
+    let informer = informer.expect("the options have no duplicates");
     let runs = informer.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -252,9 +264,12 @@ async fn panics_of_source_and_error_handler_are_failures() {
         told.push(err.to_string());
         panic!("a test of panics");
     });
-    let informer = informer.build().expect("nothing is there twice");
+    let informer = informer.build().expect("the options have no duplicates");
     let five_seconds = tokio::time::sleep(Duration::from_secs(5));
-    informer.run(five_seconds).await.expect("it is new");
+    informer
+        .run(five_seconds)
+        .await
+        .expect("the informer was not run before");
     assert_eq!(stored(&informer), ["a@1"]);
     assert_eq!(errors.take(), ["one that panics: panic: a test of panics"]);
 }

@@ -119,7 +119,7 @@ async fn dead_connection_is_dropped_after_the_watch_timeout() {
         .split(' ')
         .next()
         .and_then(|it| it.parse().ok())
-        .expect("a time");
+        .expect("the time is valid");
     assert!((330.0..=630.0).contains(&at), "{asked:?}");
 }
 
@@ -138,11 +138,13 @@ async fn the_cache_decides_between_added_and_updated() {
     let events = [("ADDED", "a", 8), ("MODIFIED", "b", 9), ("DELETED", "never-seen", 10)];
     let script = Script::new([list(7, &[("a", 3)]), silent(&events)]);
     let informer = informer::cache::SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::new(script);
-    informer.add_handler(told.handler()).expect("it has not stopped");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     informer
         .run(tokio::time::sleep(Duration::from_secs(1)))
         .await
-        .expect("it was not run before");
+        .expect("the informer was not run before");
     assert_eq!(told.take(), ["initial a", "updated a", "added b"]);
 }
 
@@ -155,7 +157,10 @@ async fn pauses_are_reset_after_two_minutes() {
     ]);
     answers.extend([list(8, &[]), silent(&[])]);
     let (_, asked) = Script::new(answers).run_for(200).await;
-    let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
+    let at: Vec<_> = asked
+        .iter()
+        .map(|it| it.split(' ').next().expect("the line begins with a time"))
+        .collect();
     assert_eq!(at, ["0.0", "0.8", "2.4", "5.6", "5.6", "156.4", "156.4"]);
 }
 
@@ -200,12 +205,14 @@ async fn changes_are_ordered_by_arrival_or_by_object(#[case] order: QueueOrder, 
     let informer = SharedInformer::<ConfigMap>::builder(script)
         .order(order)
         .build()
-        .expect("nothing is there twice");
-    informer.add_handler(told.handler()).expect("it has not stopped");
+        .expect("the options have no duplicates");
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
     informer
         .run(tokio::time::sleep(Duration::from_secs(1)))
         .await
-        .expect("it was not run before");
+        .expect("the informer was not run before");
     assert_eq!(told.take(), expected);
 }
 

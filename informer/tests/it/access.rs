@@ -28,7 +28,7 @@ async fn api() -> fake_apiserver::ApiServer {
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "metrics"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": "prometheus"}]}),
     ])
-    .expect("they can be stored");
+    .expect("the objects can be stored");
     api
 }
 
@@ -56,23 +56,34 @@ async fn metrics_require_permission_to_get_the_path(
     endpoints.add_healthz("ping", ping);
     let server = Server::bind(endpoints, ANY).await.expect("a port is free");
     let server = server.authorize(&api.client_named("metrics"));
-    let (address, stop) = (server.address().expect("it listens"), CancellationToken::new());
+    let (address, stop) = (
+        server.address().expect("the server has an address"),
+        CancellationToken::new(),
+    );
     let running = tokio::spawn(Box::new(server).run(stop.clone()));
     for _ in 0..2 {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let mut stream = TcpStream::connect(address)
+            .await
+            .expect("the server accepts connections");
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: {authorization}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("the connection is open");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("it answers in text");
-        let (head, text) = answer.split_once("\r\n\r\n").expect("an answer has a header");
+        stream.read_to_string(&mut answer).await.expect("the answer is UTF-8");
+        let (head, text) = answer.split_once("\r\n\r\n").expect("the answer has a head");
         assert_eq!(head.lines().next(), Some(format!("HTTP/1.1 {code}").as_str()));
         assert_eq!(text, body);
     }
     let reviews = api.journal().requests().len();
     assert!(reviews <= 2, "the second is answered from memory: {reviews}");
     stop.cancel();
-    running.await.expect("no panic").expect("it cannot fail");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the run does not fail");
 }
 
 #[cfg(feature = "self-signed")]
@@ -84,33 +95,44 @@ async fn metrics_may_be_read_over_tls() {
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-    let made = informer::runtime::SelfSigned::new(["metrics.shop.svc"]).expect("a name");
+    let made = informer::runtime::SelfSigned::new(["metrics.shop.svc"]).expect("the host name is valid");
     let endpoints = Endpoints::new(&informer::metrics::Metrics::new());
     let server = Server::bind(endpoints, ANY).await.expect("a port is free");
-    let server = server.tls(made.certificate().expect("it was made"));
-    let (address, stop) = (server.address().expect("it listens"), CancellationToken::new());
+    let server = server.tls(made.certificate().expect("the certificate was generated"));
+    let (address, stop) = (
+        server.address().expect("the server has an address"),
+        CancellationToken::new(),
+    );
     let running = tokio::spawn(Box::new(server).run(stop.clone()));
 
     let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_slice(made.ca_bundle().as_bytes()).expect("a certificate");
-    roots.add(authority).expect("an authority");
+    let authority = CertificateDer::from_pem_slice(made.ca_bundle().as_bytes()).expect("the text is a certificate");
+    roots.add(authority).expect("the certificate is an authority");
     let config = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
-        .expect("it has suites")
+        .expect("the crypto provider supports the TLS versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from("metrics.shop.svc").expect("a name");
-    let stream = TcpStream::connect(address).await.expect("it listens");
+    let name = ServerName::try_from("metrics.shop.svc").expect("the host name is valid");
+    let stream = TcpStream::connect(address)
+        .await
+        .expect("the server accepts connections");
     let connected = TlsConnector::from(std::sync::Arc::new(config))
         .connect(name, stream)
         .await;
-    let mut stream = connected.expect("the authority vouches for it");
+    let mut stream = connected.expect("the certificate is trusted");
     let request = "GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("the connection is open");
     let mut answer = String::new();
     // Servers may close the connection without TLS's closing message.
     let _ = stream.read_to_string(&mut answer).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     stop.cancel();
-    running.await.expect("no panic").expect("it cannot fail");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the run does not fail");
 }

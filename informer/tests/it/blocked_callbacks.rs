@@ -44,13 +44,17 @@ impl Blocks {
         // The receiver is gone after the test.
         let _ = self.entered.send(());
         let (released, changed) = &*self.is_released;
-        let released = released.lock().expect("no panic");
-        drop(changed.wait_while(released, |it| !*it).expect("no panic"));
+        let released = released.lock().expect("the lock is not poisoned");
+        drop(
+            changed
+                .wait_while(released, |it| !*it)
+                .expect("the task does not panic"),
+        );
     }
 
     fn release(&self) {
         let (released, changed) = &*self.is_released;
-        *released.lock().expect("no panic") = true;
+        *released.lock().expect("the lock is not poisoned") = true;
         changed.notify_all();
     }
 }
@@ -183,7 +187,7 @@ impl Running {
             source.fail_lists(Some(Status::failure("no", "Forbidden").with_code(403)));
         }
         let builder = place.informer(SharedInformer::builder(source.clone()), blocks);
-        let maps = builder.build().expect("it is complete");
+        let maps = builder.build().expect("the controller is complete");
         let factory = SharedInformerFactory::new(client());
         let builder = Controller::builder("maps", &factory);
         let (sender, reconciled) = unbounded_channel();
@@ -198,12 +202,17 @@ impl Running {
                 Ok(Action::await_change())
             }
         });
-        let controller = controller.expect("it is complete");
+        let controller = controller.expect("the controller is complete");
         let stop = CancellationToken::new();
         let (cache, until, stopped) = (maps.clone(), stop.clone(), stop.clone());
         let tasks = [
-            tokio::spawn(async move { cache.run(until.cancelled()).await.expect("it is new") }),
-            tokio::spawn(async move { controller.run(stopped).await.expect("it syncs") }),
+            tokio::spawn(async move {
+                cache
+                    .run(until.cancelled())
+                    .await
+                    .expect("the informer was not run before")
+            }),
+            tokio::spawn(async move { controller.run(stopped).await.expect("the caches sync") }),
         ];
         Self {
             source,
@@ -223,7 +232,7 @@ impl Running {
     async fn reconciled(&mut self, names: &[&str]) {
         let mut left = names.to_vec();
         while !left.is_empty() {
-            let name = self.reconciled.recv().await.expect("it runs");
+            let name = self.reconciled.recv().await.expect("the controller runs");
             if let Some(at) = left.iter().position(|it| *it == name) {
                 left.remove(at);
             }
@@ -233,7 +242,7 @@ impl Running {
     async fn stopped(self) {
         self.stop.cancel();
         for task in self.tasks {
-            task.await.expect("no panic");
+            task.await.expect("the task does not panic");
         }
     }
 }
@@ -263,7 +272,7 @@ async fn function_that_blocks_its_thread_delays_its_own_controller_only(#[case] 
     for running in [&blocked, &other] {
         running.create("bad");
     }
-    called.recv().await.expect("it is called");
+    called.recv().await.expect("the call arrives");
     for source in [&blocked.source, &other.source] {
         source.fail_lists(None);
     }
@@ -298,7 +307,7 @@ async fn controller_stops_after_the_call_that_blocks_its_thread(#[case] place: P
     let (blocks, mut called) = Blocks::new();
     let running = Running::start(place, &blocks);
     running.create("bad");
-    called.recv().await.expect("it is called");
+    called.recv().await.expect("the call arrives");
     running.stop.cancel();
     assert!(!running.tasks.iter().all(JoinHandle::is_finished));
     blocks.release();

@@ -36,10 +36,10 @@ impl Process {
         let calls = Calls::<R>::default();
         let noted = Arc::clone(&calls);
         let reconcile = move |request: Request<R>| {
-            noted.lock().expect("no panic").push(request.key);
+            noted.lock().expect("the lock is not poisoned").push(request.key);
             async { Ok::<_, ReconcileError>(Action::await_change()) }
         };
-        builder.complete(reconcile).expect("it is complete");
+        builder.complete(reconcile).expect("the controller is complete");
         let manager = self.manager.clone();
         self.cluster
             .run(async move { manager.run(std::future::pending()).await });
@@ -48,7 +48,7 @@ impl Process {
 }
 
 fn take<R>(calls: &Calls<R>) -> Vec<R> {
-    std::mem::take(&mut *calls.lock().expect("no panic"))
+    std::mem::take(&mut *calls.lock().expect("the lock is not poisoned"))
 }
 
 fn text<R: ToString>(calls: &Calls<R>) -> Vec<String> {
@@ -143,7 +143,9 @@ async fn keys_may_be_of_any_type() {
     assert_eq!(keys, ["from-a-stream", "n1"]);
     let late = process.manager.controller("late").for_::<Pod>().keyed_by::<String>();
     let err = late.complete(|_: Request<String>| async { Ok::<_, ReconcileError>(Action::await_change()) });
-    let err = err.expect_err("its keys are objects already").to_string();
+    let err = err
+        .expect_err("the keys of the controller are already objects")
+        .to_string();
     assert!(err.contains("`keyed_by` must precede all watches"), "{err}");
 }
 
@@ -154,27 +156,34 @@ async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
     let calls = Calls::<String>::default();
     let noted = Arc::clone(&calls);
     let reconcile = move |request: Request| {
-        noted.lock().expect("no panic").push(request.key.to_string());
+        noted
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(request.key.to_string());
         async { Ok::<_, ReconcileError>(Action::await_change()) }
     };
     let controller = ControllerBuilder::new("c", &manager.factory())
         .for_::<ConfigMap>()
         .build(reconcile);
-    let controller = controller.expect("it is complete");
+    let controller = controller.expect("the controller is complete");
     let watches = controller.later_watches();
-    manager.add(controller).expect("it is new");
+    manager.add(controller).expect("the runnable is accepted");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     cluster.run(async move { manager.run(async { drop(stopped.await) }).await });
     cluster.create(secret("s")).await;
     cluster.settle().await;
     assert!(take(&calls).is_empty());
-    let registration = watches.watch::<Secret>(enqueue::object()).expect("it runs");
-    registration.synced().await.expect("its cache syncs");
+    let registration = watches
+        .watch::<Secret>(enqueue::object())
+        .expect("the controller has not stopped");
+    registration.synced().await.expect("the informer has not stopped");
     cluster.settle().await;
     assert_eq!(take(&calls), ["default/s"]);
     drop(stop);
     cluster.settle().await;
-    let err = watches.watch::<Pod>(enqueue::object()).expect_err("it has ended");
+    let err = watches
+        .watch::<Pod>(enqueue::object())
+        .expect_err("the controller has ended");
     assert_eq!(err.to_string(), "controller \"c\": it has ended");
 }
 
@@ -202,10 +211,13 @@ async fn type_may_have_its_own_cache_options() {
             .transform(without_data)
     });
     let builder = SharedInformerFactory::builder(cluster.client()).namespace("shop");
-    let factory = builder.by_object(maps).expect("they fit together").build();
+    let factory = builder
+        .by_object(maps)
+        .expect("the cache options are consistent")
+        .build();
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());
     factory.start();
-    factory.wait_for_cache_sync().await.expect("they sync");
+    factory.wait_for_cache_sync().await.expect("all caches sync");
     let keys: Vec<_> = maps.lister().list().iter().map(|it| it.key().to_string()).collect();
     assert_eq!(keys, ["billing/c", "shop/a"]);
     assert_eq!(
@@ -213,8 +225,8 @@ async fn type_may_have_its_own_cache_options() {
         2,
         "the factory's namespace holds for other types"
     );
-    let found = maps.lister().by_index("name", "c").expect("there is an index");
-    assert_eq!(found[0].typed().expect("a ConfigMap").data, None);
+    let found = maps.lister().by_index("name", "c").expect("the index exists");
+    assert_eq!(found[0].typed().expect("the object is a ConfigMap").data, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,10 +236,12 @@ async fn inconsistent_options_are_refused() {
     let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));
     let builder = || SharedInformerFactory::builder(cluster.client());
     assert!(builder().by_object(twice).is_err(), "one name for two indexes");
-    let builder = builder().by_object(ByObject::<ConfigMap>::new()).expect("the first");
+    let builder = builder()
+        .by_object(ByObject::<ConfigMap>::new())
+        .expect("the type has no earlier options");
     let err = builder
         .by_object(ByObject::<ConfigMap>::new())
-        .expect_err("the second")
+        .expect_err("the type already has options")
         .to_string();
     assert!(err.contains("ConfigMap already has options"), "{err}");
 }
@@ -243,8 +257,8 @@ async fn manager_reports_the_state_of_its_caches() {
     let builder = Manager::builder(cluster.client_named("operator"));
     let builder = builder
         .cache(|it| it.namespace("shop").by_object(maps))
-        .expect("they fit");
-    let manager = builder.build().expect("it has no election");
+        .expect("the cache options are consistent");
+    let manager = builder.build().expect("the manager has no election");
     let (maps, secrets) = (manager.lister::<ConfigMap>(), manager.lister::<Secret>());
     cluster.run({
         let manager = manager.clone();
@@ -298,7 +312,7 @@ async fn rate_limiter_is_only_called_for_failed_keys() {
     let reconcile = move |request: Request| {
         let fails = request.key.name() == "bad" && request.failures < 2;
         seen.lock()
-            .expect("no panic")
+            .expect("the lock is not poisoned")
             .push((request.key.name().to_owned(), request.failures));
         async move {
             if fails {
@@ -307,7 +321,7 @@ async fn rate_limiter_is_only_called_for_failed_keys() {
             Ok(Action::await_change())
         }
     };
-    builder.complete(reconcile).expect("it is complete");
+    builder.complete(reconcile).expect("the controller is complete");
     let manager = process.manager.clone();
     process
         .cluster

@@ -42,12 +42,24 @@ async fn first_read_starts_the_informer_and_later_reads_use_it() {
     let cluster = TestCluster::builder().object(config_map("m").data("a", "b")).start();
     let client = running(&cluster).await;
     assert_eq!(cluster.requests().client("reader").count(), 0);
-    let map = client.get::<ConfigMap>(&key("m")).await.expect("it is read");
-    assert_eq!(map.expect("it is there").data.as_ref().expect("data")["a"], "b");
-    assert!(client.get::<ConfigMap>(&key("n")).await.expect("it is read").is_none());
+    let map = client.get::<ConfigMap>(&key("m")).await.expect("the read succeeds");
+    assert_eq!(
+        map.expect("the object exists")
+            .data
+            .as_ref()
+            .expect("the ConfigMap has data")["a"],
+        "b"
+    );
+    assert!(
+        client
+            .get::<ConfigMap>(&key("n"))
+            .await
+            .expect("the read succeeds")
+            .is_none()
+    );
     let asked = cluster.requests().client("reader").count();
     assert!(asked <= 2, "a list and a watch, or one stream: {asked}");
-    client.list::<ConfigMap>().await.expect("it is read");
+    client.list::<ConfigMap>().await.expect("the read succeeds");
     assert_eq!(cluster.requests().client("reader").count(), asked);
 }
 
@@ -59,7 +71,7 @@ async fn nothing_is_read_before_the_manager_runs() {
         .cached_client()
         .get::<Pod>(&key("a"))
         .await
-        .expect_err("too early");
+        .expect_err("the manager does not run yet");
     assert!(err.to_string().contains("the cache is not started"), "{err}");
 }
 
@@ -68,15 +80,18 @@ async fn a_client_may_refuse_types_without_an_informer() {
     let cluster = TestCluster::builder().object(config_map("m")).start();
     let client = running(&cluster).await;
     let strict = client.clone().fail_on_missing_informer();
-    let err = strict.get::<ConfigMap>(&key("m")).await.expect_err("nobody started it");
+    let err = strict
+        .get::<ConfigMap>(&key("m"))
+        .await
+        .expect_err("no informer was started for the type");
     assert!(err.to_string().contains("/api/v1/configmaps is not cached"), "{err}");
     assert_eq!(cluster.requests().client("reader").count(), 0);
-    client.get::<ConfigMap>(&key("m")).await.expect("it is read");
+    client.get::<ConfigMap>(&key("m")).await.expect("the read succeeds");
     assert!(
         strict
             .get::<ConfigMap>(&key("m"))
             .await
-            .expect("it is cached now")
+            .expect("the type is cached now")
             .is_some()
     );
 }
@@ -90,8 +105,8 @@ async fn an_informer_that_does_not_sync_fails_the_read_in_time() {
     let read = tokio::time::timeout(Duration::from_secs(121), client.get::<ConfigMap>(&key));
     let err = read
         .await
-        .expect("it ends in two minutes")
-        .expect_err("it may not list");
+        .expect("the read ends within two minutes")
+        .expect_err("the client may not list");
     assert!(err.to_string().contains("/api/v1/configmaps"), "{err}");
 }
 
@@ -107,27 +122,32 @@ async fn list_conditions_are_combined() {
         .create(pod("c").namespace("shop").set("spec.nodeName", "node-2"))
         .await;
     let manager = Manager::new(cluster.client());
-    manager.index_field::<Pod>("spec.nodeName").expect("it is new");
+    manager
+        .index_field::<Pod>("spec.nodeName")
+        .expect("the index name is unused");
     let client = manager.cached_client();
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
     let pods = || client.list::<Pod>();
-    let on_node = pods()
-        .field("spec.nodeName", "node-1")
-        .await
-        .expect("there is an index");
+    let on_node = pods().field("spec.nodeName", "node-1").await.expect("the index exists");
     assert_eq!(names(&on_node), ["b", "a", "b"]);
     let here = pods().in_namespace("shop").labels([("app", "web")]);
-    assert_eq!(names(&here.await.expect("it is read")), ["a", "b"]);
+    assert_eq!(names(&here.await.expect("the read succeeds")), ["a", "b"]);
     let both = pods().field("spec.nodeName", "node-1").in_namespace("shop").limit(1);
-    assert_eq!(names(&both.await.expect("it is read")), ["a"]);
+    assert_eq!(names(&both.await.expect("the read succeeds")), ["a"]);
     let owned = pods().owned_by(owner.uid()).field("spec.nodeName", "node-1");
-    assert_eq!(names(&owned.await.expect("it is read")), ["a"]);
+    assert_eq!(names(&owned.await.expect("the read succeeds")), ["a"]);
     let without = pods().selector(Expression::DoesNotExist("app".into()).into());
-    assert_eq!(names(&without.await.expect("it is read")), ["c"]);
-    let err = pods().field("status.phase", "Running").await.expect_err("no index");
+    assert_eq!(names(&without.await.expect("the read succeeds")), ["c"]);
+    let err = pods()
+        .field("status.phase", "Running")
+        .await
+        .expect_err("the index does not exist");
     assert!(err.to_string().contains("field status.phase has no index"), "{err}");
-    let err = pods().index("nothing", "x").await.expect_err("no index");
+    let err = pods()
+        .index("nothing", "x")
+        .await
+        .expect_err("the index does not exist");
     assert!(err.to_string().contains("there is no index \"nothing\""), "{err}");
 }
 
@@ -135,7 +155,7 @@ async fn list_conditions_are_combined() {
 async fn read_returns_earlier_writes_of_its_client() {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
-    client.list::<ConfigMap>().await.expect("it is read");
+    client.list::<ConfigMap>().await.expect("the read succeeds");
     let map = |name: &str| {
         let mut map = ConfigMap::default();
         map.metadata.name = Some(name.into());
@@ -143,35 +163,56 @@ async fn read_returns_earlier_writes_of_its_client() {
         map
     };
     cluster.watches().on("configmaps").hold();
-    client.create(&map("a")).await.expect("it is new");
+    client.create(&map("a")).await.expect("the object does not exist yet");
     let reads = tokio::spawn({
         let client = client.clone();
         async move {
-            let one = client.get::<ConfigMap>(&key("a")).await.expect("it is read");
-            let all = client.list::<ConfigMap>().await.expect("it is read");
+            let one = client.get::<ConfigMap>(&key("a")).await.expect("the read succeeds");
+            let all = client.list::<ConfigMap>().await.expect("the read succeeds");
             (one.is_some(), names(&all))
         }
     });
     // Another object is read at once.
-    assert!(client.get::<ConfigMap>(&key("b")).await.expect("it is read").is_none());
+    assert!(
+        client
+            .get::<ConfigMap>(&key("b"))
+            .await
+            .expect("the read succeeds")
+            .is_none()
+    );
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!reads.is_finished(), "the cache has not seen it");
     cluster.watches().on("configmaps").resume();
-    assert_eq!(reads.await.expect("no panic"), (true, vec!["a".to_owned()]));
-    client.delete::<ConfigMap>(&key("a")).await.expect("it is there");
-    assert!(client.get::<ConfigMap>(&key("a")).await.expect("it is read").is_none());
+    assert_eq!(
+        reads.await.expect("the task does not panic"),
+        (true, vec!["a".to_owned()])
+    );
+    client.delete::<ConfigMap>(&key("a")).await.expect("the object exists");
+    assert!(
+        client
+            .get::<ConfigMap>(&key("a"))
+            .await
+            .expect("the read succeeds")
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn read_fails_if_the_cache_lacks_a_write_for_thirty_seconds() {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let client = running(&cluster).await;
-    client.list::<ConfigMap>().await.expect("it is read");
+    client.list::<ConfigMap>().await.expect("the read succeeds");
     cluster.watches().on("configmaps").hold();
     let patch = Patch::Merge(json!({"data": {"x": "y"}}));
-    client.patch::<ConfigMap>(&key("a"), &patch).await.expect("it is there");
+    client
+        .patch::<ConfigMap>(&key("a"), &patch)
+        .await
+        .expect("the object exists");
     let began = tokio::time::Instant::now();
-    let err = client.get::<ConfigMap>(&key("a")).await.expect_err("it is stale");
+    let err = client
+        .get::<ConfigMap>(&key("a"))
+        .await
+        .expect_err("the read is older than the write");
     assert_eq!(began.elapsed().as_secs(), 30);
     assert!(
         err.to_string().contains("has not received our last write to default/a"),
@@ -183,61 +224,71 @@ async fn read_fails_if_the_cache_lacks_a_write_for_thirty_seconds() {
 async fn objects_are_written_whole_in_part_or_applied() {
     let cluster = TestCluster::builder().object(pod("p")).object(config_map("m")).start();
     let client = running(&cluster).await;
-    let before = client.get::<ConfigMap>(&key("m")).await.expect("read").expect("there");
+    let before = client.get::<ConfigMap>(&key("m")).await.unwrap().unwrap();
     let mut map = ConfigMap::clone(&before);
     map.data.get_or_insert_default().insert("a".into(), "1".into());
-    let updated = client.update(&map).await.expect("it is the newest");
-    assert!(client.update(&map).await.expect_err("it is old").is_conflict());
+    let updated = client.update(&map).await.unwrap();
+    assert!(
+        client
+            .update(&map)
+            .await
+            .expect_err("the object is stale")
+            .is_conflict()
+    );
     map.data.get_or_insert_default().insert("a".into(), "2".into());
     assert!(
         client
             .patch_from(&before, &map)
             .await
-            .expect_err("it is old")
+            .expect_err("the object is stale")
             .is_conflict()
     );
     let mut other = updated.clone();
     other.data = Some([("b".to_owned(), "3".to_owned())].into());
-    let patched = client
-        .patch_from(&updated, &other)
-        .await
-        .expect("it is the newest")
-        .data
-        .expect("data");
+    let patched = client.patch_from(&updated, &other).await.unwrap().data.unwrap();
     assert_eq!(patched, [("b".to_owned(), "3".to_owned())].into());
 
     let sent = cluster.requests().client("reader").writes().count();
-    client.patch_from(&updated, &updated).await.expect("nothing differs");
+    client
+        .patch_from(&updated, &updated)
+        .await
+        .expect("an empty patch succeeds");
     assert_eq!(cluster.requests().client("reader").writes().count(), sent);
 
-    let pod_before = client.get::<Pod>(&key("p")).await.expect("read").expect("there");
+    let pod_before = client.get::<Pod>(&key("p")).await.unwrap().unwrap();
     let mut pod = Pod::clone(&pod_before);
     pod.status.get_or_insert_default().message = Some("well".into());
     pod.metadata.labels = Some([("not".to_owned(), "written".to_owned())].into());
-    client
-        .status::<Pod>()
-        .patch_from(&pod_before, &pod)
-        .await
-        .expect("it is the newest");
-    let pod = client.get::<Pod>(&key("p")).await.expect("read").expect("there");
+    client.status::<Pod>().patch_from(&pod_before, &pod).await.unwrap();
+    let pod = client.get::<Pod>(&key("p")).await.unwrap().unwrap();
     assert_eq!(pod.status.as_ref().and_then(|it| it.message.as_deref()), Some("well"));
     assert!(pod.labels().is_empty());
 
     let mut applied = map.clone();
     (applied.metadata.resource_version, applied.data) = (None, Some([("c".to_owned(), "4".to_owned())].into()));
-    let err = client.apply(&applied).await.expect_err("nobody applies");
+    let err = client.apply(&applied).await.expect_err("the client has no field owner");
     assert!(err.to_string().contains("has no field owner"), "{err}");
     client
         .clone()
         .field_owner("me")
         .apply(&applied)
         .await
-        .expect("nobody has the field");
+        .expect("the field has no owner");
     applied.data = Some([("c".to_owned(), "5".to_owned())].into());
     let other = client.clone().field_owner("other");
-    assert!(other.apply(&applied).await.expect_err("it is another's").is_conflict());
-    other.force_ownership().apply(&applied).await.expect("it is taken");
-    assert_eq!(cluster.get::<ConfigMap>("m").data.expect("data")["c"], "5");
+    assert!(
+        other
+            .apply(&applied)
+            .await
+            .expect_err("another manager owns the field")
+            .is_conflict()
+    );
+    other
+        .force_ownership()
+        .apply(&applied)
+        .await
+        .expect("the field is taken over");
+    assert_eq!(cluster.get::<ConfigMap>("m").data.unwrap()["c"], "5");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,23 +308,26 @@ async fn deletions_go_by_key_precondition_or_selector() {
         ..DeleteParams::default()
     };
     let err = client.delete_with::<ConfigMap>(&key("a"), &other).await;
-    assert!(err.expect_err("it is another one").is_conflict());
+    assert!(err.expect_err("the closure changes the name").is_conflict());
     client
         .clone()
         .dry_run()
         .delete::<ConfigMap>(&key("a"))
         .await
-        .expect("it could be");
+        .expect("the dry run succeeds");
     assert!(cluster.exists::<ConfigMap>("a"));
-    let err = client.delete::<ConfigMap>(&key("x")).await.expect_err("there is none");
+    let err = client
+        .delete::<ConfigMap>(&key("x"))
+        .await
+        .expect_err("the object does not exist");
     assert!(err.is_not_found());
     let all = client.delete_all_of::<ConfigMap>().in_namespace("default");
-    all.labels([("app", "web")]).await.expect("they are deleted");
+    all.labels([("app", "web")]).await.expect("the objects are deleted");
     assert!(!cluster.exists::<ConfigMap>("a") && cluster.exists::<ConfigMap>("c"));
     let err = client
         .delete_all_of::<ConfigMap>()
         .await
-        .expect_err("of all namespaces");
+        .expect_err("the delete has no namespace");
     assert!(err.to_string().contains("the namespace is missing"), "{err}");
 }
 
@@ -289,7 +343,7 @@ async fn key_of_the_wrong_scope_is_refused(#[case] key: ObjectKey, #[case] is_no
     } else {
         client.delete::<ConfigMap>(&key).await
     };
-    let err = err.expect_err("it does not fit").to_string();
+    let err = err.expect_err("the key has the wrong scope").to_string();
     assert!(err.contains(message), "{err}");
 }
 
@@ -300,18 +354,30 @@ async fn type_can_be_read_from_the_server() {
         .object(node("n"))
         .start();
     let client = running(&cluster).await.without_cache_for::<ConfigMap>();
-    assert!(client.get::<ConfigMap>(&key("m")).await.expect("it is read").is_some());
-    assert!(client.get::<ConfigMap>(&key("x")).await.expect("it is read").is_none());
+    assert!(
+        client
+            .get::<ConfigMap>(&key("m"))
+            .await
+            .expect("the read succeeds")
+            .is_some()
+    );
+    assert!(
+        client
+            .get::<ConfigMap>(&key("x"))
+            .await
+            .expect("the read succeeds")
+            .is_none()
+    );
     let named = client
         .list::<ConfigMap>()
         .labels([("a", "b")])
         .field("metadata.name", "m");
-    assert_eq!(names(&named.await.expect("the server selects")), ["m"]);
+    assert_eq!(names(&named.await.expect("the server supports the selector")), ["m"]);
     let err = client
         .list::<ConfigMap>()
         .owned_by("u")
         .await
-        .expect_err("the server has no indexes");
+        .expect_err("the server has no owner index");
     assert!(err.to_string().contains("the server does not support indexes"), "{err}");
     assert_eq!(
         cluster
@@ -325,7 +391,7 @@ async fn type_can_be_read_from_the_server() {
     assert!(
         live.get::<Node>(&ObjectKey::cluster("n"))
             .await
-            .expect("it is read")
+            .expect("the read succeeds")
             .is_some()
     );
 }
@@ -338,17 +404,25 @@ async fn dynamic_types_and_metadata_have_clients() {
         .start();
     let client = running(&cluster).await;
     let maps = client.dynamic(&ApiResource::erase::<ConfigMap>(&()));
-    let map = maps.get(&key("m")).await.expect("it is read").expect("it is there");
+    let map = maps
+        .get(&key("m"))
+        .await
+        .expect("the read succeeds")
+        .expect("the object exists");
     assert_eq!(map.data["data"]["a"], "b");
     let nodes = client.dynamic_of_cluster(&ApiResource::erase::<Node>(&()));
-    assert_eq!(names(&nodes.list().await.expect("it is read")), ["n"]);
+    assert_eq!(names(&nodes.list().await.expect("the read succeeds")), ["n"]);
     let metadata = client.metadata::<ConfigMap>();
     let label = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
-    metadata.patch(&key("m"), &label).await.expect("it is there");
-    let map = metadata.get(&key("m")).await.expect("it is read").expect("it is there");
+    metadata.patch(&key("m"), &label).await.expect("the object exists");
+    let map = metadata
+        .get(&key("m"))
+        .await
+        .expect("the read succeeds")
+        .expect("the object exists");
     assert_eq!(map.labels()["x"], "y");
-    metadata.delete(&key("m")).await.expect("it is there");
-    assert!(maps.get(&key("m")).await.expect("it is read").is_none());
+    metadata.delete(&key("m")).await.expect("the object exists");
+    assert!(maps.get(&key("m")).await.expect("the read succeeds").is_none());
 }
 
 #[rstest]
@@ -377,9 +451,11 @@ async fn strict_field_validation_refuses_unknown_fields(
     let client = client.field_validation(ValidationDirective::Strict);
     let maps = client.dynamic(&ApiResource::erase::<ConfigMap>(&()));
     map.data = json!({"data": {"a": "d"}, "colour": "red"});
-    maps.update(&map).await.expect_err("a field is not known");
+    maps.update(&map).await.expect_err("the object has an unknown field");
     let patch = Patch::Merge(json!({"colour": "red"}));
-    maps.patch(&key("m"), &patch).await.expect_err("a field is not known");
+    maps.patch(&key("m"), &patch)
+        .await
+        .expect_err("the object has an unknown field");
 }
 
 /// Reads an object of a type; returns the number of objects found.
@@ -417,13 +493,13 @@ async fn read_that_cannot_be_answered_is_an_error(#[case] is_live: bool) {
     assert_eq!(
         found::<ConfigMap>(&client, ObjectKey::new("shop", "m"))
             .await
-            .expect("it is read"),
+            .expect("the read succeeds"),
         1
     );
     assert_eq!(
         found::<Node>(&client, ObjectKey::cluster("n"))
             .await
-            .expect("it is read"),
+            .expect("the read succeeds"),
         1
     );
     let unfit = [
@@ -448,9 +524,9 @@ async fn read_that_cannot_be_answered_is_an_error(#[case] is_live: bool) {
     for read in outside {
         match (is_live, read) {
             // The server has all namespaces.
-            (true, read) => assert_eq!(read.expect("it is read"), 0),
+            (true, read) => assert_eq!(read.expect("the read succeeds"), 0),
             (false, read) => {
-                let err = read.expect_err("the cache has one namespace").to_string();
+                let err = read.expect_err("the cache contains one namespace only").to_string();
                 assert!(err.contains("the namespace \"billing\" is not in the cache"), "{err}");
             }
         }

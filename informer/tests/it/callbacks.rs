@@ -73,16 +73,20 @@ async fn change_is_redelivered_after_a_panic(#[case] watching: Watching, #[value
     let seen: Arc<std::sync::Mutex<Vec<ObjectKey>>> = Arc::default();
     let noted = Arc::clone(&seen);
     let controller = builder.metrics(&metrics).build(move |request: Request| {
-        noted.lock().expect("no panic").push(request.key);
+        noted.lock().expect("the lock is not poisoned").push(request.key);
         async { Ok::<_, ReconcileError>(Action::await_change()) }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.settle().await;
     panics.0.store(times, Ordering::Relaxed);
     cluster.create(config_map("a")).await;
     cluster.create(config_map("b")).await;
     cluster.advance(Duration::from_secs(30)).await;
-    let mut seen = seen.lock().expect("no panic").clone();
+    let mut seen = seen.lock().expect("the lock is not poisoned").clone();
     seen.sort();
     seen.dedup();
     assert_eq!(seen, ["a", "b"].map(|it| ObjectKey::new("default", it)));
@@ -127,25 +131,25 @@ async fn handler_with_a_fault_delays_no_other_and_can_be_removed(
 ) {
     let cluster = TestCluster::start();
     let maps = SharedInformer::<ConfigMap>::new(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
-    let faulty = maps.add_handler(Faulty(fault)).expect("it runs");
+    let faulty = maps.add_handler(Faulty(fault)).expect("the informer has not stopped");
     let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&seen);
     let other = HandlerFn::new(move |event: &Event<ConfigMap>| {
         let name = event.object().key().name().to_owned();
-        noted.lock().expect("no panic").push(name);
+        noted.lock().expect("the lock is not poisoned").push(name);
     });
-    maps.add_handler(other).expect("it runs");
+    maps.add_handler(other).expect("the informer has not stopped");
     let stop = CancellationToken::new();
     let running = cluster.run({
         let (maps, stop) = (maps.clone(), stop.clone());
         async move { maps.run(stop.cancelled()).await }
     });
-    maps.synced().await.expect("it syncs");
+    maps.synced().await.expect("the cache syncs");
     for name in ["bad", "good"] {
         cluster.create(config_map(name)).await;
     }
     cluster.advance(Duration::from_secs(1)).await;
-    assert_eq!(*seen.lock().expect("no panic"), ["bad", "good"]);
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), ["bad", "good"]);
     assert_eq!(maps.lister().len(), 2);
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(faulty.failures(), u64::from(fault == Fault::Panic));
@@ -177,7 +181,11 @@ async fn reconcile_with_a_fault_delays_no_other_key(#[values(Fault::Panic, Fault
             Ok::<_, ReconcileError>(Action::await_change())
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.settle().await;
     for name in ["bad", "good-1", "good-2"] {
         cluster.create(config_map(name)).await;
@@ -225,7 +233,8 @@ async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) 
     let ended: Arc<AtomicU32> = Arc::default();
     let running = if is_handler {
         let maps = SharedInformer::<ConfigMap>::new(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
-        maps.add_handler(Hanging(Arc::clone(&ended))).expect("it runs");
+        maps.add_handler(Hanging(Arc::clone(&ended)))
+            .expect("the informer has not stopped");
         cluster.run(async move { maps.run(std::future::pending()).await })
     } else {
         let (factory, ended) = (SharedInformerFactory::new(cluster.client()), Arc::clone(&ended));
@@ -238,7 +247,11 @@ async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) 
                     std::future::pending::<Result<Action, ReconcileError>>().await
                 }
             });
-        cluster.run(controller.expect("it is complete").run(CancellationToken::new()))
+        cluster.run(
+            controller
+                .expect("the controller is complete")
+                .run(CancellationToken::new()),
+        )
     };
     cluster.create(config_map("a")).await;
     cluster.advance(Duration::from_secs(1)).await;
@@ -257,7 +270,7 @@ fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
         [map.key().name().to_owned()]
     });
     let builder = SharedInformer::builder(source).index(index);
-    builder.build().expect("it is complete")
+    builder.build().expect("the controller is complete")
 }
 
 fn transform(source: ApiListWatch) -> SharedInformer<ConfigMap> {
@@ -269,12 +282,12 @@ fn transform(source: ApiListWatch) -> SharedInformer<ConfigMap> {
         );
         Ok::<_, String>(())
     });
-    builder.build().expect("it is complete")
+    builder.build().expect("the controller is complete")
 }
 
 fn error_handler(source: ApiListWatch) -> SharedInformer<ConfigMap> {
     let builder = SharedInformer::builder(source).on_error(|_| panic!("the function of the user panics"));
-    builder.build().expect("it is complete")
+    builder.build().expect("the controller is complete")
 }
 
 #[rstest]
@@ -289,7 +302,7 @@ async fn panicking_informer_function_only_affects_its_object(#[case] panicking: 
     let maps = panicking(source);
     let runs = maps.clone();
     cluster.run(async move { runs.run(std::future::pending()).await });
-    maps.synced().await.expect("it syncs");
+    maps.synced().await.expect("the cache syncs");
     assert!(refused.hits() > 0);
     for name in ["bad", "good"] {
         cluster.create(config_map(name)).await;

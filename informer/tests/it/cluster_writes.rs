@@ -32,7 +32,7 @@ type Stale = Arc<Mutex<Vec<String>>>;
 /// `stale` receives the keys that run with a cache without their Secret.
 fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Clusters) {
     let manager = Manager::new(home);
-    let clusters = Clusters::new(&manager).expect("the first");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let (all, made, stale) = (clusters.clone(), Made::default(), Arc::clone(stale));
     let reconcile = move |request: Request<ClusterKey>| {
         let (all, made, stale) = (all.clone(), Arc::clone(&made), Arc::clone(&stale));
@@ -42,14 +42,18 @@ fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Cluste
             };
             let secrets = cluster.factory().informer::<Secret>();
             secrets.synced().await?;
-            let last = made.lock().expect("no panic").get(&request.key).cloned();
+            let last = made
+                .lock()
+                .expect("the lock is not poisoned")
+                .get(&request.key)
+                .cloned();
             if let Some((secret, at)) = last
                 && at.elapsed() < PATIENCE
                 && secrets.lister().get(&secret).is_none()
             {
                 stale
                     .lock()
-                    .expect("no panic")
+                    .expect("the lock is not poisoned")
                     .push(format!("{}: {secret}", request.key));
             }
             let prefix = format!("{}-", request.key.key.name());
@@ -60,7 +64,7 @@ fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Cluste
                 let api = Api::<Secret>::default_namespaced(cluster.client());
                 let created = ObjectKey::of(&api.create(&PostParams::default(), &secret).await?);
                 made.lock()
-                    .expect("no panic")
+                    .expect("the lock is not poisoned")
                     .insert(request.key, (created, Instant::now()));
             }
             Ok::<_, ReconcileError>(again())
@@ -73,7 +77,7 @@ fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Cluste
             [ObjectKey::new("default", name)]
         }))
         .complete(reconcile)
-        .expect("it is complete");
+        .expect("the controller is complete");
     (manager, clusters)
 }
 
@@ -92,7 +96,9 @@ async fn key_waits_for_its_writes_in_the_caches_of_its_cluster(#[values(false, t
         run(&home, manager.clone());
         home.settle().await;
     }
-    clusters.engage("east", east.client_named("east")).expect("it is new");
+    clusters
+        .engage("east", east.client_named("east"))
+        .expect("the cluster name is unused");
     if !runs {
         run(&home, manager);
     }
@@ -103,13 +109,13 @@ async fn key_waits_for_its_writes_in_the_caches_of_its_cluster(#[values(false, t
     east.watches().client("east").on("secrets").resume();
     east.advance(Duration::from_secs(10)).await;
     assert_eq!(east.list::<Secret>().len(), 1, "it was not made once more");
-    assert!(stale.lock().expect("no panic").is_empty());
+    assert!(stale.lock().expect("the lock is not poisoned").is_empty());
 }
 
 /// Annotates the Secret `s` in `target` once per second for each ConfigMap; counts the calls.
 async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Result<Action, ReconcileError> {
     let call = {
-        let mut calls = calls.lock().expect("no panic");
+        let mut calls = calls.lock().expect("the lock is not poisoned");
         *calls += 1;
         calls.to_string()
     };
@@ -136,7 +142,7 @@ async fn with_secret(versions: usize) -> TestCluster {
 async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] is_observed: bool) {
     let (home, east, west) = (with_secret(0).await, with_secret(0).await, with_secret(100).await);
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the first");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let calls: Arc<[Mutex<u32>; 2]> = Arc::default();
     // One of several clusters, and one of its own.
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
@@ -150,27 +156,29 @@ async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] 
         }
     };
     let builder = clusters.controller("of-clusters").for_::<ConfigMap>().owns::<Secret>();
-    builder.complete(of_clusters).expect("it is complete");
+    builder.complete(of_clusters).expect("the controller is complete");
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
     let at_home = move |_: Request| {
         let (all, count) = (all.clone(), Arc::clone(&count));
         async move { annotate(&all, "west", &count[1]).await }
     };
     let builder = manager.controller("at-home").for_::<ConfigMap>().owns::<Secret>();
-    builder.complete(at_home).expect("it is complete");
-    clusters.engage("east", east.client()).expect("it is new");
+    builder.complete(at_home).expect("the controller is complete");
+    clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
     let client = match is_observed {
         true => Writes::new().observe(&west.client()),
         false => west.client(),
     };
-    clusters.engage("west", client).expect("it is new");
+    clusters.engage("west", client).expect("the cluster name is unused");
     run(&home, manager);
     for cluster in [&home, &east] {
         cluster.create(config_map("m")).await;
     }
     home.advance(Duration::from_millis(10_500)).await;
     for calls in &*calls {
-        let calls = *calls.lock().expect("no panic");
+        let calls = *calls.lock().expect("the lock is not poisoned");
         assert!(calls >= 10, "{calls} calls");
     }
 }
@@ -179,7 +187,7 @@ async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] 
 async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
     let (home, east, new) = (TestCluster::start(), with_secret(100).await, with_secret(0).await);
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the first");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let calls: Arc<Mutex<u32>> = Arc::default();
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
     let reconcile = move |_: Request<ClusterKey>| {
@@ -187,19 +195,23 @@ async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
         async move { annotate(&all, "east", &count).await }
     };
     let builder = clusters.controller("c").for_::<ConfigMap>().owns::<Secret>();
-    builder.complete(reconcile).expect("it is complete");
-    clusters.engage("east", east.client_named("east")).expect("it is new");
+    builder.complete(reconcile).expect("the controller is complete");
+    clusters
+        .engage("east", east.client_named("east"))
+        .expect("the cluster name is unused");
     run(&home, manager);
     east.settle().await;
     east.watches().client("east").on("secrets").hold();
     east.create(config_map("m")).await;
     east.advance(Duration::from_millis(10_500)).await;
-    let before = *calls.lock().expect("no panic");
+    let before = *calls.lock().expect("the lock is not poisoned");
     assert_eq!(before, 1, "the key waits");
     clusters.disengage("east").await;
-    clusters.engage("east", new.client()).expect("it comes again");
+    clusters
+        .engage("east", new.client())
+        .expect("the cluster name is unused");
     east.advance(Duration::from_millis(10_500)).await;
-    let after = *calls.lock().expect("no panic") - before;
+    let after = *calls.lock().expect("the lock is not poisoned") - before;
     assert!(after >= 10, "{after} calls");
 }
 
@@ -213,9 +225,16 @@ fn no_cluster_fault_lets_a_key_read_a_cache_without_its_writes() {
         let found = Arc::clone(&stale);
         east.controller("maker", move |in_east| {
             let (manager, clusters) = maker(at_home.clone(), Action::await_change, &found);
-            clusters.engage("east", in_east).expect("it is new");
-            clusters.engage("west", in_west.clone()).expect("it is new");
-            async move { manager.run(std::future::pending()).await.expect("nothing stops it") }
+            clusters.engage("east", in_east).expect("the cluster name is unused");
+            clusters
+                .engage("west", in_west.clone())
+                .expect("the cluster name is unused");
+            async move {
+                manager
+                    .run(std::future::pending())
+                    .await
+                    .expect("the manager stops without an error")
+            }
         });
         for name in ["m", "n"] {
             for cluster in [east, &west] {
@@ -224,7 +243,7 @@ fn no_cluster_fault_lets_a_key_read_a_cache_without_its_writes() {
             east.settle().await;
             west.settle().await;
         }
-        assert_eq!(*stale.lock().expect("no panic"), Vec::<String>::new());
+        assert_eq!(*stale.lock().expect("the lock is not poisoned"), Vec::<String>::new());
         assert_eq!(west.list::<Secret>().len(), 2);
     };
     explore(scenario).schedules(200).run();

@@ -23,12 +23,15 @@ fn copier(home: &TestCluster) -> (Clusters, Calls) {
 
 fn copier_with(home: Client) -> (Manager, Clusters, Calls) {
     let manager = Manager::new(home);
-    let clusters = Clusters::new(&manager).expect("the first");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let (all, calls) = (clusters.clone(), Calls::default());
     let noted = Arc::clone(&calls);
     let reconcile = move |request: Request<ClusterKey>| {
         let all = all.clone();
-        noted.lock().expect("no panic").push(request.key.to_string());
+        noted
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(request.key.to_string());
         async move {
             let Some(cluster) = all.get(&request.key.cluster) else {
                 return Ok(Action::await_change());
@@ -47,26 +50,30 @@ fn copier_with(home: Client) -> (Manager, Clusters, Calls) {
     builder
         .with(|it| it.concurrency(2))
         .complete(reconcile)
-        .expect("it is complete");
+        .expect("the controller is complete");
     (manager, clusters, calls)
 }
 
 fn take(calls: &Calls) -> Vec<String> {
-    std::mem::take(&mut *calls.lock().expect("no panic"))
+    std::mem::take(&mut *calls.lock().expect("the lock is not poisoned"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn key_is_reconciled_in_its_own_cluster() {
     let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
     let (clusters, calls) = copier(&home);
-    clusters.engage("east", east.client()).expect("it is new");
+    clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
     east.create(config_map("m")).await;
     home.settle().await;
     east.settle().await;
     assert!(east.exists::<Secret>("m") && !west.exists::<Secret>("m"));
     assert_eq!(take(&calls), ["east/default/m"]);
 
-    clusters.engage("west", west.client()).expect("it is new");
+    clusters
+        .engage("west", west.client())
+        .expect("the cluster name is unused");
     let owner = west.create(config_map("m")).await;
     west.settle().await;
     assert!(west.exists::<Secret>("m"));
@@ -76,7 +83,9 @@ async fn key_is_reconciled_in_its_own_cluster() {
     assert_eq!(take(&calls), ["west/default/m"]);
     let names: Vec<_> = clusters.names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["east", "west"]);
-    let err = clusters.engage("west", west.client()).expect_err("there is one");
+    let err = clusters
+        .engage("west", west.client())
+        .expect_err("the cluster name is used");
     assert_eq!(err.to_string(), "cluster \"west\": there is already one with this name");
 }
 
@@ -84,7 +93,9 @@ async fn key_is_reconciled_in_its_own_cluster() {
 async fn a_disengaged_cluster_gets_no_more_requests() {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     let (clusters, calls) = copier(&home);
-    clusters.engage("east", east.client()).expect("it is new");
+    clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
     home.settle().await;
     clusters.disengage("east").await;
     assert!(clusters.get("east").is_none());
@@ -93,7 +104,9 @@ async fn a_disengaged_cluster_gets_no_more_requests() {
     east.settle().await;
     assert!(take(&calls).is_empty());
     assert_eq!(east.requests().count(), asked);
-    clusters.engage("east", east.client()).expect("it comes again");
+    clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
     east.settle().await;
     assert!(east.exists::<Secret>("m"));
 }
@@ -103,8 +116,12 @@ async fn unreachable_cluster_does_not_delay_others() {
     let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
     let _fault = east.inject(faults::refused().client("down"));
     let (clusters, _) = copier(&home);
-    clusters.engage("east", east.client_named("down")).expect("it is new");
-    clusters.engage("west", west.client()).expect("it is new");
+    clusters
+        .engage("east", east.client_named("down"))
+        .expect("the cluster name is unused");
+    clusters
+        .engage("west", west.client())
+        .expect("the cluster name is unused");
     west.create(config_map("m")).await;
     west.settle().await;
     assert!(west.exists::<Secret>("m"));
@@ -121,11 +138,19 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
     let run = async move { manager.run(std::future::pending()).await };
     if runs_already {
         home.run(run);
-        clusters.engage("east", east.client()).expect("it is new");
-        clusters.engage("west", west.client()).expect("it is new");
+        clusters
+            .engage("east", east.client())
+            .expect("the cluster name is unused");
+        clusters
+            .engage("west", west.client())
+            .expect("the cluster name is unused");
     } else {
-        clusters.engage("east", east.client()).expect("it is new");
-        clusters.engage("west", west.client()).expect("it is new");
+        clusters
+            .engage("east", east.client())
+            .expect("the cluster name is unused");
+        clusters
+            .engage("west", west.client())
+            .expect("the cluster name is unused");
         home.run(run);
     }
     west.settle().await;
@@ -145,7 +170,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
 async fn incomplete_controller_of_clusters_is_refused() {
     let home = TestCluster::start();
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the first");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let nothing = |_: Request<ClusterKey>| async { Ok::<_, ReconcileError>(Action::await_change()) };
     let faults = [
         clusters.controller("a").complete(nothing),
@@ -156,7 +181,7 @@ async fn incomplete_controller_of_clusters_is_refused() {
             .complete(nothing),
         clusters.controller("c").owns::<Secret>().complete(nothing),
     ];
-    let faults = faults.map(|it| it.expect_err("it is not complete").to_string());
+    let faults = faults.map(|it| it.expect_err("the controller is incomplete").to_string());
     assert!(faults[0].contains("nothing to watch"), "{}", faults[0]);
     assert!(faults[1].contains("`for_` was called twice"), "{}", faults[1]);
     assert!(
@@ -175,9 +200,16 @@ fn no_fault_of_a_cluster_loses_a_key_or_touches_another() {
         let (at_home, in_west) = (home.client(), west.client());
         east.controller("copier", move |in_east| {
             let (manager, clusters, _) = copier_with(at_home.clone());
-            clusters.engage("east", in_east).expect("it is new");
-            clusters.engage("west", in_west.clone()).expect("it is new");
-            async move { manager.run(std::future::pending()).await.expect("nothing stops it") }
+            clusters.engage("east", in_east).expect("the cluster name is unused");
+            clusters
+                .engage("west", in_west.clone())
+                .expect("the cluster name is unused");
+            async move {
+                manager
+                    .run(std::future::pending())
+                    .await
+                    .expect("the manager stops without an error")
+            }
         });
         for cluster in [east, &west] {
             cluster.create(config_map("m")).await;

@@ -25,13 +25,13 @@ struct Calls(Arc<Mutex<Vec<(Request, Instant)>>>);
 
 impl Calls {
     fn take(&self) -> Vec<String> {
-        let calls = std::mem::take(&mut *self.0.lock().expect("no panic"));
+        let calls = std::mem::take(&mut *self.0.lock().expect("the lock is not poisoned"));
         calls.iter().map(|(it, _)| it.key.name().to_owned()).collect()
     }
 
     /// Returns the milliseconds between consecutive calls.
     fn gaps(&self) -> Vec<u128> {
-        let calls = self.0.lock().expect("no panic");
+        let calls = self.0.lock().expect("the lock is not poisoned");
         calls
             .windows(2)
             .map(|pair| (pair[1].1 - pair[0].1).as_millis())
@@ -51,7 +51,7 @@ impl Calls {
             calls
                 .0
                 .lock()
-                .expect("no panic")
+                .expect("the lock is not poisoned")
                 .push((request.clone(), Instant::now()));
             std::future::ready(answer(&request))
         }
@@ -73,7 +73,7 @@ fn run(
     let builder = Controller::builder("maps", &factory).for_::<ConfigMap>();
     let controller = configure(builder)
         .build(calls.reconciler(answer))
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run({
         let stop = stop.clone();
         async move {
@@ -190,7 +190,7 @@ async fn success_resets_failures_of_a_custom_rate_limiter() {
         &cluster,
         |it| it.rate_limiter(limiter),
         move |request| {
-            let mut told = told.lock().expect("no panic");
+            let mut told = told.lock().expect("the lock is not poisoned");
             told.push(request.failures);
             if told.len() < 4 {
                 Err("not yet".into())
@@ -205,7 +205,7 @@ async fn success_resets_failures_of_a_custom_rate_limiter() {
         .patch::<ConfigMap>("a", serde_json::json!({"data": {"color": "red"}}))
         .await;
     cluster.settle().await;
-    assert_eq!(*seen.lock().expect("no panic"), [0, 1, 2, 3, 0]);
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), [0, 1, 2, 3, 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +219,7 @@ async fn changes_come_before_initial_objects() {
     let all: Vec<_> = calls
         .0
         .lock()
-        .expect("no panic")
+        .expect("the lock is not poisoned")
         .iter()
         .map(|it| it.0.priority)
         .collect();
@@ -227,7 +227,7 @@ async fn changes_come_before_initial_objects() {
     calls.take();
     cluster.create(config_map("c")).await;
     cluster.settle().await;
-    assert_eq!(calls.0.lock().expect("no panic")[0].0.priority, 0);
+    assert_eq!(calls.0.lock().expect("the lock is not poisoned")[0].0.priority, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +238,7 @@ async fn predicate_filters_updates_but_not_deletions() {
     let controller = Controller::builder("pods", &factory)
         .for_where::<Pod>(predicates::generation_changed())
         .build(calls.reconciler(done))
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run(controller.run(stop.clone()));
     cluster.create(pod("a")).await;
     cluster.settle().await;
@@ -250,7 +250,7 @@ async fn predicate_filters_updates_but_not_deletions() {
     assert!(calls.take().is_empty());
     let api: Api<Pod> = Api::default_namespaced(cluster.client());
     let now = kube::api::DeleteParams::default().grace_period(0);
-    api.delete("a", &now).await.expect("it is there");
+    api.delete("a", &now).await.expect("the object exists");
     cluster.settle().await;
     assert_eq!(calls.take(), ["a"]);
 }
@@ -273,7 +273,7 @@ async fn slow_reconcile_is_a_counted_error() {
                 _ => Ok(Action::await_change()),
             }
         })
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run(controller.run(CancellationToken::new()));
     cluster.advance(Duration::from_secs(10)).await;
     let text = metrics.render();
@@ -305,12 +305,12 @@ async fn reconciles_wait_for_cache_sync_with_a_timeout() {
         .for_::<ConfigMap>()
         .owns::<Secret>()
         .build(calls.reconciler(done))
-        .expect("it is complete");
+        .expect("the controller is complete");
     let began = Instant::now();
     let err = controller
         .run(CancellationToken::new())
         .await
-        .expect_err("secrets cannot be listed");
+        .expect_err("Secrets cannot be listed");
     assert_eq!(began.elapsed(), Duration::from_secs(120));
     assert!(err.to_string().contains("\"both\": timed out after 120s"), "{err}");
     assert!(calls.take().is_empty() && broken.hits() + broken_watch.hits() > 1);
@@ -336,17 +336,17 @@ async fn concurrency_is_limited_and_shutdown_waits_for_reconciles(#[case] concur
             let told = Arc::clone(&told);
             async move {
                 {
-                    let mut told = told.lock().expect("no panic");
+                    let mut told = told.lock().expect("the lock is not poisoned");
                     told.0 += 1;
                     told.1 = told.0.max(told.1);
                 }
                 tokio::time::sleep(Duration::from_secs(10)).await;
-                let mut told = told.lock().expect("no panic");
+                let mut told = told.lock().expect("the lock is not poisoned");
                 (told.0, told.2) = (told.0 - 1, told.2 + 1);
                 Ok::<_, ReconcileError>(Action::await_change())
             }
         })
-        .expect("it is complete");
+        .expect("the controller is complete");
     let running = cluster.run(controller.run(stop.clone()));
     cluster.advance(Duration::from_secs(5)).await;
     stop.cancel();
@@ -354,7 +354,7 @@ async fn concurrency_is_limited_and_shutdown_waits_for_reconciles(#[case] concur
     assert!(running.is_running(), "it finishes what it works on");
     cluster.advance(Duration::from_secs(10)).await;
     assert!(!running.is_running());
-    let (active, most, done) = *counts.lock().expect("no panic");
+    let (active, most, done) = *counts.lock().expect("the lock is not poisoned");
     assert_eq!(
         (active, most, done),
         (0, concurrency, concurrency),
@@ -379,7 +379,7 @@ async fn channel_and_function_can_be_sources() {
     cluster.settle().await;
     keys.send(ObjectKey::new("default", "from-channel"))
         .await
-        .expect("it is open");
+        .expect("the channel is open");
     cluster.settle().await;
     assert_eq!(calls.take(), ["from-source", "from-channel"]);
 }
@@ -425,7 +425,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(1)))
         }
     });
-    built.expect("it is complete")
+    built.expect("the controller is complete")
 }
 
 #[rstest]
@@ -469,7 +469,7 @@ async fn action_can_change_the_priority_permanently(
         _ => Ok(Action::await_change()),
     });
     cluster.advance(Duration::from_secs(5)).await;
-    let all = calls.0.lock().expect("no panic");
+    let all = calls.0.lock().expect("the lock is not poisoned");
     let all: Vec<_> = all.iter().map(|it| it.0.priority).collect();
     assert_eq!(all, priorities);
 }

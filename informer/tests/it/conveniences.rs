@@ -25,7 +25,7 @@ async fn key_can_be_requeued_at_an_instant() {
                 return Ok(Action::await_change());
             }
             let number = {
-                let mut seen = seen.lock().expect("no panic");
+                let mut seen = seen.lock().expect("the lock is not poisoned");
                 seen.push(Instant::now());
                 seen.len()
             };
@@ -42,10 +42,10 @@ async fn key_can_be_requeued_at_an_instant() {
         .controller("maps")
         .for_::<ConfigMap>()
         .complete(reconcile)
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_secs(300)).await;
-    let calls = calls.lock().expect("no panic");
+    let calls = calls.lock().expect("the lock is not poisoned");
     assert_eq!(calls.len(), 3);
     assert_eq!(calls[1], due);
     assert_eq!(calls[2].duration_since(due), Duration::from_secs(10));
@@ -69,7 +69,7 @@ async fn object_is_created_or_patched_if_it_differs() {
             }
             Ok(())
         });
-        let (pod, result) = ensured.await.expect("it can be");
+        let (pod, result) = ensured.await.expect("the object can be created or patched");
         (pod.status.and_then(|it| it.message), result)
     };
     let well = Some("well".to_owned());
@@ -85,7 +85,7 @@ async fn object_is_created_or_patched_if_it_differs() {
     assert_eq!(ensure("c", Some("well")).await.1, OperationResult::UpdatedStatus);
     let err = create_or_patch(&pods, Pod::default(), |_| Ok(()))
         .await
-        .expect_err("it has no name");
+        .expect_err("the object has no name");
     assert!(err.to_string().contains("the object has no name"), "{err}");
 }
 
@@ -93,15 +93,21 @@ async fn object_is_created_or_patched_if_it_differs() {
 async fn a_manager_has_one_recorder_for_each_controller() {
     let cluster = TestCluster::builder().object(pod("web")).start();
     let manager = Manager::new(cluster.client());
-    let first = manager.recorder("example.com/web").expect("it runs");
+    let first = manager
+        .recorder("example.com/web")
+        .expect("the manager has not stopped");
     cluster.run({
         let manager = manager.clone();
         async move { manager.run(std::future::pending()).await }
     });
     cluster.settle().await;
     let web = cluster.get::<Pod>("web");
-    let second = manager.recorder("example.com/web").expect("it runs");
-    let other = manager.recorder("example.com/other").expect("it runs");
+    let second = manager
+        .recorder("example.com/web")
+        .expect("the manager has not stopped");
+    let other = manager
+        .recorder("example.com/other")
+        .expect("the manager has not stopped");
     for recorder in [first, second, other] {
         recorder.record(&web, Note::normal("Seen", "Look", "it is there"));
     }

@@ -76,12 +76,14 @@ async fn request_that_the_server_gives_up_is_counted_and_no_longer_in_flight() {
     let metrics = Metrics::new();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(Undecided)
-        .expect("it is new")
+        .expect("the webhook path is unused")
         .metrics(&metrics);
     let body = review("CREATE", json!({"metadata": {"name": "m"}}), Value::Null).to_string();
     for _ in 0..5 {
         let request = Request::post("/validate--v1-configmap").header(header::CONTENT_TYPE, "application/json");
-        let request = request.body(axum::body::Body::from(body.clone())).expect("a request");
+        let request = request
+            .body(axum::body::Body::from(body.clone()))
+            .expect("the request is valid");
         let mut asking = Box::pin(webhooks.service().oneshot(request));
         assert!((&mut asking).now_or_never().is_none());
         tokio::time::sleep(Duration::from_secs(10)).await;

@@ -105,7 +105,7 @@ async fn requests_without_an_answer_are_distinguished(#[case] fault: testkit::Fa
     let err = maps
         .create(&PostParams::default(), &map)
         .await
-        .expect_err("it is not answered");
+        .expect_err("the request is not answered");
     assert_eq!(kinds(&err), expected, "{err:?}");
     assert_eq!(kinds(&Error::from(err)), expected);
 }
@@ -114,7 +114,7 @@ async fn elapsed() -> tokio::time::error::Elapsed {
     let never = std::future::pending::<()>();
     tokio::time::timeout(Duration::from_secs(1), never)
         .await
-        .expect_err("it never ends")
+        .expect_err("the future never completes")
 }
 
 #[rstest]
@@ -137,10 +137,10 @@ async fn write(client: Client) -> Result<ConfigMap, kube::Error> {
 async fn fenced_write_is_not_executed() {
     let cluster = TestCluster::start();
     let lock = LeaseLock::new(cluster.client(), "default", "shop");
-    let elector = LeaderElector::new(lock, LeaderElectionConfig::new("a")).expect("the times fit");
+    let elector = LeaderElector::new(lock, LeaderElectionConfig::new("a")).expect("the durations are consistent");
     let client = elector.fenced(&cluster.client());
     elector.run(CancellationToken::new(), |_| async {}).await;
-    let err = write(client).await.expect_err("it leads no more");
+    let err = write(client).await.expect_err("the manager has lost its Lease");
     assert_eq!(kinds(&err), ["fenced"], "{err:?}");
     assert!(Error::from(err).is_fenced());
 }
@@ -151,14 +151,17 @@ async fn manager_reports_a_lost_lease() {
     let cluster = TestCluster::start();
     let lock = LeaseLock::new(cluster.client(), "default", "shop");
     let manager = Manager::builder(cluster.client()).leader_election(lock, LeaderElectionConfig::new("a"));
-    let manager = manager.build().expect("the times fit");
+    let manager = manager.build().expect("the durations are consistent");
     let ending = manager.clone();
     let running = tokio::spawn(async move { ending.run(std::future::pending()).await });
     manager.elected().await;
     cluster.inject(faults::refused().on(Verb::Update, "leases")).forget();
     cluster.inject(faults::refused().on(Verb::Get, "leases")).forget();
     cluster.advance(Duration::from_secs(20)).await;
-    let err = running.await.expect("no panic").expect_err("it lost its lease");
+    let err = running
+        .await
+        .expect("the task does not panic")
+        .expect_err("the manager lost its Lease");
     assert_eq!(kinds(&err), ["lost leadership"], "{err}");
 }
 
@@ -169,11 +172,11 @@ async fn error_of_a_runnable_is_the_source_of_the_managers_error() {
     let manager = Manager::new(cluster.client());
     manager
         .add(run_always("boot", |_| async { Err(answer(403, "Forbidden").into()) }))
-        .expect("it is new");
+        .expect("the runnable is accepted");
     let err = manager
         .run(std::future::pending())
         .await
-        .expect_err("its runnable fails");
+        .expect_err("the runnable fails");
     assert!(err.is_forbidden(), "{err}");
 }
 
@@ -185,18 +188,18 @@ async fn read_is_gated_if_the_cache_lacks_an_own_write() {
     let maps = manager.lister::<ConfigMap>();
     let running = manager.clone();
     let _running = cluster.run(async move { running.run(std::future::pending()).await });
-    maps.synced().await.expect("it starts");
+    maps.synced().await.expect("the cache syncs");
     cluster.settle().await;
     cluster.watches().on("configmaps").hold();
     let client = manager.cached_client();
     let mut map = ConfigMap::default();
     map.metadata.name = Some("b".into());
     map.metadata.namespace = Some("default".into());
-    client.create(&map).await.expect("nothing stops it");
+    client.create(&map).await.expect("the create succeeds");
     let err = client
         .get::<ConfigMap>(&ObjectKey::new("default", "b"))
         .await
-        .expect_err("the cache is behind");
+        .expect_err("the cache lacks the write");
     assert_eq!(kinds(&err), ["gated"], "{err}");
 }
 
@@ -206,10 +209,10 @@ fn plain() -> Result<(), TerminalError> {
 
 #[rstest]
 #[case::constructor(ReconcileError::terminal("no image"), "terminal error: no image")]
-#[case::question_mark(plain().expect_err("it fails").into(), "terminal error: no image")]
-#[case::anyhow(anyhow::Error::from(plain().expect_err("it fails")).into(), "terminal error: no image")]
-#[case::context(plain().context("rollout").context("web").expect_err("it fails").into(), "terminal error: web: rollout: no image")]
-#[case::source(Wrapped(plain().expect_err("it fails").into()).into(), "terminal error: wrapped: no image")]
+#[case::question_mark(plain().expect_err("the call fails").into(), "terminal error: no image")]
+#[case::anyhow(anyhow::Error::from(plain().expect_err("the call fails")).into(), "terminal error: no image")]
+#[case::context(plain().context("rollout").context("web").expect_err("the call fails").into(), "terminal error: web: rollout: no image")]
+#[case::source(Wrapped(plain().expect_err("the call fails").into()).into(), "terminal error: wrapped: no image")]
 #[case::boxed(ReconcileError::terminal("no image").into_inner().into(), "terminal error: no image")]
 #[case::boxed_context(
     anyhow::Error::from_boxed(ReconcileError::terminal("no image").into_inner()).context("web").into(),
@@ -245,7 +248,7 @@ async fn terminal_error_with_context_is_not_retried() {
         .controller("maps")
         .for_::<ConfigMap>()
         .complete(reconcile)
-        .expect("it is whole");
+        .expect("the controller is complete");
     let _running = cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_secs(3_600)).await;
     assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -30,7 +30,7 @@ fn done() -> Result<Action, ReconcileError> {
 }
 
 async fn run(builder: ControllerBuilder, reconciler: impl informer::reconcile::Reconciler) {
-    let controller = builder.build(reconciler).expect("it is complete");
+    let controller = builder.build(reconciler).expect("the controller is complete");
     let _ = controller.run(CancellationToken::new()).await;
 }
 

@@ -84,21 +84,18 @@ impl<T: Default> Shared<T> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, T> {
-        self.model.lock().expect("no panic while it is locked")
+        self.model.lock().expect("the lock is not poisoned")
     }
 
     fn expect(&self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
-            self.faults
-                .lock()
-                .expect("no panic while it is locked")
-                .push(otherwise());
+            self.faults.lock().expect("the lock is not poisoned").push(otherwise());
         }
     }
 
     fn check(&self) {
         assert_eq!(
-            *self.faults.lock().expect("no panic while it is locked"),
+            *self.faults.lock().expect("the lock is not poisoned"),
             Vec::<String>::new()
         );
     }
@@ -138,12 +135,12 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
         clock,
         ..LeaderElectionConfig::new(identity)
     };
-    let elector = LeaderElector::new(lock, config).expect("the times fit");
+    let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
     let maps: Api<ConfigMap> = Api::default_namespaced(elector.fenced(&client));
     let term: Arc<Mutex<Option<u64>>> = Arc::default();
     let writing = async {
         for number in 0.. {
-            let mine = *term.lock().expect("no panic");
+            let mine = *term.lock().expect("the lock is not poisoned");
             if let Some(mine) = mine {
                 let patch = Patch::Merge(json!({"data": {"by": identity, "number": number.to_string()}}));
                 let newest = model.lock().newest;
@@ -163,7 +160,7 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
                 let (model, term) = (model.clone(), Arc::clone(&term));
                 async move {
                     let leading = Leading::begin(&model);
-                    *term.lock().expect("no panic") = Some(leading.1);
+                    *term.lock().expect("the lock is not poisoned") = Some(leading.1);
                     stop.cancelled().await;
                 }
             };
@@ -260,7 +257,7 @@ async fn two_writers(client: Client, model: Shared<Answered>) {
         }
     };
     let builder = builder.watches::<Secret>(enqueue::object());
-    let controller = builder.build(reconcile).expect("it is complete");
+    let controller = builder.build(reconcile).expect("the controller is complete");
     let _ = controller.run(CancellationToken::new()).await;
 }
 
@@ -343,8 +340,9 @@ async fn member(client: Client, clock: Clock, name: &'static str, model: Shared<
     let manager = Manager::builder(client)
         .clock(clock)
         .build()
-        .expect("it has no election");
-    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the times fit");
+        .expect("the manager has no election");
+    let sharding =
+        Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the durations are consistent");
     let client = manager.cached_client();
     let reconcile = move |request: Request| {
         let (client, model) = (client.clone(), model.clone());
@@ -362,8 +360,14 @@ async fn member(client: Client, clock: Clock, name: &'static str, model: Shared<
         }
     };
     let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
-    builder.concurrency(8).complete(reconcile).expect("it is complete");
-    manager.run(std::future::pending()).await.expect("nothing stops it");
+    builder
+        .concurrency(8)
+        .complete(reconcile)
+        .expect("the controller is complete");
+    manager
+        .run(std::future::pending())
+        .await
+        .expect("the manager stops without an error");
 }
 
 #[test]

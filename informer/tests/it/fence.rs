@@ -26,7 +26,7 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
     };
     let lock = LeaseLock::new(cluster.client_named("a"), "default", "lock");
     let manager = Manager::builder(cluster.client_named("a")).leader_election(lock, config);
-    let manager = manager.build().expect("the times fit");
+    let manager = manager.build().expect("the durations are consistent");
     let maps: Api<ConfigMap> = Api::default_namespaced(manager.client());
     maps.create(&PostParams::default(), &map("standby"))
         .await
@@ -38,18 +38,18 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
     cluster.advance(Duration::from_secs(5)).await;
     maps.create(&PostParams::default(), &map("leader"))
         .await
-        .expect("it leads");
+        .expect("the manager leads");
     let _fault = cluster.inject(faults::no_answer().on(Verb::Update, "leases"));
     cluster.advance(Duration::from_secs(20)).await;
     let sent = cluster.requests().client("a").writes().count();
     let err = maps
         .create(&PostParams::default(), &map("lost"))
         .await
-        .expect_err("it leads no more");
+        .expect_err("the manager has lost its Lease");
     let err = format!("{err:?}");
     assert!(err.contains("\"a\" no longer leads by the lease default/lock"), "{err}");
     assert_eq!(cluster.requests().client("a").writes().count(), sent);
-    assert!(maps.get_opt("m").await.expect("reading is no harm").is_some());
+    assert!(maps.get_opt("m").await.expect("reads are not fenced").is_some());
     assert!(cluster.exists::<Lease>("lock"));
 }
 
@@ -58,10 +58,12 @@ async fn requests_of_a_manager_are_counted_by_code_and_method() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("a"));
     let maps: Api<ConfigMap> = Api::default_namespaced(manager.client());
-    assert!(maps.get_opt("x").await.expect("it answers").is_none());
-    maps.create(&PostParams::default(), &map("m")).await.expect("it is new");
+    assert!(maps.get_opt("x").await.expect("the server answers").is_none());
+    maps.create(&PostParams::default(), &map("m"))
+        .await
+        .expect("the object does not exist yet");
     let fault = cluster.inject(faults::refused().client("a"));
-    maps.get("m").await.expect_err("nobody listens");
+    maps.get("m").await.expect_err("nothing listens on the address");
     drop(fault);
     let text = manager.metrics().render();
     for line in [

@@ -5,13 +5,13 @@ use std::path::Path;
 
 /// The functions of each file of this name, without `.rs`, under a folder.
 fn functions(folder: &Path, file: &str, found: &mut String) {
-    let entries = fs::read_dir(folder).expect("the folder is there");
+    let entries = fs::read_dir(folder).expect("the directory exists");
     for entry in entries {
-        let path = entry.expect("it can be read").path();
+        let path = entry.expect("the directory entry is readable").path();
         if path.is_dir() {
             functions(&path, file, found);
         } else if path.file_stem().is_some_and(|it| it == file) {
-            found.push_str(&fs::read_to_string(&path).expect("it is text"));
+            found.push_str(&fs::read_to_string(&path).expect("the text is UTF-8"));
         }
     }
 }
@@ -19,7 +19,7 @@ fn functions(folder: &Path, file: &str, found: &mut String) {
 #[test]
 fn every_test_in_the_table_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table is there");
+    let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table exists");
     let last_columns = table
         .lines()
         // The table of names has two columns and does not contain tests.

@@ -25,17 +25,17 @@ fn run(cluster: &TestCluster, manager: &Manager, builder: ControllerBuilder<Mana
     let noted = Arc::clone(&calls);
     let reconcile = move |request: Request| {
         let call = (began.elapsed().as_secs(), request.key.to_string());
-        noted.lock().expect("no panic").push(call);
+        noted.lock().expect("the lock is not poisoned").push(call);
         async { Ok::<_, ReconcileError>(Action::await_change()) }
     };
-    builder.complete(reconcile).expect("it is whole");
+    builder.complete(reconcile).expect("the controller is complete");
     let manager = manager.clone();
     cluster.run(async move { manager.run(std::future::pending()).await });
     calls
 }
 
 fn taken(calls: &Calls) -> Vec<(u64, String)> {
-    std::mem::take(&mut *calls.lock().expect("no panic"))
+    std::mem::take(&mut *calls.lock().expect("the lock is not poisoned"))
 }
 
 #[rstest]
@@ -84,20 +84,20 @@ async fn trigger_enqueues_all_objects_of_all_watches() {
 
     cluster.settle().await;
     assert_eq!(all(), [""; 0]);
-    trigger.unbounded_send(()).expect("it listens");
+    trigger.unbounded_send(()).expect("the receiver is open");
     cluster.settle().await;
     assert_eq!(all(), expected);
 
     cluster.delete(config_map("b")).await;
     cluster.settle().await;
     assert_eq!(all(), ["default/b"]);
-    trigger.unbounded_send(()).expect("it listens");
+    trigger.unbounded_send(()).expect("the receiver is open");
     cluster.settle().await;
     assert_eq!(all(), ["default/a", "mapped/of-secret"]);
 }
 
 fn color(map: Option<&CachedObject<ConfigMap>>) -> Option<String> {
-    let map = map?.typed().expect("it is of its type");
+    let map = map?.typed().expect("the object has this type");
     map.data.as_ref()?.get("color").cloned()
 }
 
@@ -116,7 +116,10 @@ async fn await_condition_waits_on_the_cache() {
     let red = lister
         .await_condition(&key, |map| color(map).as_deref() == Some("red"))
         .await;
-    assert_eq!(color(red.expect("it runs").as_ref()).as_deref(), Some("red"));
+    assert_eq!(
+        color(red.expect("the informer has not stopped").as_ref()).as_deref(),
+        Some("red")
+    );
 
     let reader = lister.clone();
     let of_blue = key.clone();
@@ -131,20 +134,31 @@ async fn await_condition_waits_on_the_cache() {
     cluster.settle().await;
     assert!(!blue.is_finished());
     cluster.update(config_map("a").data("color", "blue")).await;
-    let blue = blue.await.expect("no panic").expect("it runs");
+    let blue = blue
+        .await
+        .expect("the task does not panic")
+        .expect("the informer has not stopped");
     assert_eq!(color(blue.as_ref()).as_deref(), Some("blue"));
 
     let reader = lister.clone();
     let of_gone = key.clone();
     let gone = tokio::spawn(async move { reader.await_condition(&of_gone, |map| map.is_none()).await });
     cluster.delete(config_map("a")).await;
-    assert!(gone.await.expect("no panic").expect("it runs").is_none());
+    assert!(
+        gone.await
+            .expect("the task does not panic")
+            .expect("the informer has not stopped")
+            .is_none()
+    );
 
     let reader = lister.clone();
     let never = tokio::spawn(async move { reader.await_condition(&key, |map| map.is_some()).await });
     cluster.settle().await;
     stop.cancel();
-    let err = never.await.expect("no panic").expect_err("the informer has stopped");
+    let err = never
+        .await
+        .expect("the task does not panic")
+        .expect_err("the informer has stopped");
     assert_eq!(
         err.to_string(),
         "the informer of ConfigMap stopped before default/a fulfilled a condition"

@@ -19,7 +19,8 @@ struct Replica {
 
 fn join(cluster: &TestCluster, client: &str, identity: &str, ledger: &Ledger, hangs: fn(&str) -> bool) -> Replica {
     let manager = manager(cluster, client);
-    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", identity)).expect("the times fit");
+    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", identity))
+        .expect("the durations are consistent");
     let (noted, replica) = (ledger.clone(), client.to_owned());
     let reconcile = move |request: Request| {
         let (ledger, replica) = (noted.clone(), replica.clone());
@@ -35,7 +36,10 @@ fn join(cluster: &TestCluster, client: &str, identity: &str, ledger: &Ledger, ha
         }
     };
     let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
-    builder.concurrency(16).complete(reconcile).expect("it is complete");
+    builder
+        .concurrency(16)
+        .complete(reconcile)
+        .expect("the controller is complete");
     let runs = manager.clone();
     let running = cluster.run(async move { runs.run(std::future::pending()).await });
     Replica {

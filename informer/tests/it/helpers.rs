@@ -64,7 +64,7 @@ async fn finalizer_is_only_written_to_the_newest_version() {
         })
         .await;
     let result = add_finalizer(&maps(&cluster), FINALIZER, &old).await;
-    assert!(result.expect_err("it is old").is_conflict());
+    assert!(result.expect_err("the object is stale").is_conflict());
 }
 
 #[rstest]
@@ -82,11 +82,11 @@ async fn existing_finalizer_causes_no_request(#[case] finalizers: Option<Vec<Str
     match is_added {
         true => {
             let same = add_finalizer(&maps(&cluster), FINALIZER, &map).await;
-            assert_eq!(same.expect("there is nothing to do"), map);
+            assert_eq!(same.expect("the call succeeds"), map);
         }
         false => {
             let done = remove_finalizer(&maps(&cluster), FINALIZER, &map).await;
-            done.expect("there is nothing to do");
+            done.expect("the call succeeds");
         }
     }
     assert_eq!(cluster.requests().writes().count(), writes);
@@ -115,7 +115,12 @@ async fn object_is_created_updated_or_unchanged() {
                 .patch::<ConfigMap>("m", serde_json::json!({"data": {"color": "blue", "size": "big"}}))
                 .await;
         }
-        results.push(create_or_update(&api, red("m"), paint).await.expect("it works").1);
+        results.push(
+            create_or_update(&api, red("m"), paint)
+                .await
+                .expect("the call succeeds")
+                .1,
+        );
     }
     use OperationResult::{Created, Unchanged, Updated};
     assert_eq!(results, [Created, Unchanged, Updated, Unchanged]);
@@ -132,7 +137,7 @@ async fn change_must_keep_the_identity_of_the_object() {
     };
     let err = create_or_update(&maps(&cluster), red("m"), rename)
         .await
-        .expect_err("it renames");
+        .expect_err("the closure changes the name");
     assert!(err.to_string().contains("was m, is other"), "{err}");
     assert_eq!(cluster.requests().writes().count(), 0);
 }
@@ -174,22 +179,22 @@ fn pod_in(namespace: Option<&str>) -> Pod {
 fn an_object_has_one_controller() {
     let (one, other) = (set(Some("shop"), "one"), set(Some("shop"), "other"));
     let mut pod = pod_in(Some("shop"));
-    owner_references::set_controller(&mut pod, &one).expect("it has none");
-    owner_references::set_controller(&mut pod, &one).expect("it is the same");
-    owner_references::set_owner(&mut pod, &other).expect("there may be many owners");
-    let err = owner_references::set_controller(&mut pod, &other).expect_err("it has one");
+    owner_references::set_controller(&mut pod, &one).expect("the object has no controller");
+    owner_references::set_controller(&mut pod, &one).expect("the owner is the same");
+    owner_references::set_owner(&mut pod, &other).expect("an object may have several owners");
+    let err = owner_references::set_controller(&mut pod, &other).expect_err("the object has a controller");
     assert_eq!(
         err.to_string(),
         "object shop/p is already owned by another ReplicaSet controller one"
     );
-    let reference = owner_references::controller_of(&pod).expect("it has one");
+    let reference = owner_references::controller_of(&pod).expect("the object has a controller");
     assert_eq!(
         (reference.controller, reference.block_owner_deletion),
         (Some(true), Some(true))
     );
     assert!(owner_references::is_controlled_by(&pod, &one) && !owner_references::is_controlled_by(&pod, &other));
     assert!(owner_references::has_owner(&pod, &other));
-    owner_references::remove_owner(&mut pod, &other).expect("it is one");
+    owner_references::remove_owner(&mut pod, &other).expect("the owner exists");
     assert!(owner_references::remove_owner(&mut pod, &other).is_err());
     assert_eq!(pod.metadata.owner_references.map(|it| it.len()), Some(1));
 }
@@ -206,12 +211,12 @@ fn owner_must_be_in_the_objects_namespace(#[case] own: Option<&str>, #[case] own
 fn cluster_scoped_owner_may_own_namespaced_objects() {
     let mut node = Node::default();
     (node.metadata.name, node.metadata.uid) = (Some("n".into()), Some("1".into()));
-    owner_references::set_owner(&mut pod_in(Some("shop")), &node).expect("a Node is of the cluster");
+    owner_references::set_owner(&mut pod_in(Some("shop")), &node).expect("Nodes are cluster-scoped");
 }
 
 #[tokio::test(start_paused = true)]
 async fn condition_keeps_its_time_until_its_status_changes() {
-    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("the time is valid"));
     let mut all = Vec::new();
     let mut steps = Vec::new();
     for (status, message) in [
@@ -222,7 +227,7 @@ async fn condition_keeps_its_time_until_its_status_changes() {
     ] {
         let is_new = conditions::set(&mut all, "Ready", status, "Reason", message, Some(1), &clock);
         let time = &conditions::find(&all, "Ready")
-            .expect("it was set")
+            .expect("the condition was set")
             .last_transition_time;
         steps.push((is_new, time.0.as_second() % 60));
         tokio::time::advance(Duration::from_secs(10)).await;
@@ -293,7 +298,7 @@ fn too_large_version_is_recognised_by_cause_or_message(
         "code": 504, "reason": reason, "message": message,
         "details": {"causes": [{"reason": cause, "message": cause_message}]},
     });
-    let status: kube::core::Status = serde_json::from_value(status).expect("a Status");
+    let status: kube::core::Status = serde_json::from_value(status).expect("the value is a Status");
     let err = Error::from(kube::Error::Api(Box::new(status)));
     assert_eq!(err.is_version_too_large(), is_too_large);
 }

@@ -31,11 +31,13 @@ fn run(kubectl: &Path, config: &Path, arguments: &str, document: &str) -> (Strin
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
-    let mut input = child.stdin.take().expect("it was asked for");
-    input.write_all(document.as_bytes()).expect("it reads");
+    let mut child = command.spawn().expect("the process starts");
+    let mut input = child.stdin.take().expect("stdin is piped");
+    input
+        .write_all(document.as_bytes())
+        .expect("the process reads its input");
     drop(input);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the process ends");
     let text = [output.stdout, output.stderr].concat();
     (String::from_utf8_lossy(&text).into_owned(), output.status.success())
 }
@@ -55,12 +57,12 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
         Ok(kubectl) => kubectl,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let made = SelfSigned::new(["webhooks.shop.svc"]).expect("a name");
-    let (webhooks, certificate) = (webhooks(), made.certificate().expect("it was made"));
+    let made = SelfSigned::new(["webhooks.shop.svc"]).expect("the host name is valid");
+    let (webhooks, certificate) = (webhooks(), made.certificate().expect("the certificate was generated"));
     let server = WebhookServer::bind(&webhooks, ANY, certificate)
         .await
         .expect("a port is free");
-    let address = server.address().expect("it listens");
+    let address = server.address().expect("the server has an address");
     let api = ApiServer::builder()
         .webhook_address("webhooks.shop.svc", address)
         .start();
@@ -70,9 +72,9 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
     definitions
         .create(&PostParams::default(), &definition())
         .await
-        .expect("it is new");
+        .expect("the object does not exist yet");
     let manager = Manager::new(client.clone());
-    manager.add(server).expect("it is new");
+    manager.add(server).expect("the runnable is accepted");
     add_controller(&manager);
     let running = tokio::spawn({
         let (manager, stop) = (manager.clone(), stop.clone());
@@ -92,12 +94,12 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
     webhooks
         .install(&client, "documents", &at)
         .await
-        .expect("they are taken");
+        .expect("the webhook configurations are accepted");
 
     let folder = std::env::temp_dir().join(format!("informer-kubectl-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("the directory can be created");
     let config = folder.join("kubeconfig");
-    std::fs::write(&config, serving.kubeconfig()).expect("it is written");
+    std::fs::write(&config, serving.kubeconfig()).expect("the file is writable");
     let said = tokio::task::spawn_blocking(move || {
         let kubectl = |arguments: &str, document: &str| run(kubectl, &config, arguments, document);
         let created = kubectl("create -f -", &document("readme", "Guide"));
@@ -115,8 +117,8 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
         );
         [created, warned, denied, unconverted, seen, old, new]
     });
-    let [created, warned, denied, unconverted, seen, old, new] = said.await.expect("no panic");
-    std::fs::remove_dir_all(&folder).expect("it was made");
+    let [created, warned, denied, unconverted, seen, old, new] = said.await.expect("the task does not panic");
+    std::fs::remove_dir_all(&folder).expect("the directory was created here");
     assert!(
         created.1 && created.0.contains("document.example.com/readme created"),
         "{}",
@@ -136,6 +138,9 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
     assert!(seen.1, "the controller says what it saw: {}", seen.0);
     assert_eq!((old.0.as_str(), new.0.as_str()), ("Guide", "Guide/en"));
     stop.cancel();
-    running.await.expect("no panic").expect("it stops in order");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the manager stops without an error");
     serving.shutdown().await;
 }

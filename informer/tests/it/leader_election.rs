@@ -30,20 +30,23 @@ struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
 
 impl Acts {
     fn say(&self, what: &str) {
-        self.0.lock().expect("no panic").push((Instant::now(), what.to_owned()));
+        self.0
+            .lock()
+            .expect("the lock is not poisoned")
+            .push((Instant::now(), what.to_owned()));
     }
 
     fn all(&self) -> Vec<String> {
         self.0
             .lock()
-            .expect("no panic")
+            .expect("the lock is not poisoned")
             .iter()
             .map(|(_, what)| what.clone())
             .collect()
     }
 
     fn at(&self, what: &str) -> Instant {
-        let all = self.0.lock().expect("no panic");
+        let all = self.0.lock().expect("the lock is not poisoned");
         all.iter()
             .find(|it| it.1 == what)
             .map(|it| it.0)
@@ -61,7 +64,7 @@ fn config(cluster: &TestCluster, identity: &str) -> LeaderElectionConfig {
 fn join(cluster: &TestCluster, config: LeaderElectionConfig, acts: &Acts) -> Replica {
     let identity = config.identity.clone();
     let lock = LeaseLock::new(cluster.client_named(&identity), "default", "lock");
-    let elector = LeaderElector::new(lock, config).expect("the times fit");
+    let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
     let (cancel, outcome) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let running = cluster.run({
         let (elector, cancel, acts, outcome) = (elector.clone(), cancel.clone(), acts.clone(), Arc::clone(&outcome));
@@ -73,7 +76,7 @@ fn join(cluster: &TestCluster, config: LeaderElectionConfig, acts: &Acts) -> Rep
                     stop.cancelled().await;
                 })
                 .await;
-            *outcome.lock().expect("no panic") = Some(ended);
+            *outcome.lock().expect("the lock is not poisoned") = Some(ended);
         }
     });
     Replica {
@@ -94,12 +97,12 @@ impl Drop for Farewell {
 
 impl Replica {
     fn outcome(&self) -> Option<ElectionOutcome> {
-        *self.outcome.lock().expect("no panic")
+        *self.outcome.lock().expect("the lock is not poisoned")
     }
 }
 
 fn lease(cluster: &TestCluster) -> LeaseSpec {
-    cluster.get::<Lease>("lock").spec.expect("a Lease says something")
+    cluster.get::<Lease>("lock").spec.expect("the Lease has a spec")
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,7 +313,10 @@ async fn each_new_leader_is_reported_once() {
     cluster.advance(seconds(30)).await;
     assert_eq!(leaders.borrow_and_update().as_deref(), Some("a"));
     cluster.advance(seconds(30)).await;
-    assert!(!leaders.has_changed().expect("it is there"), "renewals are no news");
+    assert!(
+        !leaders.has_changed().expect("the leader is published"),
+        "renewals are no news"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,7 +338,7 @@ async fn metrics_name_the_leader_and_the_check_detects_a_hang() {
     assert!(a.elector.check(Duration::ZERO).is_ok());
     a.running.crash();
     cluster.advance(seconds(16)).await;
-    let err = a.elector.check(Duration::ZERO).expect_err("its lease is over");
+    let err = a.elector.check(Duration::ZERO).expect_err("the Lease has expired");
     assert!(err.to_string().contains("default/lock"), "{err}");
     assert!(a.elector.check(seconds(20)).is_ok());
 }
@@ -351,7 +357,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
         ..LeaderElectionConfig::new("a")
     };
     let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
-    let err = refused.expect_err("it does not fit").to_string();
+    let err = refused.expect_err("the key has the wrong scope").to_string();
     assert!(err.contains(why), "{err}");
 }
 
@@ -429,7 +435,7 @@ async fn lease_has_the_labels_of_its_lock_and_keeps_others() {
     let cluster = TestCluster::start();
     let lead = |name: &'static str, labels: [(&'static str, &'static str); 2]| {
         let lock = LeaseLock::new(cluster.client_named(name), "default", "lock").labels(labels);
-        let elector = LeaderElector::new(lock, config(&cluster, name)).expect("the times fit");
+        let elector = LeaderElector::new(lock, config(&cluster, name)).expect("the durations are consistent");
         cluster.run(async move {
             let forever = |_: CancellationToken| std::future::pending::<()>();
             elector.run(CancellationToken::new(), forever).await

@@ -34,7 +34,7 @@ struct Terms(Arc<Mutex<Vec<Term>>>);
 
 impl Terms {
     fn begin(&self, client: &str) -> Serving {
-        let mut all = self.0.lock().expect("no panic");
+        let mut all = self.0.lock().expect("the lock is not poisoned");
         all.push(Term {
             client: client.to_owned(),
             began: Instant::now(),
@@ -45,7 +45,7 @@ impl Terms {
     }
 
     fn all(&self) -> Vec<Term> {
-        self.0.lock().expect("no panic").clone()
+        self.0.lock().expect("the lock is not poisoned").clone()
     }
 
     /// No term, and no write within a term, overlaps with the next term.
@@ -62,7 +62,7 @@ struct Serving(Terms, usize);
 
 impl Serving {
     fn note(&self, change: impl FnOnce(&mut Term)) {
-        change(&mut self.0.0.lock().expect("no panic")[self.1]);
+        change(&mut self.0.0.lock().expect("the lock is not poisoned")[self.1]);
     }
 }
 
@@ -75,7 +75,7 @@ impl Drop for Serving {
 /// Runs a candidate that writes every 50 ms through a fenced client, from its election until the end of the test.
 fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
     let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
-    let elector = LeaderElector::new(lock, config).expect("the times fit");
+    let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
     let fenced = elector.fenced(&cluster.client_named(&format!("{client}-writes")));
     let maps: Api<ConfigMap> = Api::default_namespaced(fenced);
     let (terms, client) = (terms.clone(), client.to_owned());
@@ -160,7 +160,7 @@ async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
         ..config(&cluster, "a", 1)
     };
     let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
-    let err = refused.expect_err("it does not fit").to_string();
+    let err = refused.expect_err("the key has the wrong scope").to_string();
     assert!(err.contains("longer than the renew deadline by a second"), "{err}");
 }
 

@@ -39,7 +39,7 @@ async fn behind(cluster: &TestCluster, names: &[String]) -> CachedClient {
     let client = manager.cached_client();
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
-    client.list::<ConfigMap>().await.expect("it is read");
+    client.list::<ConfigMap>().await.expect("the read succeeds");
     cluster.advance(seconds(1)).await;
     cluster.watches().client("reader").on("configmaps").hold();
     client
@@ -59,14 +59,16 @@ async fn read_waits_for_a_write_that_was_dropped_before_its_answer() {
     let lost = cluster.inject(lost.on(Verb::Patch, "configmaps").once());
     let (key, patch) = (key("m"), changed());
     let writing = client.patch::<ConfigMap>(&key, &patch);
-    timeout(seconds(1), writing).await.expect_err("there is no answer");
+    timeout(seconds(1), writing)
+        .await
+        .expect_err("the request has no answer");
     assert_eq!(lost.hits(), 1);
     let resumed = async {
         sleep(seconds(5)).await;
         cluster.watches().client("reader").on("configmaps").resume();
     };
     let (value, ()) = futures::join!(value(&client, "m"), resumed);
-    assert_eq!(value.expect("the cache receives it"), "new");
+    assert_eq!(value.expect("the cache receives the write"), "new");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +90,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
             Ok(Action::requeue(seconds(1)))
         }
     };
-    builder.complete(reconcile).expect("it is complete");
+    builder.complete(reconcile).expect("the controller is complete");
     let lost = faults::no_answer().but_applied().client("maker");
     let lost = cluster.inject(lost.on(Verb::Create, "secrets").once());
     cluster.run(async move { manager.run(std::future::pending()).await });
@@ -119,7 +121,7 @@ async fn read_asks_for_the_results_of_many_writes_within_its_bound(
     let lost = cluster.inject(lost.on(Verb::Patch, "configmaps").times(10));
     for name in &names {
         let written = client.patch::<ConfigMap>(&key(name), &changed()).await;
-        written.expect_err("its answer is lost");
+        written.expect_err("the answer is lost");
     }
     assert_eq!(lost.hits(), 10);
     let reads = faults::no_answer().client("reader").on(Verb::Get, "configmaps");
@@ -133,7 +135,7 @@ async fn read_asks_for_the_results_of_many_writes_within_its_bound(
     assert!(began.elapsed() <= seconds(30), "{:?}", began.elapsed());
     assert_eq!(list.is_ok(), expected.is_some(), "{list:?}");
     if let Some(expected) = expected {
-        assert_eq!(value(&client, "m-9").await.expect("it is read"), expected);
+        assert_eq!(value(&client, "m-9").await.expect("the read succeeds"), expected);
     }
 }
 
@@ -152,7 +154,7 @@ async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
         .watches::<Secret>(nobody);
     let controller = builder.build(move |_: Request| {
         let is_first = {
-            let mut count = count.lock().expect("no panic");
+            let mut count = count.lock().expect("the lock is not poisoned");
             *count += 1;
             *count == 1
         };
@@ -166,17 +168,25 @@ async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
     });
     let lost = faults::timeout().but_applied().client("writer");
     let lost = cluster.inject(lost.on(Verb::Delete, "secrets").once());
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.settle().await;
     let watches = cluster.watches().client("cache").on("secrets");
     watches.hold();
     cluster.create(config_map("a")).await;
     cluster.advance(seconds(1)).await;
-    assert_eq!((lost.hits(), *calls.lock().expect("no panic")), (1, 1));
+    assert_eq!((lost.hits(), *calls.lock().expect("the lock is not poisoned")), (1, 1));
     cluster.create(secret("s").label("is", "another")).await;
     cluster.advance(seconds(1)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 1, "the cache has the deleted object");
+    assert_eq!(
+        *calls.lock().expect("the lock is not poisoned"),
+        1,
+        "the cache has the deleted object"
+    );
     watches.resume();
     cluster.advance(seconds(5)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 2);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 2);
 }

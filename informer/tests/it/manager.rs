@@ -21,11 +21,11 @@ struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     fn say(&self, what: impl Into<String>) {
-        self.0.lock().expect("no panic").push(what.into());
+        self.0.lock().expect("the lock is not poisoned").push(what.into());
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().expect("no panic"))
+        std::mem::take(&mut *self.0.lock().expect("the lock is not poisoned"))
     }
 
     fn task(&self, make: fn(&str, Steps) -> FnRunnable, name: &str) -> FnRunnable {
@@ -62,7 +62,7 @@ fn electing(cluster: &TestCluster, identity: &str) -> Manager {
     let manager = Manager::builder(cluster.client_named(identity))
         .leader_election(lock, config)
         .build();
-    manager.expect("the times fit")
+    manager.expect("the durations are consistent")
 }
 
 /// Runs a manager; its result goes into the log.
@@ -87,15 +87,19 @@ fn counting(manager: &Manager, log: &Log) -> Controller {
             log.say(request.key.name());
             async { Ok::<_, ReconcileError>(Action::await_change()) }
         });
-    controller.expect("it is complete")
+    controller.expect("the controller is complete")
 }
 
 #[tokio::test(start_paused = true)]
 async fn always_stops_before_leader_and_the_lease_is_released_last() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
-    manager.add(log.task(leading, "leader")).expect("it is new");
-    manager.add(log.task(always, "always")).expect("it is new");
+    manager
+        .add(log.task(leading, "leader"))
+        .expect("the runnable is accepted");
+    manager
+        .add(log.task(always, "always"))
+        .expect("the runnable is accepted");
     let (_running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(log.take(), ["+always", "+leader"]);
@@ -119,8 +123,10 @@ async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
     let (cluster, log, standby_log) = (TestCluster::start(), Log::default(), Log::default());
     cluster.create(config_map("m")).await;
     let (first, second) = (electing(&cluster, "a"), electing(&cluster, "b"));
-    first.add(counting(&first, &log)).expect("it is new");
-    second.add(counting(&second, &standby_log)).expect("it is new");
+    first.add(counting(&first, &log)).expect("the runnable is accepted");
+    second
+        .add(counting(&second, &standby_log))
+        .expect("the runnable is accepted");
     let (_first, stop) = start(&cluster, &first, &log);
     cluster.advance(Duration::from_secs(1)).await;
     start(&cluster, &second, &standby_log);
@@ -140,7 +146,9 @@ async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
 async fn losing_the_lease_ends_the_manager_at_once() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
-    manager.add(log.task(leading, "leader")).expect("it is new");
+    manager
+        .add(log.task(leading, "leader"))
+        .expect("the runnable is accepted");
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(5)).await;
     cluster.inject(faults::server_error().client("a")).forget();
@@ -153,13 +161,15 @@ async fn an_error_stops_everything() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("nothing is configured");
-    manager.add(log.task(always, "always")).expect("it is new");
+        .expect("the manager has no options");
+    manager
+        .add(log.task(always, "always"))
+        .expect("the runnable is accepted");
     let fails = run_when_leader("fails", |_| async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         Err("it broke".into())
     });
-    manager.add(fails).expect("it is new");
+    manager.add(fails).expect("the runnable is accepted");
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(log.take(), ["+always", "-always", "fails: it broke"]);
@@ -170,9 +180,9 @@ async fn shutdown_waits_at_most_thirty_seconds() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("nothing is configured");
+        .expect("the manager has no options");
     let hangs = run_always("hangs", |_| futures::future::pending());
-    manager.add(hangs).expect("it is new");
+    manager.add(hangs).expect("the runnable is accepted");
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     stop.cancel();
@@ -190,14 +200,16 @@ async fn runnables_can_be_added_until_the_manager_stops() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("nothing is configured");
+        .expect("the manager has no options");
     let (_running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     cluster.create(config_map("m")).await;
-    manager.add(counting(&manager, &log)).expect("it is new");
-    let err = manager.add(counting(&manager, &log)).expect_err("it has the same name");
+    manager.add(counting(&manager, &log)).expect("the runnable is accepted");
+    let err = manager.add(counting(&manager, &log)).expect_err("the name is used");
     assert!(err.to_string().contains("already a runnable \"maps\""), "{err}");
-    manager.add(log.task(always, "always")).expect("it is new");
+    manager
+        .add(log.task(always, "always"))
+        .expect("the runnable is accepted");
     cluster.advance(Duration::from_secs(1)).await;
     let mut said = log.take();
     said.sort();
@@ -220,12 +232,14 @@ async fn runnables_can_be_added_until_the_manager_stops() {
 async fn a_second_run_of_a_manager_is_refused() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
-    manager.add(log.task(always, "always")).expect("it is new");
+    manager
+        .add(log.task(always, "always"))
+        .expect("the runnable is accepted");
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
-    let err = manager.run(async {}).await.expect_err("it runs already");
+    let err = manager.run(async {}).await.expect_err("the manager already runs");
     assert!(err.to_string().contains("it was already run"), "{err}");
-    manager.add(log.task(always, "late")).expect("it runs on");
+    manager.add(log.task(always, "late")).expect("the runnable is accepted");
     cluster.advance(Duration::from_secs(5)).await;
     assert!(running.is_running());
     assert_eq!(log.take(), ["+always", "+late"]);
@@ -249,10 +263,12 @@ async fn the_election_is_a_health_check() {
 async fn a_panicking_runnable_stops_everything() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
-    manager.add(log.task(always, "always")).expect("it is new");
+    manager
+        .add(log.task(always, "always"))
+        .expect("the runnable is accepted");
     let panics = |_: Request| async { panic!("it is too much") as Result<Action, ReconcileError> };
     let controller = manager.controller("maps").for_::<ConfigMap>().propagate_panics();
-    controller.complete(panics).expect("it is complete");
+    controller.complete(panics).expect("the controller is complete");
     cluster.create(config_map("m")).await;
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(10)).await;
@@ -303,9 +319,9 @@ async fn standby_warms_up_and_runs_leaderless_controllers(
     cluster.advance(Duration::from_secs(1)).await;
     let (standby, worked) = (electing(&cluster, "standby"), Log::default());
     let controller = configure(standby.controller("maps").for_::<ConfigMap>());
-    let controller = controller.build(noting(&worked)).expect("it is complete");
+    let controller = controller.build(noting(&worked)).expect("the controller is complete");
     let queue = controller.queue();
-    standby.add(controller).expect("it is new");
+    standby.add(controller).expect("the runnable is accepted");
     start(&cluster, &standby, &log);
     cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(queue.len(), waiting);
@@ -327,14 +343,14 @@ async fn a_controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_lat
     cluster.advance(Duration::from_secs(1)).await;
     let (standby, worked) = (electing(&cluster, "standby"), Log::default());
     let controller = standby.controller("maps").for_::<ConfigMap>().warm_up();
-    let controller = controller.build(noting(&worked)).expect("it is complete");
+    let controller = controller.build(noting(&worked)).expect("the controller is complete");
     let queue = controller.queue();
     if is_late {
         start(&cluster, &standby, &log);
         cluster.advance(Duration::from_secs(5)).await;
-        standby.add(controller).expect("it is new");
+        standby.add(controller).expect("the runnable is accepted");
     } else {
-        standby.add(controller).expect("it is new");
+        standby.add(controller).expect("the runnable is accepted");
         start(&cluster, &standby, &log);
     }
     cluster.advance(Duration::from_secs(5)).await;

@@ -33,7 +33,7 @@ impl ObjectReconciler<ConfigMap> for Copier {
         let version = secret.await?.metadata.resource_version.clone().unwrap_or_default();
         self.seen
             .lock()
-            .expect("no panic")
+            .expect("the lock is not poisoned")
             .push(format!("{name} {}", !version.is_empty()));
         Ok(Action::await_change())
     }
@@ -48,7 +48,7 @@ fn copier(cluster: &TestCluster) -> Arc<Mutex<Vec<String>>> {
     };
     let controller = manager.controller("copier").for_::<ConfigMap>().owns::<Secret>();
     let copier = as_reconciler(manager.lister(), copier);
-    controller.complete(copier).expect("it is complete");
+    controller.complete(copier).expect("the controller is complete");
     cluster.run(async move { manager.run(std::future::pending()).await });
     seen
 }
@@ -67,7 +67,11 @@ async fn dependent_is_created_or_patched_only_if_it_differs() {
     cluster.settle().await;
     let made = cluster.get::<Secret>("m");
     assert_eq!(made.labels()["color"], "red");
-    let owner = &made.metadata.owner_references.as_ref().expect("it is owned")[0];
+    let owner = &made
+        .metadata
+        .owner_references
+        .as_ref()
+        .expect("the object has owner references")[0];
     assert_eq!(
         (Some(&owner.uid), owner.controller),
         (map.metadata.uid.as_ref(), Some(true))
@@ -88,7 +92,7 @@ async fn dependent_is_created_or_patched_only_if_it_differs() {
     assert_eq!(requests(&cluster), 3);
     cluster.delete::<ConfigMap>("m").await;
     cluster.settle().await;
-    let seen = seen.lock().expect("no panic");
+    let seen = seen.lock().expect("the lock is not poisoned");
     assert!(seen.iter().all(|it| it == "m true"), "{seen:?}");
     assert_eq!(requests(&cluster), 3, "for what is gone nothing is called");
 }
@@ -107,7 +111,10 @@ async fn dependent_of_another_controller_is_not_changed() {
     cluster.create(config_map("m")).await;
     let map = cluster.get::<ConfigMap>("m");
     cluster.settle().await;
-    let err = secrets.ensure(&map, "m", |_| {}).await.expect_err("it is another's");
+    let err = secrets
+        .ensure(&map, "m", |_| {})
+        .await
+        .expect_err("another object owns the Secret");
     assert!(
         err.to_string()
             .contains("already owned by another ConfigMap controller other"),
@@ -116,7 +123,7 @@ async fn dependent_of_another_controller_is_not_changed() {
     let err = secrets
         .ensure(&map, "n", |it| it.metadata.name = Some("x".into()))
         .await
-        .expect_err("it is renamed");
+        .expect_err("the closure changes the name");
     assert!(err.to_string().contains("was default/n, is default/x"), "{err}");
 }
 
@@ -132,14 +139,14 @@ async fn stale_cache_overwrites_nothing() {
     cluster.create(config_map("m")).await;
     let map = cluster.get::<ConfigMap>("m");
     cluster.settle().await;
-    secrets.ensure(&map, "m", |_| {}).await.expect("it is made");
+    secrets.ensure(&map, "m", |_| {}).await.expect("the Secret is created");
     cluster.settle().await;
     cluster.watches().on("secrets").client("old").hold();
     cluster
         .patch::<Secret>("m", json!({"metadata": {"labels": {"color": "blue"}}}))
         .await;
     let paint = |it: &mut Secret| drop(it.labels_mut().insert("color".into(), "red".into()));
-    let err = secrets.ensure(&map, "m", paint).await.expect_err("the cache is old");
+    let err = secrets.ensure(&map, "m", paint).await.expect_err("the cache is stale");
     assert!(err.is_conflict(), "{err}");
     cluster.create(config_map("n")).await;
     cluster
@@ -148,7 +155,7 @@ async fn stale_cache_overwrites_nothing() {
     let err = secrets
         .ensure(&cluster.get::<ConfigMap>("n"), "n", paint)
         .await
-        .expect_err("the cache does not have it");
+        .expect_err("the Secret exists outside the cache");
     assert!(err.is_already_exists(), "{err}");
 }
 
@@ -170,21 +177,21 @@ async fn status_patch_contains_differences_and_requires_the_read_version() {
     };
     let result = update_status(&client, &read, say("new"))
         .await
-        .expect("it is the newest");
+        .expect("the object is not stale");
     assert_eq!(result, OperationResult::Updated);
     let written = cluster.get::<Pod>("web");
-    let status = written.status.clone().expect("it has one");
+    let status = written.status.clone().expect("the object has a status");
     assert_eq!((status.message.as_deref(), status.reason), (Some("new"), None));
     assert!(!written.labels().contains_key("not"));
 
     let err = update_status(&client, &read, say("late"))
         .await
-        .expect_err("it was written since");
+        .expect_err("the object was written since the read");
     assert!(err.is_conflict(), "{err}");
     let writes = cluster.requests().writes().count();
     let result = update_status(&client, &written, say("new"))
         .await
-        .expect("nothing can fail");
+        .expect("the status is written");
     assert_eq!(
         (result, cluster.requests().writes().count()),
         (OperationResult::Unchanged, writes)
@@ -204,9 +211,11 @@ async fn cluster_scoped_owner_may_have_dependents_in_any_namespace() {
     let node = cluster.get::<Node>("node-1");
     cluster.settle().await;
     let key = informer::ObjectKey::new("default", "of-node-1");
-    maps.ensure_at(&node, &key, |_| {}).await.expect("it may be owned");
+    maps.ensure_at(&node, &key, |_| {})
+        .await
+        .expect("the owner is permitted");
     let owners = cluster.get::<ConfigMap>("of-node-1").metadata.owner_references;
-    assert_eq!(owners.expect("it is owned")[0].kind, "Node");
+    assert_eq!(owners.expect("the object has owner references")[0].kind, "Node");
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +226,7 @@ async fn status_of_a_cluster_scoped_object_is_patched() {
     let phase = |node: &mut Node| node.status.get_or_insert_default().phase = Some("Running".into());
     update_status(&cluster.client(), &node, phase)
         .await
-        .expect("it is found");
+        .expect("the object exists");
     assert_eq!(
         cluster.get::<Node>("node-1").status.and_then(|it| it.phase).as_deref(),
         Some("Running")
@@ -231,14 +240,14 @@ async fn undecodable_object_is_not_retried() {
     let calls: Arc<Mutex<u32>> = Arc::default();
     let count = Arc::clone(&calls);
     let reconciler = as_reconciler(manager.lister(), move |_: Arc<PodLike>| {
-        *count.lock().expect("no panic") += 1;
+        *count.lock().expect("the lock is not poisoned") += 1;
         std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
     });
     manager
         .controller("strict")
         .for_::<PodLike>()
         .complete(reconciler)
-        .expect("it is complete");
+        .expect("the controller is complete");
     cluster.run({
         let manager = manager.clone();
         async move { manager.run(std::future::pending()).await }
@@ -248,7 +257,7 @@ async fn undecodable_object_is_not_retried() {
     let metrics = manager.metrics().render();
     let terminal = "controller_runtime_terminal_reconcile_errors_total{controller=\"strict\"} 1";
     assert!(metrics.lines().any(|it| it == terminal), "{metrics}");
-    assert_eq!(*calls.lock().expect("no panic"), 0);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 0);
 }
 
 /// A type that claims to be a Pod, but requires a field that Pods do not have.
@@ -321,7 +330,10 @@ async fn a_failed_reconcile_is_retried_with_the_newest_object() {
         .patch::<ConfigMap>("m", json!({"data": {"color": "blue"}}))
         .await;
     cluster.advance(Duration::from_millis(1)).await;
-    assert!(seen.lock().expect("no panic").is_empty(), "it fails still");
+    assert!(
+        seen.lock().expect("the lock is not poisoned").is_empty(),
+        "it fails still"
+    );
     let before = requests(&cluster);
     drop(fault);
     cluster.advance(Duration::from_secs(10)).await;
@@ -346,7 +358,7 @@ async fn next_reconcile_of_the_documented_example_sends_no_request() {
     let manager = Manager::new(cluster.client_named("copier"));
     let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));
     let controller = manager.controller("labels").for_::<Pod>().owns::<ConfigMap>();
-    controller.complete(labels).expect("it is complete");
+    controller.complete(labels).expect("the controller is complete");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.create(pod("web").label("app", "web")).await;
     cluster.settle().await;

@@ -63,7 +63,7 @@ fn to_write(
     let controller = builder.build(move |_: Request| {
         let (api, name) = (api.clone(), name.clone());
         let call = {
-            let mut count = count.lock().expect("no panic");
+            let mut count = count.lock().expect("the lock is not poisoned");
             *count += 1;
             count.to_string()
         };
@@ -73,7 +73,7 @@ fn to_write(
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
         }
     });
-    (controller.expect("it is complete"), calls)
+    (controller.expect("the controller is complete"), calls)
 }
 
 async fn two_namespaces() -> TestCluster {
@@ -115,7 +115,7 @@ async fn cache_without_the_object_does_not_hold_keys_back(
     }
     let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "billing");
     cluster.advance(Duration::from_millis(10_500)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 11);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 11);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn key_waits_for_the_cache_of_the_written_namespace() {
         .owns::<Secret>();
     let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "billing");
     cluster.advance(Duration::from_millis(10_500)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 11);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 11);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,11 @@ async fn every_cache_that_may_contain_an_object_must_receive_it() {
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(100)))
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     for number in 0..20 {
         cluster.advance(Duration::from_millis(500)).await;
         cluster.create(secret(&format!("n-{number}")).namespace("shop")).await;
@@ -182,10 +186,14 @@ async fn cache_must_receive_that_an_object_left_it() {
     cluster.watches().client("part").hold();
     let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "other");
     cluster.advance(Duration::from_secs(10)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 1, "the cache has the object still");
+    assert_eq!(
+        *calls.lock().expect("the lock is not poisoned"),
+        1,
+        "the cache has the object still"
+    );
     cluster.watches().client("part").resume();
     cluster.advance(Duration::from_millis(5_500)).await;
-    assert!(*calls.lock().expect("no panic") > 5);
+    assert!(*calls.lock().expect("the lock is not poisoned") > 5);
 }
 
 #[rstest]
@@ -205,11 +213,15 @@ async fn own_cluster_writes_do_not_wait_for_other_clusters(#[values(false, true)
     if is_later {
         let watches = controller.later_watches();
         let added = watches.remote_informer(&remote, nobody(), |_: &Event<Secret>| true);
-        added.expect("it is new").synced().await.expect("it syncs");
+        added
+            .expect("the runnable is accepted")
+            .synced()
+            .await
+            .expect("the cache syncs");
     }
     home.run(controller.run(CancellationToken::new()));
     home.advance(Duration::from_millis(10_500)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 11);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 11);
 }
 
 #[rstest]
@@ -234,7 +246,7 @@ async fn watch_added_later_must_receive_writes(#[values(false, true)] is_of_fact
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(100)))
         }
     });
-    let controller = controller.expect("it is complete");
+    let controller = controller.expect("the controller is complete");
     let watches = controller.later_watches();
     cluster.run(controller.run(CancellationToken::new()));
     cluster.settle().await;
@@ -244,8 +256,8 @@ async fn watch_added_later_must_receive_writes(#[values(false, true)] is_of_fact
         factory.start();
         watches.informer(&secrets, &(), nobody(), |_: &Event<Secret>| true)
     };
-    let added = added.expect("it runs");
-    added.synced().await.expect("it syncs");
+    let added = added.expect("the informer has not stopped");
+    added.synced().await.expect("the cache syncs");
     cluster.watches().client("cache").on("secrets").hold();
     cluster.create(config_map("a")).await;
     cluster.advance(Duration::from_secs(10)).await;
@@ -267,15 +279,15 @@ async fn watch_added_later_holds_keys_only_between_sync_and_end() {
     let watches = controller.later_watches();
     cluster.run(controller.run(CancellationToken::new()));
     let added = watches.informer(&part, &(), nobody(), |_: &Event<Secret>| true);
-    let added = added.expect("it runs");
+    let added = added.expect("the informer has not stopped");
     let calls_in_ten_seconds = async || {
-        let before = *calls.lock().expect("no panic");
+        let before = *calls.lock().expect("the lock is not poisoned");
         cluster.advance(Duration::from_millis(10_500)).await;
-        *calls.lock().expect("no panic") - before
+        *calls.lock().expect("the lock is not poisoned") - before
     };
     assert!(!added.has_synced() && calls_in_ten_seconds().await >= 10);
     drop(silent);
-    added.synced().await.expect("it syncs");
+    added.synced().await.expect("the cache syncs");
     assert!(calls_in_ten_seconds().await >= 10, "it sees each write");
     cluster.watches().client("part").hold();
     assert!(calls_in_ten_seconds().await <= 1, "it sees none");
@@ -300,16 +312,20 @@ where
     let shop = |event: &Event<Namespace>| event.object().key().name() == "shop";
     let builder = Controller::builder("ender", &factory).for_where::<Namespace>(shop);
     let controller = builder.build(move |_: Request| {
-        *count.lock().expect("no panic") += 1;
+        *count.lock().expect("the lock is not poisoned") += 1;
         let (api, act) = (api.clone(), act.clone());
         async move {
             act(api).await?;
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.advance(Duration::from_millis(10_500)).await;
-    let calls = *calls.lock().expect("no panic");
+    let calls = *calls.lock().expect("the lock is not poisoned");
     assert_eq!(
         cluster
             .get::<Namespace>("shop")
@@ -354,9 +370,9 @@ async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_the_bound() {
     }
     cluster.watches().on("secrets").end();
     cluster.advance(Duration::from_secs(10)).await;
-    let before = *calls.lock().expect("no panic");
+    let before = *calls.lock().expect("the lock is not poisoned");
     cluster.advance(Duration::from_secs(800)).await;
-    let after = *calls.lock().expect("no panic") - before;
+    let after = *calls.lock().expect("the lock is not poisoned") - before;
     assert!((4..=6).contains(&after), "once in 150 s: {after} times");
     let figures = metrics.render();
     let errors = format!("controller_runtime_reconcile_errors_total{{controller=\"writer\"}} {after}");
@@ -394,7 +410,11 @@ async fn key_waits_for_a_current_cache_after_a_lost_create_answer(#[case] loss: 
         }
     });
     let lost = cluster.inject(loss().client("writer").on(Verb::Create, "secrets").once());
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.settle().await;
     // The cache does not contain the Secret for a while.
     cluster.watches().client("cache").on("secrets").hold();

@@ -277,7 +277,7 @@ async fn pods_of_a_job_run_on_the_node_of_its_leader() {
 
 fn run(cluster: &TestCluster, add: fn(&Manager) -> Result<(), Error>) {
     let manager = Manager::new(cluster.client_named("controller"));
-    add(&manager).expect("it is complete");
+    add(&manager).expect("the controller is complete");
     cluster.run(async move { manager.run(std::future::pending()).await });
 }
 
@@ -317,7 +317,7 @@ async fn deleted_copy_is_recreated_in_each_namespace(
             accounts.delete(name, &DeleteParams::default()).await.map(drop)
         }
     };
-    deleted.expect("it is there");
+    deleted.expect("the object exists");
     cluster.settle().await;
     assert!(is_there());
     let sent = cluster.requests().client("controller").writes().count();
@@ -335,8 +335,8 @@ async fn changed_certificate_is_restored() {
     let _: ConfigMap = cluster.patch("shop/kube-root-ca.crt", other).await;
     cluster.settle().await;
     let map = cluster.get::<ConfigMap>("shop/kube-root-ca.crt");
-    assert_eq!(map.data.expect("data")["ca.crt"], "the certificate");
-    assert_eq!(map.metadata.labels.expect("labels")["mine"], "yes");
+    assert_eq!(map.data.expect("the ConfigMap has data")["ca.crt"], "the certificate");
+    assert_eq!(map.metadata.labels.expect("the object has labels")["mine"], "yes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,20 +344,20 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
     let cluster = TestCluster::start();
     run(&cluster, aggregation);
     let roles: Api<ClusterRole> = Api::all(cluster.client_named("user"));
-    let role = |value| serde_json::from_value::<ClusterRole>(value).expect("a ClusterRole");
+    let role = |value| serde_json::from_value::<ClusterRole>(value).expect("the object is a ClusterRole");
     let selects = json!({"metadata": {"name": "all"}, "rules": [],
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]}});
     roles
         .create(&PostParams::default(), &role(selects))
         .await
-        .expect("it is new");
+        .expect("the object does not exist yet");
     for (name, resource) in [("b", "pods"), ("a", "secrets"), ("c", "pods")] {
         let rule = json!({"apiGroups": [""], "resources": [resource], "verbs": ["get"]});
         let part = json!({"metadata": {"name": name, "labels": {"to": "all"}}, "rules": [rule]});
         roles
             .create(&PostParams::default(), &role(part))
             .await
-            .expect("it is new");
+            .expect("the object does not exist yet");
     }
     cluster.settle().await;
     let resources = || {
@@ -368,7 +368,10 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
             .collect::<Vec<_>>()
     };
     assert_eq!(resources(), ["secrets", "pods"], "in the order of names, each once");
-    roles.delete("a", &DeleteParams::default()).await.expect("it is there");
+    roles
+        .delete("a", &DeleteParams::default())
+        .await
+        .expect("the object exists");
     cluster.settle().await;
     assert_eq!(resources(), ["pods"]);
 }
@@ -377,8 +380,11 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
 fn a_controller_on_the_cached_client_survives_every_fault() {
     async fn controller(client: Client) {
         let manager = Manager::new(client);
-        certificates(&manager).expect("it is complete");
-        manager.run(std::future::pending()).await.expect("nothing stops it");
+        certificates(&manager).expect("the controller is complete");
+        manager
+            .run(std::future::pending())
+            .await
+            .expect("the manager stops without an error");
     }
     let scenario = async |cluster: &TestCluster| {
         cluster.controller("certificates", controller);

@@ -46,7 +46,7 @@ async fn event_contains_note_object_and_reporter() {
     assert_eq!(event.note.as_deref(), Some("no address is left"));
     assert_eq!(event.reporting_controller.as_deref(), Some("example.com/web"));
     assert_eq!(event.reporting_instance.as_deref(), Some("web-0"));
-    let regarding = event.regarding.as_ref().expect("it regards something");
+    let regarding = event.regarding.as_ref().expect("the Event has a regarding object");
     assert_eq!(
         (regarding.kind.as_deref(), regarding.uid.as_ref()),
         (Some("Pod"), web.metadata.uid.as_ref())
@@ -227,7 +227,13 @@ async fn deleted_event_of_a_series_is_recreated_with_its_name() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
-    let name = |cluster: &TestCluster| cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
+    let name = |cluster: &TestCluster| {
+        cluster.list::<Event>()[0]
+            .metadata
+            .name
+            .clone()
+            .expect("the object has a name")
+    };
     recorder.record(&web, Note::normal("Reason", "Act", "first"));
     cluster.settle().await;
     let first = name(&cluster);
@@ -252,7 +258,11 @@ async fn missing_event_is_recreated_when_its_count_is_written() {
         recorder.record(&web, Note::normal("Reason", "Act", note));
     }
     cluster.settle().await;
-    let name = cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
+    let name = cluster.list::<Event>()[0]
+        .metadata
+        .name
+        .clone()
+        .expect("the object has a name");
     cluster.delete::<Event>(name.as_str()).await;
     cluster.advance(Duration::from_secs(31 * 60)).await;
     assert_eq!(told(&cluster), [(Some(3), Some("first".to_owned()))]);

@@ -43,7 +43,7 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
         .owns::<Secret>();
     let controller = builder.build(move |_: Request| {
         let (api, call) = (api.clone(), {
-            let mut count = count.lock().expect("no panic");
+            let mut count = count.lock().expect("the lock is not poisoned");
             *count += 1;
             count.to_string()
         });
@@ -53,7 +53,11 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.advance(Duration::from_millis(70_500)).await;
     // The cache never receives the last write before the restoration.
     cluster.watches().client("cache").hold();
@@ -62,9 +66,9 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
     cluster.restart(RestartLog::Lost, Duration::from_secs(1));
     cluster.watches().client("cache").resume();
     cluster.advance(FOUND_OUT).await;
-    let before = std::mem::take(&mut *calls.lock().expect("no panic"));
+    let before = std::mem::take(&mut *calls.lock().expect("the lock is not poisoned"));
     cluster.advance(Duration::from_secs(10)).await;
-    let after = *calls.lock().expect("no panic");
+    let after = *calls.lock().expect("the lock is not poisoned");
     assert!(
         before > 5 && after >= 9,
         "{before} calls, and {after} in ten seconds after"
@@ -83,17 +87,23 @@ async fn reads_do_not_wait_for_versions_before_a_restore() {
     cluster.settle().await;
     let key = ObjectKey::new("default", "s");
     let annotate = Patch::Merge(json!({"metadata": {"annotations": {"new": "yes"}}}));
-    let is_new = |secret: Option<Arc<Secret>>| secret.expect("it is there").metadata.annotations.is_some();
-    client.get::<Secret>(&key).await.expect("it is read");
+    let is_new = |secret: Option<Arc<Secret>>| secret.expect("the object exists").metadata.annotations.is_some();
+    client.get::<Secret>(&key).await.expect("the read succeeds");
     // A bookmark has come, so that its absence is noticed.
     cluster.advance(Duration::from_secs(70)).await;
     cluster.watches().hold();
-    client.patch::<Secret>(&key, &annotate).await.expect("it is there");
+    client
+        .patch::<Secret>(&key, &annotate)
+        .await
+        .expect("the object exists");
     cluster.restore(&backup);
     cluster.restart(RestartLog::Lost, Duration::from_secs(1));
     cluster.watches().resume();
     cluster.advance(FOUND_OUT).await;
-    assert!(!is_new(client.get(&key).await.expect("nothing is waited for")));
-    client.patch::<Secret>(&key, &annotate).await.expect("it is there");
-    assert!(is_new(client.get(&key).await.expect("the write is seen")));
+    assert!(!is_new(client.get(&key).await.expect("the read does not wait")));
+    client
+        .patch::<Secret>(&key, &annotate)
+        .await
+        .expect("the object exists");
+    assert!(is_new(client.get(&key).await.expect("the cache receives the write")));
 }

@@ -15,12 +15,17 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 
 /// Returns the first line of an answer, and its body.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let mut stream = TcpStream::connect(address)
+        .await
+        .expect("the server accepts connections");
     let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("it answers in text");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a header");
+    stream.read_to_string(&mut answer).await.expect("the answer is UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
     (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
@@ -54,7 +59,10 @@ async fn health_readiness_and_metrics_are_served(
     #[case] body: &str,
 ) {
     let server = Server::bind(endpoints(), ANY).await.expect("a port is free");
-    let (address, stop) = (server.address().expect("it listens"), CancellationToken::new());
+    let (address, stop) = (
+        server.address().expect("the server has an address"),
+        CancellationToken::new(),
+    );
     assert_eq!(
         (server.name(), server.group()),
         (format!("server on {address}"), RunnableGroup::Server)
@@ -63,15 +71,22 @@ async fn health_readiness_and_metrics_are_served(
     let answer = ask(address, method, path).await;
     assert_eq!(answer, (format!("HTTP/1.1 {code}"), body.to_owned()));
     stop.cancel();
-    running.await.expect("no panic").expect("it cannot fail");
-    TcpStream::connect(address).await.expect_err("nobody listens any more");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the run does not fail");
+    TcpStream::connect(address)
+        .await
+        .expect_err("nothing listens on the address");
 }
 
 #[tokio::test]
 async fn used_address_is_refused_by_name() {
     let first = Server::bind(endpoints(), ANY).await.expect("a port is free");
-    let taken = first.address().expect("it listens");
-    let err = Server::bind(endpoints(), taken).await.expect_err("it is taken");
+    let taken = first.address().expect("the server has an address");
+    let err = Server::bind(endpoints(), taken)
+        .await
+        .expect_err("the address is in use");
     assert!(err.to_string().starts_with(&format!("listening on {taken}: ")), "{err}");
 }
 
@@ -87,8 +102,8 @@ fn silent_client() -> kube::Client {
 async fn serving(client: kube::Client) -> (Manager, SocketAddr) {
     let manager = Manager::new(client);
     let server = Server::bind(manager.endpoints(), ANY).await.expect("a port is free");
-    let address = server.address().expect("it listens");
-    manager.add(server).expect("it is new");
+    let address = server.address().expect("the server has an address");
+    manager.add(server).expect("the runnable is accepted");
     (manager, address)
 }
 
@@ -97,13 +112,18 @@ async fn a_manager_answers_before_its_caches_have_synced() {
     let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
     manager.lister::<k8s_openapi::api::core::v1::Pod>();
     let never = run_always("never", |_| async { panic!("the caches have not synced") });
-    manager.add(never).expect("it is new");
+    manager.add(never).expect("the runnable is accepted");
     let shutdown = stop.clone();
     let running = tokio::spawn(async move { manager.run(shutdown.cancelled_owned()).await });
     assert_eq!(ask(address, "GET", "/healthz").await.0, "HTTP/1.1 200 OK");
     stop.cancel();
-    running.await.expect("no panic").expect("it stops in time");
-    TcpStream::connect(address).await.expect_err("nobody listens any more");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the manager stops within its timeout");
+    TcpStream::connect(address)
+        .await
+        .expect_err("nothing listens on the address");
 }
 
 #[rstest]
@@ -123,12 +143,17 @@ async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: Runn
         RunnableGroup::Leader => run_when_leader("last", asks_at_its_end),
         _ => run_always("last", asks_at_its_end),
     };
-    manager.add(last).expect("it is new");
+    manager.add(last).expect("the runnable is accepted");
     let shutdown = stop.clone();
     let running = tokio::spawn(async move { manager.run(shutdown.cancelled_owned()).await });
-    begun.await.expect("it begins");
+    begun.await.expect("the task begins");
     stop.cancel();
     assert_eq!(answer.await.as_deref(), Ok("HTTP/1.1 200 OK"));
-    running.await.expect("no panic").expect("it stops in time");
-    TcpStream::connect(address).await.expect_err("nobody listens any more");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the manager stops within its timeout");
+    TcpStream::connect(address)
+        .await
+        .expect_err("nothing listens on the address");
 }

@@ -48,7 +48,7 @@ pub(crate) struct Working(Ledger, String);
 
 impl Ledger {
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().expect("no panic")
+        self.0.lock().expect("the lock is not poisoned")
     }
 
     pub(crate) fn begin(&self, key: &str, replica: &str) -> Working {
@@ -100,7 +100,7 @@ struct Replica {
 pub(crate) fn manager(cluster: &TestCluster, name: &str) -> Manager {
     let clock = Clock::starting_at(cluster.server().now());
     let builder = Manager::builder(cluster.client_named(name)).clock(clock);
-    builder.build().expect("it has no election")
+    builder.build().expect("the manager has no election")
 }
 
 fn join(cluster: &TestCluster, name: &str, ledger: &Ledger) -> Replica {
@@ -110,7 +110,7 @@ fn join(cluster: &TestCluster, name: &str, ledger: &Ledger) -> Replica {
 fn join_working(cluster: &TestCluster, name: &str, ledger: &Ledger, work: Duration) -> Replica {
     let manager = manager(cluster, name);
     let config = ShardingConfig::new("default", "maps", name);
-    let sharding = Sharding::new(&manager, config).expect("the times fit");
+    let sharding = Sharding::new(&manager, config).expect("the durations are consistent");
     let (ledger, replica) = (ledger.clone(), name.to_owned());
     let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
     let reconcile = move |request: Request| {
@@ -123,7 +123,10 @@ fn join_working(cluster: &TestCluster, name: &str, ledger: &Ledger, work: Durati
             Ok::<_, ReconcileError>(Action::await_change())
         }
     };
-    builder.concurrency(4).complete(reconcile).expect("it is complete");
+    builder
+        .concurrency(4)
+        .complete(reconcile)
+        .expect("the controller is complete");
     let stop = CancellationToken::new();
     let running = cluster.run({
         let stop = stop.clone();
@@ -238,7 +241,7 @@ async fn keys_of_a_crashed_replica_move_when_its_lease_expires() {
         .map(|it| it.1)
         .filter(|it| *it > crashed + seconds(5))
         .min();
-    let first = first.expect("keys of b") - crashed;
+    let first = first.expect("replica b has keys") - crashed;
     assert!((seconds(13)..seconds(20)).contains(&first), "{first:?}");
     cluster.advance(seconds(30)).await;
     assert_eq!(cluster.list::<Lease>().len(), 1, "the dead replica's is deleted");
@@ -279,7 +282,8 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
     let (cluster, outcomes) = (TestCluster::start(), Arc::new(Mutex::new(Vec::new())));
     cluster.create(config_map("map")).await;
     let manager = manager(&cluster, "a");
-    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the times fit");
+    let sharding =
+        Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the durations are consistent");
     let (secrets, told): (Api<Secret>, _) = (Api::default_namespaced(manager.client()), Arc::clone(&outcomes));
     let reconcile = move |_: Request| {
         let (secrets, told) = (secrets.clone(), Arc::clone(&told));
@@ -291,12 +295,14 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
             let work = tokio::spawn(sleep(seconds(60)));
             let _waiting = work.await;
             let written = secrets.create(&PostParams::default(), &secret).await;
-            told.lock().expect("no panic").push((begun.elapsed(), written.is_ok()));
+            told.lock()
+                .expect("the lock is not poisoned")
+                .push((begun.elapsed(), written.is_ok()));
             Ok::<_, ReconcileError>(Action::await_change())
         }
     };
     let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
-    builder.complete(reconcile).expect("it is complete");
+    builder.complete(reconcile).expect("the controller is complete");
     let metrics = manager.metrics();
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(seconds(5)).await;
@@ -306,7 +312,7 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
     assert!(!sharding.is_mine("default/map"));
     assert_eq!(sharding.lapses(), 1);
     assert!(
-        outcomes.lock().expect("no panic").is_empty(),
+        outcomes.lock().expect("the lock is not poisoned").is_empty(),
         "it was dropped where it waited"
     );
     assert!(!cluster.exists::<Secret>("late"));
@@ -359,22 +365,22 @@ async fn deleted_or_overwritten_lease_is_claimed_again() {
     let leases: Api<Lease> = Api::default_namespaced(cluster.client_named("somebody"));
     for lease in cluster.list::<Lease>() {
         touch(&cluster, "deleted").await;
-        let name = lease.metadata.name.expect("a name");
+        let name = lease.metadata.name.expect("the Lease has a name");
         leases
             .delete(&name, &DeleteParams::default())
             .await
-            .expect("it is there");
+            .expect("the object exists");
         cluster.advance(seconds(60)).await;
         assert_eq!(replicas[0].sharding.members(), ["a", "b"]);
     }
     for lease in cluster.list::<Lease>() {
         touch(&cluster, "overwritten").await;
-        let name = lease.metadata.name.expect("a name");
+        let name = lease.metadata.name.expect("the Lease has a name");
         let nobody = json!({"metadata": {"annotations": {"informer.drydock.dev/members": "v1:[]"}}});
         leases
             .patch(&name, &PatchParams::default(), &Patch::Merge(nobody))
             .await
-            .expect("it is there");
+            .expect("the object exists");
         cluster.advance(seconds(60)).await;
     }
     assert_eq!(ledger.shares(), before);
@@ -433,8 +439,9 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
     let ledger = Ledger::default();
     for name in ["a", "b"] {
         let manager = manager(&home, name);
-        let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the times fit");
-        let clusters = Clusters::new(&manager).expect("the first");
+        let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name))
+            .expect("the durations are consistent");
+        let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
         let noted = ledger.clone();
         let reconcile = move |request: Request<ClusterKey>| {
             let working = noted.begin(&request.key.to_string(), name);
@@ -446,8 +453,10 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
         builder
             .with(|it| it.sharded(&sharding))
             .complete(reconcile)
-            .expect("it is complete");
-        clusters.engage("east", east.client_named(name)).expect("it is new");
+            .expect("the controller is complete");
+        clusters
+            .engage("east", east.client_named(name))
+            .expect("the cluster name is unused");
         home.run(async move { manager.run(std::future::pending()).await });
     }
     home.advance(seconds(20)).await;
@@ -474,15 +483,16 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
         assert!(err.contains(fault), "{err}");
     }
     let config = || ShardingConfig::new("default", "maps", "a");
-    Sharding::new(&manager, config()).expect("the first");
+    Sharding::new(&manager, config()).expect("the sharding of the manager is created once");
     assert!(Sharding::new(&manager, config()).is_err(), "one a name");
 }
 
 /// A replica that copies each ConfigMap of its share into a Secret.
 async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger) {
     let builder = Manager::builder(client).clock(clock);
-    let manager = builder.build().expect("it has no election");
-    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the times fit");
+    let manager = builder.build().expect("the manager has no election");
+    let sharding =
+        Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the durations are consistent");
     let client = manager.cached_client();
     let reconcile = move |request: Request| {
         let (client, ledger) = (client.clone(), ledger.clone());
@@ -505,8 +515,11 @@ async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger
         .for_::<ConfigMap>()
         .sharded(&sharding)
         .concurrency(2);
-    builder.complete(reconcile).expect("it is complete");
-    manager.run(std::future::pending()).await.expect("nothing stops it");
+    builder.complete(reconcile).expect("the controller is complete");
+    manager
+        .run(std::future::pending())
+        .await
+        .expect("the manager stops without an error");
 }
 
 /// The number of runs; without optimisation a few.

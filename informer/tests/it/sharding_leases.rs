@@ -14,15 +14,17 @@ type Ended = Arc<Mutex<Option<String>>>;
 /// Runs a manager with a sharded controller; returns its sharding, and its error once it has ended.
 fn replica(cluster: &TestCluster) -> (Sharding, Ended) {
     let manager = manager(cluster, "a");
-    let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the times fit");
+    let sharding =
+        Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the durations are consistent");
     let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
     let reconcile = |_: Request| async { Ok::<_, ReconcileError>(Action::await_change()) };
-    builder.complete(reconcile).expect("it is complete");
+    builder.complete(reconcile).expect("the controller is complete");
     let ended: Ended = Arc::default();
     let noted = Arc::clone(&ended);
     cluster.run(async move {
         let result = manager.run(std::future::pending()).await;
-        *noted.lock().expect("no panic") = Some(result.expect_err("nothing stops it").to_string());
+        *noted.lock().expect("the lock is not poisoned") =
+            Some(result.expect_err("the manager stops without an error").to_string());
     });
     (sharding, ended)
 }
@@ -36,10 +38,14 @@ async fn manager_fails_if_the_leases_of_its_sharding_cannot_be_listed() {
     });
     let (_sharding, ended) = replica(&cluster);
     cluster.advance(seconds(119)).await;
-    assert_eq!(*ended.lock().expect("no panic"), None);
+    assert_eq!(*ended.lock().expect("the lock is not poisoned"), None);
     cluster.advance(seconds(10)).await;
     assert!(forbidden.iter().any(|it| it.hits() > 0));
-    let ended = ended.lock().expect("no panic").clone().expect("it has ended");
+    let ended = ended
+        .lock()
+        .expect("the lock is not poisoned")
+        .clone()
+        .expect("the run has ended");
     assert!(ended.contains("leases") && ended.contains("Forbidden"), "{ended}");
 }
 
@@ -51,12 +57,12 @@ async fn replica_that_cannot_publish_its_lease_is_not_ready() {
     let (sharding, ended) = replica(&cluster);
     // A lease duration, and the time limit of a hand-over.
     cluster.advance(seconds(70)).await;
-    sharding.check().expect("it may come to join");
+    sharding.check().expect("the replica may still join");
     cluster.advance(seconds(10)).await;
-    let late = sharding.check().expect_err("it works on no key").to_string();
+    let late = sharding.check().expect_err("the replica has no keys").to_string();
     assert!(late.contains("\"a\" has had no valid Lease"), "{late}");
     drop(forbidden);
     cluster.advance(seconds(10)).await;
-    sharding.check().expect("it has joined");
-    assert_eq!(*ended.lock().expect("no panic"), None);
+    sharding.check().expect("the replica has joined");
+    assert_eq!(*ended.lock().expect("the lock is not poisoned"), None);
 }

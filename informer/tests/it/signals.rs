@@ -18,14 +18,14 @@ struct Process {
 impl Process {
     /// Starts this test again, in another process.
     fn start(test: &str) -> Self {
-        let program = std::env::current_exe().expect("this test is a program");
+        let program = std::env::current_exe().expect("the test has an executable");
         let mut child = Command::new(program)
             .args(["--exact", test, "--nocapture"])
             .env(CHILD, "1")
             .stdout(Stdio::piped())
             .spawn()
-            .expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+            .expect("the process starts");
+        let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         Self { child, lines }
     }
 
@@ -36,11 +36,11 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(Pid::from_child(&self.child), signal).expect("the process runs");
     }
 
     fn ended(mut self) -> ExitStatus {
-        self.child.wait().expect("it is ours")
+        self.child.wait().expect("the process is a child of this one")
     }
 }
 
@@ -48,13 +48,13 @@ fn say(what: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "{what}")
         .and_then(|()| out.flush())
-        .expect("the parent reads");
+        .expect("the parent process reads stdout");
 }
 
 /// Runs the child process: a manager until a signal arrives, with a runnable that ends with `leave`.
 fn child(leave: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    runtime.expect("the runtime can be built").block_on(async {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
         });
@@ -66,9 +66,9 @@ fn child(leave: impl Future<Output = ()> + Send + 'static) {
             leave.await;
             Ok(())
         });
-        manager.add(task).expect("it is new");
-        let signal = shutdown_signal().expect("signals can be listened to");
-        manager.run(signal).await.expect("it stops in time");
+        manager.add(task).expect("the runnable is accepted");
+        let signal = shutdown_signal().expect("signal handlers can be installed");
+        manager.run(signal).await.expect("the manager stops within its timeout");
     });
     say("stopped");
 }

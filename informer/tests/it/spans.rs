@@ -46,7 +46,7 @@ impl Visit for Text {
             return;
         }
         let comma = if self.fields.is_empty() { "" } else { " " };
-        write!(self.fields, "{comma}{}={value:?}", field.name()).expect("a String has room");
+        write!(self.fields, "{comma}{}={value:?}", field.name()).expect("writing to a String cannot fail");
     }
 }
 
@@ -66,7 +66,7 @@ impl Subscriber for Lines {
             None if span.is_contextual() => current(),
             None => None,
         };
-        let mut spans = self.spans.lock().expect("no test panics with it");
+        let mut spans = self.spans.lock().expect("the lock is not poisoned");
         spans.push(Spanned {
             text: format!("{}{{{}}}", span.metadata().name(), text.fields),
             parent,
@@ -81,7 +81,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let spans = self.spans.lock().expect("no test panics with it");
+        let spans = self.spans.lock().expect("the lock is not poisoned");
         let mut line = text.message;
         if !text.fields.is_empty() {
             line = format!("{line} {}", text.fields);
@@ -92,7 +92,7 @@ impl Subscriber for Lines {
             line = format!("{}: {line}", span.text);
             next = span.parent;
         }
-        self.lines.lock().expect("no test panics with it").push(line);
+        self.lines.lock().expect("the lock is not poisoned").push(line);
     }
 
     fn enter(&self, span: &Id) {
@@ -102,7 +102,7 @@ impl Subscriber for Lines {
     fn exit(&self, span: &Id) {
         ENTERED.with_borrow_mut(|it| {
             let place = it.iter().rposition(|id| *id == span.into_u64());
-            it.remove(place.expect("a span that is left was entered"));
+            it.remove(place.expect("the span was entered before"));
         });
     }
 }
@@ -120,7 +120,7 @@ impl Lines {
     }
 
     fn with(&self, word: &str) -> Vec<String> {
-        let lines = self.lines.lock().expect("no test panics with it");
+        let lines = self.lines.lock().expect("the lock is not poisoned");
         lines.iter().filter(|it| it.contains(word)).cloned().collect()
     }
 }
@@ -143,7 +143,7 @@ async fn lines_of_a_reconcile_name_controller_object_and_attempt() {
     cluster.create(deployment("web").namespace("shop")).await;
     let manager = Manager::new(cluster.client());
     let builder = manager.controller("web").for_::<Deployment>();
-    builder.complete(fail).expect("it is whole");
+    builder.complete(fail).expect("the controller is complete");
     let _running = cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
 
@@ -192,7 +192,7 @@ async fn panics_and_timeouts_are_within_the_span(#[case] panics: bool) {
         }
         std::future::pending::<Result<Action, ReconcileError>>().await
     };
-    builder.complete(reconcile).expect("it is whole");
+    builder.complete(reconcile).expect("the controller is complete");
     let _running = cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_millis(1_001)).await;
 
@@ -229,15 +229,17 @@ async fn keys_of_other_types_and_clusters_are_fields() {
         tracing::info!("node");
         Ok::<_, ReconcileError>(Action::await_change())
     };
-    builder.complete(reconcile).expect("it is whole");
-    let clusters = Clusters::new(&manager).expect("the first");
+    builder.complete(reconcile).expect("the controller is complete");
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let reconcile = |_: Request<_>| async {
         tracing::info!("cluster");
         Ok::<_, ReconcileError>(Action::await_change())
     };
     let builder = clusters.controller("pods").for_::<Pod>();
-    builder.complete(reconcile).expect("it is whole");
-    clusters.engage("east", cluster.client()).expect("it is new");
+    builder.complete(reconcile).expect("the controller is complete");
+    clusters
+        .engage("east", cluster.client())
+        .expect("the cluster name is unused");
     let _running = cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
 
@@ -269,7 +271,7 @@ async fn custom_span_function_is_used_and_may_panic() {
         tracing::info!("reconciled {}", request.key);
         Ok::<_, ReconcileError>(Action::await_change())
     };
-    builder.complete(reconcile).expect("it is whole");
+    builder.complete(reconcile).expect("the controller is complete");
     let _running = cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
 
@@ -293,21 +295,22 @@ async fn runnables_elector_and_caches_have_separate_spans() {
     let lock = LeaseLock::new(cluster.client(), "default", "shop");
     let manager = Manager::builder(cluster.client());
     let manager = manager.leader_election(lock, LeaderElectionConfig::new("replica-0"));
-    let manager = manager.build().expect("the times fit");
+    let manager = manager.build().expect("the durations are consistent");
     manager
         .add(run_always("beat", |stop| async move {
             tracing::info!("beating");
             stop.cancelled().await;
             Ok(())
         }))
-        .expect("it is new");
+        .expect("the runnable is accepted");
     let pods = manager.factory().informer::<Pod>();
     let handler = informer::handler::HandlerFn::new(|_: &informer::handler::Event<Pod>| tracing::info!("handled"));
     let options = informer::cache::HandlerOptions {
         name: Some("mine".into()),
         ..Default::default()
     };
-    pods.add_handler_with(handler, options).expect("it has not stopped");
+    pods.add_handler_with(handler, options)
+        .expect("the informer has not stopped");
     cluster.create(pod("web")).await;
     // It does not stream, and does not list at first.
     cluster
@@ -326,7 +329,7 @@ async fn runnables_elector_and_caches_have_separate_spans() {
     let made: Vec<_> = lines
         .spans
         .lock()
-        .expect("no panic")
+        .expect("the lock is not poisoned")
         .iter()
         .map(|it| it.text.clone())
         .collect();
@@ -362,7 +365,9 @@ async fn webhooks_name_the_request(#[case] is_own: bool, #[case] expected: &str)
 
     let (lines, _guard) = Lines::start();
     let cluster = TestCluster::start();
-    let mut webhooks = Webhooks::new().validate::<ConfigMap>(validate).expect("it is new");
+    let mut webhooks = Webhooks::new()
+        .validate::<ConfigMap>(validate)
+        .expect("the webhook path is unused");
     if is_own {
         webhooks = webhooks.span(|request| tracing::info_span!("mine", name = request.name));
     }
@@ -378,7 +383,7 @@ async fn webhooks_name_the_request(#[case] is_own: bool, #[case] expected: &str)
     map.metadata.name = Some("b".into());
     maps.create(&Default::default(), &map)
         .await
-        .expect_err("its webhook panics");
+        .expect_err("the webhook panics");
 
     let seen = lines.with("validating");
     let spans: Vec<_> = seen
@@ -404,6 +409,6 @@ fn without(line: &str, field: &str) -> String {
     let Some((before, after)) = line.split_once(&format!(" {field}=\"")) else {
         return line.to_owned();
     };
-    let (_, after) = after.split_once('"').expect("a text ends");
+    let (_, after) = after.split_once('"').expect("the text has a closing quote");
     format!("{before} {field}={}{after}", field.to_uppercase())
 }

@@ -65,10 +65,10 @@ async fn install(client: Client) {
             }],
         },
     });
-    let definition = serde_json::from_value(definition).expect("it is a definition");
+    let definition = serde_json::from_value(definition).expect("the object is a definition");
     let definitions: Api<CustomResourceDefinition> = Api::all(client);
     let made = definitions.create(&PostParams::default(), &definition).await;
-    made.expect("it may be made");
+    made.expect("the object may be created");
 }
 
 async fn done(_: Request) -> Result<Action, ReconcileError> {
@@ -81,11 +81,11 @@ async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), S
     let (told, manager, began) = (Arc::clone(&end), manager.clone(), Instant::now());
     let running = cluster.run(async move {
         let result = manager.run(std::future::pending()).await.map_err(|err| err.to_string());
-        *told.lock().expect("no panic") = Some((result, began.elapsed().as_secs()));
+        *told.lock().expect("the lock is not poisoned") = Some((result, began.elapsed().as_secs()));
     });
     cluster.advance(Duration::from_secs(300)).await;
     drop(running);
-    let mut end = end.lock().expect("no panic");
+    let mut end = end.lock().expect("the lock is not poisoned");
     end.take()
 }
 
@@ -105,7 +105,7 @@ async fn missing_type_ends_the_manager_in_time(
     if is_watched {
         let controller = manager.controller("maps").for_::<ConfigMap>().owns::<Widget>();
         let controller = controller.cache_sync_timeout(Duration::from_secs(30));
-        controller.complete(done).expect("it is complete");
+        controller.complete(done).expect("the controller is complete");
     }
     if is_read {
         manager.lister::<Widget>();
@@ -124,7 +124,7 @@ async fn a_manager_without_the_right_to_list_ends_in_time() {
     let user = UserInfo::service_account("default", "operator");
     let manager = Manager::new(cluster.client_as("operator", user));
     let maps = manager.controller("maps").for_::<ConfigMap>();
-    maps.complete(done).expect("it is complete");
+    maps.complete(done).expect("the controller is complete");
     let why = "maps: controller \"maps\": timed out after 120s waiting for caches to sync: /api/v1/configmaps \
         (configmaps is forbidden: User \"system:serviceaccount:default:operator\" cannot list resource \"configmaps\" in \
         API group \"\" at the cluster scope (403 Forbidden))";
@@ -140,22 +140,22 @@ async fn always_group_can_install_a_type_that_a_controller_needs() {
     let names = Arc::clone(&worked);
     let widgets = as_reconciler(manager.lister(), move |widget: Arc<Widget>| {
         let name = widget.metadata.name.clone().unwrap_or_default();
-        names.lock().expect("no panic").push(name);
+        names.lock().expect("the lock is not poisoned").push(name);
         std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
     });
     let controller = manager.controller("widgets").for_::<Widget>();
-    controller.complete(widgets).expect("it is complete");
+    controller.complete(widgets).expect("the controller is complete");
     let installer = run_always("installer", |stop| async move {
         install(client).await;
         stop.cancelled().await;
         Ok(())
     });
-    manager.add(installer).expect("it is new");
+    manager.add(installer).expect("the runnable is accepted");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_secs(5)).await;
     cluster.create(object("example.com/v1", "Widget", "w")).await;
     cluster.advance(Duration::from_secs(60)).await;
-    assert_eq!(*worked.lock().expect("no panic"), ["w"]);
+    assert_eq!(*worked.lock().expect("the lock is not poisoned"), ["w"]);
 }
 
 /// A task of another group, which may require synced caches.
@@ -190,7 +190,7 @@ async fn a_failure_during_cache_sync_stops_the_manager() {
     });
     manager
         .add(Other(fails, RunnableGroup::Server, false))
-        .expect("it is new");
+        .expect("the runnable is accepted");
     let end = ended(&cluster, &manager).await;
     assert_eq!(end, Some((Err("server: it broke".to_owned()), 3)));
 }
@@ -217,19 +217,21 @@ async fn a_reader_of_another_controllers_cache_starts_when_it_has_synced(
         .controller("maps")
         .for_::<ConfigMap>()
         .complete(done)
-        .expect("it is complete");
+        .expect("the controller is complete");
     let seen = Arc::new(Mutex::new(None));
     let told = Arc::clone(&seen);
     let reader = run_when_leader("reader", move |stop| async move {
-        *told.lock().expect("no panic") = Some((maps.len(), began.elapsed().as_secs()));
+        *told.lock().expect("the lock is not poisoned") = Some((maps.len(), began.elapsed().as_secs()));
         stop.cancelled().await;
         Ok(())
     });
-    manager.add(Other(reader, group, reads)).expect("it is new");
+    manager
+        .add(Other(reader, group, reads))
+        .expect("the runnable is accepted");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_secs(100)).await;
     assert_eq!(
-        *seen.lock().expect("no panic"),
+        *seen.lock().expect("the lock is not poisoned"),
         Some((usize::from(seconds > 0), seconds))
     );
 }
@@ -247,11 +249,11 @@ async fn cache_without_controller_is_awaited_by_all() {
     let seen = Arc::new(Mutex::new(None));
     let told = Arc::clone(&seen);
     let reader = run_always("reader", move |_| async move {
-        *told.lock().expect("no panic") = Some((secrets.has_synced(), began.elapsed().as_secs()));
+        *told.lock().expect("the lock is not poisoned") = Some((secrets.has_synced(), began.elapsed().as_secs()));
         Ok(())
     });
-    manager.add(reader).expect("it is new");
+    manager.add(reader).expect("the runnable is accepted");
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.advance(Duration::from_secs(100)).await;
-    assert_eq!(*seen.lock().expect("no panic"), Some((true, 20)));
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), Some((true, 20)));
 }

@@ -37,7 +37,7 @@ fn pods(client: &Client) -> Api<Pod> {
 }
 
 fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
-    serde_json::from_value(value).expect("an object")
+    serde_json::from_value(value).expect("the value is an object")
 }
 
 fn dry() -> PostParams {
@@ -89,7 +89,7 @@ async fn calls_within(cluster: &TestCluster, act: Act, after: Duration) -> (u32,
     let count = Arc::clone(&calls);
     let controller = builder.build(move |_: Request| {
         let number = {
-            let mut count = count.lock().expect("no panic");
+            let mut count = count.lock().expect("the lock is not poisoned");
             *count += 1;
             *count
         };
@@ -104,12 +104,16 @@ async fn calls_within(cluster: &TestCluster, act: Act, after: Duration) -> (u32,
     factory.start();
     cluster.settle().await;
     cluster.watches().client("cache").hold();
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.advance(Duration::from_secs(10)).await;
-    let before = std::mem::take(&mut *calls.lock().expect("no panic"));
+    let before = std::mem::take(&mut *calls.lock().expect("the lock is not poisoned"));
     cluster.watches().client("cache").resume();
     cluster.advance(after).await;
-    let after = *calls.lock().expect("no panic");
+    let after = *calls.lock().expect("the lock is not poisoned");
     (before, after)
 }
 

@@ -23,7 +23,7 @@ fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<
     cluster.run(async move {
         let result = manager.run(shutdown.cancelled_owned()).await;
         let text = result.map_or_else(|err| err.to_string(), |()| "ended".to_owned());
-        *told.lock().expect("no panic") = Some(text);
+        *told.lock().expect("the lock is not poisoned") = Some(text);
     });
     (stop, end)
 }
@@ -31,7 +31,7 @@ fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<
 fn electing(cluster: &TestCluster) -> Manager {
     let lock = LeaseLock::new(cluster.client(), "default", "lock");
     let manager = Manager::builder(cluster.client()).leader_election(lock, LeaderElectionConfig::new("a"));
-    manager.build().expect("the times fit")
+    manager.build().expect("the durations are consistent")
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,10 +44,10 @@ async fn lister_of_a_running_manager_starts_at_once() {
     cluster.advance(seconds(1)).await;
     let maps = manager.lister::<ConfigMap>();
     assert!(!maps.has_synced());
-    maps.synced().await.expect("it runs");
+    maps.synced().await.expect("the informer has not stopped");
     assert_eq!(maps.len(), 1);
     let secrets = manager.factory().informer::<Secret>();
-    secrets.synced().await.expect("it runs");
+    secrets.synced().await.expect("the informer has not stopped");
     assert_eq!(secrets.lister().len(), 1);
 }
 
@@ -91,12 +91,12 @@ async fn reconcile_is_notified_of_the_shutdown() {
         request.stop.cancelled().await;
         Ok::<_, ReconcileError>(Action::await_change())
     };
-    maps.complete(reconcile).expect("it is complete");
+    maps.complete(reconcile).expect("the controller is complete");
     let (stop, end) = running(&cluster, &manager);
     cluster.advance(seconds(5)).await;
     stop.cancel();
     cluster.advance(seconds(1)).await;
-    assert_eq!(end.lock().expect("no panic").as_deref(), Some("ended"));
+    assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some("ended"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,22 +106,22 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
     let manager = electing(&cluster);
     for name in ["one", "other"] {
         let hangs = run_always(name, |_| futures::future::pending());
-        manager.add(hangs).expect("it is new");
+        manager.add(hangs).expect("the runnable is accepted");
     }
     let ends = run_when_leader("ends", |stop| async move {
         stop.cancelled().await;
         Ok(())
     });
-    manager.add(ends).expect("it is new");
+    manager.add(ends).expect("the runnable is accepted");
     let maps = manager.controller("maps").for_::<ConfigMap>();
     let hangs = |_: Request| futures::future::pending::<Result<Action, ReconcileError>>();
-    maps.complete(hangs).expect("it is complete");
+    maps.complete(hangs).expect("the controller is complete");
     let (stop, end) = running(&cluster, &manager);
     cluster.advance(seconds(10)).await;
     stop.cancel();
     cluster.advance(seconds(40)).await;
     let why = "manager: these runnables have not stopped within 30s: one, other, ends, maps";
-    assert_eq!(end.lock().expect("no panic").as_deref(), Some(why));
+    assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some(why));
     let holder = cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
     assert_eq!(
         holder.as_deref(),

@@ -92,7 +92,7 @@ async fn fault_of_a_validator_or_defaulter_concerns_its_request_only(
     } else {
         Webhooks::new().mutate::<ConfigMap>(faulty)
     };
-    let webhooks = webhooks.expect("it is new").metrics(&metrics);
+    let webhooks = webhooks.expect("the webhook path is unused").metrics(&metrics);
     let path = format!("/{verb}--v1-configmap");
     let asked = async |name: &str| {
         let body = review("CREATE", json!({"metadata": {"name": name}}), Value::Null);
@@ -102,7 +102,7 @@ async fn fault_of_a_validator_or_defaulter_concerns_its_request_only(
         let mut bad = Box::pin(asked("bad"));
         let at_once = (&mut bad).now_or_never();
         // Another request is answered in the meantime.
-        let good = asked("good").now_or_never().expect("nothing delays it");
+        let good = asked("good").now_or_never().expect("the request completes at once");
         assert_eq!(good["response"]["allowed"], true);
         match (at_once, fault) {
             (Some(answer), _) => Some(answer),
@@ -199,22 +199,22 @@ async fn converter_that_blocks_its_thread_delays_its_own_request_only(#[case] is
     let (release, released) = mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
     let webhooks = pages(move || {
-        entered.send(()).expect("the test listens");
+        entered.send(()).expect("the receiver is open");
         // The end of the test releases it, too.
-        let _ = released.lock().expect("no panic").recv();
+        let _ = released.lock().expect("the lock is not poisoned").recv();
     });
     let webhooks = Arc::new(webhooks.metrics(&metrics));
     let asking = tokio::spawn({
         let webhooks = Arc::clone(&webhooks);
         async move { convert(&webhooks, "bad").await }
     });
-    called.recv().await.expect("it is called");
+    called.recv().await.expect("the call arrives");
     let good = convert(&webhooks, "good").await;
     assert_eq!(good["convertedObjects"][0]["spec"], json!({"title": "n"}));
     if is_cancelled {
         asking.abort();
     }
-    release.send(()).expect("it waits");
+    release.send(()).expect("the receiver is open");
     match asking.await {
         Ok(bad) => assert_eq!(bad["convertedObjects"][0]["spec"], json!({"title": "n"})),
         Err(err) => assert!(is_cancelled && err.is_cancelled()),

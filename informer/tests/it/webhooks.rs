@@ -149,13 +149,15 @@ pub(super) fn webhooks() -> Webhooks {
         }
     };
     let webhooks = Webhooks::new().validate_with(Titles, with_deletions);
-    let webhooks = webhooks.and_then(|it| it.mutate(Language)).expect("each is new");
+    let webhooks = webhooks
+        .and_then(|it| it.mutate(Language))
+        .expect("the webhook path is unused");
     webhooks.convert(documents())
 }
 
 /// Both versions of Document; v1 is stored.
 pub(super) fn definition() -> CustomResourceDefinition {
-    merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("they fit together")
+    merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("the versions can be merged")
 }
 
 /// Records in the status of each Document the language in which it was read.
@@ -173,7 +175,7 @@ pub(super) fn add_controller(manager: &Manager) {
         }
     });
     let builder = manager.controller("documents").for_::<Document>();
-    builder.complete(seen).expect("it is complete");
+    builder.complete(seen).expect("the controller is complete");
 }
 
 /// A cluster with the type and its webhooks.
@@ -203,7 +205,7 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
     document.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
     old.create(&PostParams::default(), &document)
         .await
-        .expect("it is allowed");
+        .expect("the request is allowed");
     cluster.settle().await;
     let stored = cluster.get::<Document>("readme");
     assert_eq!(
@@ -212,7 +214,7 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
     );
     assert_eq!(stored.metadata.labels, document.metadata.labels);
     assert_eq!(stored.status.and_then(|it| it.seen).as_deref(), Some("en"));
-    let read = old.get("readme").await.expect("it is converted");
+    let read = old.get("readme").await.expect("the object is converted");
     assert_eq!(
         (read.spec.name.as_str(), read.spec.language.as_deref()),
         ("Readme", Some("en"))
@@ -225,7 +227,7 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
     let err = old
         .create(&PostParams::default(), &v1beta1::Document::new("b", shout))
         .await;
-    let err = err.expect_err("it is in capitals").to_string();
+    let err = err.expect_err("the title is in capitals").to_string();
     assert!(err.contains("spec.title: \"SHOUT\" is in capitals"), "{err}");
     let bad = v1beta1::DocumentSpec {
         name: "bad".into(),
@@ -234,7 +236,11 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
     let err = old
         .create(&PostParams::default(), &v1beta1::Document::new("c", bad))
         .await;
-    assert!(err.expect_err("it has no hub").to_string().contains("a bad name"));
+    assert!(
+        err.expect_err("the type has no hub version")
+            .to_string()
+            .contains("a bad name")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,21 +256,32 @@ async fn deletions_and_dry_runs_are_recognised() {
         dry_run: true,
         ..kube::api::DeleteParams::default()
     };
-    api.delete("c", &dry).await.expect("nothing is deleted");
+    api.delete("c", &dry).await.expect("the dry run succeeds");
     let err = api
         .delete("c", &kube::api::DeleteParams::default())
         .await
-        .expect_err("it is needed");
+        .expect_err("the object is needed");
     assert!(err.to_string().contains("denied the request: it is needed"), "{err}");
 }
 
 /// Calls a webhook; returns the code and the body.
 pub(super) async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) -> (u16, Value) {
     let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
-    let request = request.body(axum::body::Body::from(body)).expect("a request");
-    let response = webhooks.service().oneshot(request).await.expect("it answers");
+    let request = request
+        .body(axum::body::Body::from(body))
+        .expect("the request is valid");
+    let response = webhooks
+        .service()
+        .oneshot(request)
+        .await
+        .expect("the service is infallible");
     let code = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("all of it").to_bytes();
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("the body is in memory")
+        .to_bytes();
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }
 
@@ -304,7 +321,9 @@ async fn a_verdict_has_a_code_a_message_and_warnings(
     #[case] message: &str,
     #[case] warnings: &[&str],
 ) {
-    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(judged)
+        .expect("the webhook path is unused");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"verdict": verdict}});
     let review = review("CREATE", map, Value::Null).to_string();
     let (http, answer) = ask(&webhooks, "/validate--v1-configmap", "application/json", review).await;
@@ -340,7 +359,9 @@ async fn a_body_that_is_not_a_review_is_a_bad_request(
     #[case] body: String,
     #[case] message: &str,
 ) {
-    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(judged)
+        .expect("the webhook path is unused");
     let (http, answer) = ask(&webhooks, "/validate--v1-configmap", content_type, body).await;
     let status = &answer["response"]["status"];
     assert_eq!((http, status["code"].as_u64()), (200, Some(400)), "{answer}");
@@ -359,13 +380,15 @@ async fn only_changes_of_a_defaulter_are_patched() {
             .or_insert("big".into());
         Ok(())
     };
-    let webhooks = Webhooks::new().mutate::<ConfigMap>(sized).expect("it is new");
+    let webhooks = Webhooks::new()
+        .mutate::<ConfigMap>(sized)
+        .expect("the webhook path is unused");
     let ask = async |operation: &str, object: Value| {
         let body = review(operation, object, Value::Null).to_string();
         let (_, answer) = ask(&webhooks, "/mutate--v1-configmap", "application/json", body).await;
         let patch = answer["response"]["patch"].as_str().map(|it| json!(it));
-        let patch = patch.map(|it| serde_json::from_value::<ByteString>(it).expect("base64").0);
-        patch.map(|it| serde_json::from_slice::<Value>(&it).expect("a patch"))
+        let patch = patch.map(|it| serde_json::from_value::<ByteString>(it).expect("the text is base64").0);
+        patch.map(|it| serde_json::from_slice::<Value>(&it).expect("the patch is valid JSON"))
     };
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "new": [1]});
     let patch = ask("CREATE", map.clone()).await;
@@ -390,11 +413,15 @@ async fn dynamic_type_can_be_validated_and_paths_are_unique() {
             Ok(Vec::new())
         }
     };
-    let webhooks = Webhooks::new().validate_dynamic(&resource, none).expect("it is new");
+    let webhooks = Webhooks::new()
+        .validate_dynamic(&resource, none)
+        .expect("the webhook path is unused");
     let body = review("CREATE", json!({"metadata": {"name": "m"}}), Value::Null).to_string();
     let (_, answer) = ask(&webhooks, "/validate--v1-configmap", "application/json", body).await;
     assert_eq!(answer["response"]["status"]["message"], "empty");
-    let err = webhooks.validate::<ConfigMap>(judged).expect_err("there is one");
+    let err = webhooks
+        .validate::<ConfigMap>(judged)
+        .expect_err("the webhook path is used");
     assert_eq!(
         err.to_string(),
         "webhooks: there is already one at /validate--v1-configmap"
@@ -406,7 +433,7 @@ async fn requests_are_counted_by_path() {
     let metrics = Metrics::new();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(judged)
-        .expect("it is new")
+        .expect("the webhook path is unused")
         .metrics(&metrics);
     let map = json!({"metadata": {"name": "m"}, "data": {"verdict": "panic"}});
     let body = review("CREATE", map, Value::Null).to_string();
@@ -425,16 +452,18 @@ async fn requests_are_counted_by_path() {
 #[tokio::test(start_paused = true)]
 async fn configurations_are_applied_by_the_process_itself() {
     let cluster = TestCluster::start();
-    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(judged)
+        .expect("the webhook path is unused");
     cluster.server().answer_webhooks("webhooks.shop", webhooks.service());
     webhooks
         .install(&cluster.client(), "shop", &server())
         .await
-        .expect("they are taken");
+        .expect("the webhook configurations are accepted");
     webhooks
         .install(&cluster.client(), "shop", &server())
         .await
-        .expect("once more changes nothing");
+        .expect("a repeated install succeeds");
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     let mut map = ConfigMap::default();
     map.metadata.name = Some("m".into());
@@ -442,7 +471,7 @@ async fn configurations_are_applied_by_the_process_itself() {
     let err = maps
         .create(&PostParams::default(), &map)
         .await
-        .expect_err("it is denied")
+        .expect_err("the webhook denies the request")
         .to_string();
     assert!(
         err.contains("admission webhook \"validate.configmaps.v1.core\" denied the request: no"),
@@ -455,18 +484,28 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[tokio::test]
 async fn a_manager_serves_webhooks_over_tls() {
-    let made = SelfSigned::new(["webhooks.shop.svc"]).expect("a name");
-    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
-    let server = WebhookServer::bind(&webhooks, ANY, made.certificate().expect("it was made")).await;
+    let made = SelfSigned::new(["webhooks.shop.svc"]).expect("the host name is valid");
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(judged)
+        .expect("the webhook path is unused");
+    let server = WebhookServer::bind(
+        &webhooks,
+        ANY,
+        made.certificate().expect("the certificate was generated"),
+    )
+    .await;
     let server = server.expect("a port is free");
-    let (address, check) = (server.address().expect("it listens"), server.started_check());
+    let (address, check) = (
+        server.address().expect("the server has an address"),
+        server.started_check(),
+    );
     assert!(check().is_err(), "it does not answer yet");
     let api = ApiServer::builder()
         .webhook_address("webhooks.shop.svc", address)
         .start();
     let client = testkit_client(&api);
     let manager = Manager::new(client.clone());
-    manager.add(server).expect("it is new");
+    manager.add(server).expect("the runnable is accepted");
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (manager, stop) = (manager.clone(), stop.clone());
@@ -483,7 +522,10 @@ async fn a_manager_serves_webhooks_over_tls() {
         }),
         url: None,
     };
-    webhooks.install(&client, "shop", &at).await.expect("they are taken");
+    webhooks
+        .install(&client, "shop", &at)
+        .await
+        .expect("the webhook configurations are accepted");
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     let patch = Patch::Apply(
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"verdict": "deny"}}),
@@ -491,14 +533,17 @@ async fn a_manager_serves_webhooks_over_tls() {
     let err = maps
         .patch("m", &PatchParams::apply("test"), &patch)
         .await
-        .expect_err("it is denied")
+        .expect_err("the webhook denies the request")
         .to_string();
     assert!(err.contains("denied the request: no"), "{err}");
     stop.cancel();
-    running.await.expect("no panic").expect("it stops in order");
+    running
+        .await
+        .expect("the task does not panic")
+        .expect("the manager stops without an error");
     tokio::net::TcpStream::connect(address)
         .await
-        .expect_err("nobody listens any more");
+        .expect_err("nothing listens on the address");
 }
 
 fn testkit_client(api: &ApiServer) -> kube::Client {
@@ -508,34 +553,34 @@ fn testkit_client(api: &ApiServer) -> kube::Client {
 #[tokio::test(start_paused = true)]
 async fn a_certificate_is_read_again_when_its_files_change() {
     let folder = std::env::temp_dir().join(format!("informer-certificates-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("the directory can be created");
     let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
     let write = |made: &SelfSigned| {
-        std::fs::write(&certificate, made.certificate_pem()).expect("it can be written");
-        std::fs::write(&key, made.key_pem()).expect("it can be written");
+        std::fs::write(&certificate, made.certificate_pem()).expect("the file is writable");
+        std::fs::write(&key, made.key_pem()).expect("the file is writable");
     };
     assert!(CertWatcher::new(&certificate, &key).is_err(), "there are no files");
     let (first, second) = (
-        SelfSigned::new(["a"]).expect("a name"),
-        SelfSigned::new(["b"]).expect("a name"),
+        SelfSigned::new(["a"]).expect("the host name is valid"),
+        SelfSigned::new(["b"]).expect("the host name is valid"),
     );
     write(&first);
     let metrics = Metrics::new();
     let watcher = CertWatcher::new(&certificate, &key)
-        .expect("they belong together")
+        .expect("the key belongs to the certificate")
         .metrics(&metrics);
     let running = watcher.clone();
     tokio::spawn(async move { running.run(CancellationToken::new()).await });
     tokio::time::sleep(Duration::from_secs(15)).await;
     assert_eq!(watcher.reads(), 1);
-    std::fs::write(&certificate, second.certificate_pem()).expect("it can be written");
+    std::fs::write(&certificate, second.certificate_pem()).expect("the file is writable");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(watcher.reads(), 1, "the key is still that of the first");
     assert!(metrics.render().contains("certwatcher_read_certificate_errors_total 1"));
     write(&second);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(watcher.reads(), 2);
-    std::fs::remove_dir_all(&folder).expect("it is there");
+    std::fs::remove_dir_all(&folder).expect("the path exists");
 }
 
 #[test]
@@ -555,14 +600,17 @@ fn no_fault_loses_an_object_with_webhooks() {
         let webhooks = Webhooks::new()
             .validate(Titles)
             .and_then(|it| it.mutate(Reached(call)))
-            .expect("each is new")
+            .expect("the webhook path is unused")
             .convert(documents());
         let configurations = webhooks.configurations("documents", &server());
         cluster.webhooks(webhooks.service(), configurations).await;
         cluster.controller("operator", |client| async move {
             let manager = Manager::new(client);
             add_controller(&manager);
-            manager.run(std::future::pending()).await.expect("nothing stops it");
+            manager
+                .run(std::future::pending())
+                .await
+                .expect("the manager stops without an error");
         });
         let old: Api<v1beta1::Document> = Api::default_namespaced(cluster.client_named("user"));
         let spec = v1beta1::DocumentSpec {

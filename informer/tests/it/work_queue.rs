@@ -52,7 +52,7 @@ async fn keys_are_returned_in_order_of_arrival(#[case] queue: WorkQueue<&'static
 #[tokio::test(start_paused = true)]
 async fn key_added_during_work_is_returned_once_more(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
-    let work = queue.get().await.expect("it is open");
+    let work = queue.get().await.expect("the queue is open");
     ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
     assert!(queue.try_get().is_none(), "a worker has it");
     assert_eq!(queue.processing(), 1);
@@ -81,7 +81,7 @@ async fn a_waiting_worker_is_woken_and_two_keys_wake_two() {
     let mut got: Vec<_> = futures::future::join_all(workers)
         .await
         .into_iter()
-        .map(|it| it.expect("no panic").expect("a key"))
+        .map(|it| it.expect("the task does not panic").expect("the queue has a key"))
         .collect();
     got.sort();
     assert_eq!(got, ["a", "b", "c"]);
@@ -99,7 +99,7 @@ async fn cancelled_waiter_passes_its_wakeup_on() {
     tokio::task::yield_now().await;
     queue.add("a"); // calls the first
     drop(first);
-    assert_eq!(other.await.expect("no panic"), Some("a"));
+    assert_eq!(other.await.expect("the task does not panic"), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,14 +127,17 @@ async fn a_key_due_sooner_wakes_the_timekeeper() {
     let workers = [0, 1].map(|_| {
         let queue = queue.clone();
         tokio::spawn(async move {
-            let work = queue.get().await.expect("open");
+            let work = queue.get().await.expect("the queue is open");
             (*work.key(), Instant::now())
         })
     });
     tokio::time::sleep(millis(5)).await;
     queue.add_after("soon", millis(10));
     let [one, other] = workers;
-    let (one, other) = (one.await.expect("no panic"), other.await.expect("no panic"));
+    let (one, other) = (
+        one.await.expect("the task does not panic"),
+        other.await.expect("the task does not panic"),
+    );
     let mut got = [(one.0, one.1 - began), (other.0, other.1 - began)];
     got.sort();
     assert_eq!(got, [("late", Duration::from_secs(3600)), ("soon", millis(15))]);

@@ -164,7 +164,7 @@ fn run(future: impl Future<Output = Result<(), TestCaseError>>) -> Result<(), Te
         .enable_time()
         .start_paused(true)
         .build();
-    runtime.expect("a runtime").block_on(future)
+    runtime.expect("the runtime can be built").block_on(future)
 }
 
 proptest! {
@@ -285,14 +285,14 @@ proptest! {
                     let mut next = queue.get().await;
                     while let Some(work) = next {
                         let version = {
-                            let mut seen = seen.lock().expect("no panic");
+                            let mut seen = seen.lock().expect("the lock is not poisoned");
                             let state = seen.entry(*work).or_default();
                             assert!(!std::mem::replace(&mut state.2, true), "two workers at one key");
                             state.0
                         };
                         tokio::time::sleep(Duration::from_millis(u64::from(*work) % 4)).await;
                         {
-                            let mut seen = seen.lock().expect("no panic");
+                            let mut seen = seen.lock().expect("the lock is not poisoned");
                             let state = seen.entry(*work).or_default();
                             (state.1, state.2) = (version, false);
                             if version % 3 == 1 && queue.num_requeues(&work) == 0 {
@@ -309,7 +309,7 @@ proptest! {
                 });
             }
             for (key, pause, is_delayed) in adds {
-                seen.lock().expect("no panic").entry(key).or_default().0 += 1;
+                seen.lock().expect("the lock is not poisoned").entry(key).or_default().0 += 1;
                 match is_delayed {
                     true => queue.add_after(key, Duration::from_millis(pause)),
                     false => queue.add(key),
@@ -317,7 +317,7 @@ proptest! {
                 tokio::time::sleep(Duration::from_millis(pause / 4)).await;
             }
             tokio::time::sleep(Duration::from_secs(60)).await;
-            for (key, (announced, worked, is_held)) in seen.lock().expect("no panic").iter() {
+            for (key, (announced, worked, is_held)) in seen.lock().expect("the lock is not poisoned").iter() {
                 prop_assert!(announced == worked && !is_held, "{} was announced {} times", key, announced);
             }
             Ok(())

@@ -39,7 +39,7 @@ async fn key_is_held_back_for_the_newest_of_two_concurrent_writes() {
         .for_::<ConfigMap>()
         .owns::<Secret>();
     let controller = builder.build(move |_: Request| {
-        *count.lock().expect("no panic") += 1;
+        *count.lock().expect("the lock is not poisoned") += 1;
         let api = api.clone();
         async move {
             let params = PatchParams::default();
@@ -54,7 +54,11 @@ async fn key_is_held_back_for_the_newest_of_two_concurrent_writes() {
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
         }
     });
-    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.run(
+        controller
+            .expect("the controller is complete")
+            .run(CancellationToken::new()),
+    );
     cluster.settle().await;
     cluster.create(config_map("a")).await;
     // The cache receives the first write but not the other one, which is answered first.
@@ -62,10 +66,10 @@ async fn key_is_held_back_for_the_newest_of_two_concurrent_writes() {
     let watches = cluster.watches().client("cache").on("secrets");
     watches.hold();
     cluster.advance(Duration::from_secs(20)).await;
-    assert_eq!(*calls.lock().expect("no panic"), 1);
+    assert_eq!(*calls.lock().expect("the lock is not poisoned"), 1);
     watches.resume();
     cluster.advance(Duration::from_secs(5)).await;
-    assert!(*calls.lock().expect("no panic") > 1);
+    assert!(*calls.lock().expect("the lock is not poisoned") > 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +80,7 @@ async fn read_returns_the_newest_of_two_concurrent_writes() {
     let client = manager.cached_client();
     cluster.run(async move { manager.run(std::future::pending()).await });
     cluster.settle().await;
-    client.list::<Secret>().await.expect("it is read");
+    client.list::<Secret>().await.expect("the read succeeds");
     let key = ObjectKey::new("default", "s");
     let first = tokio::spawn({
         let (client, key) = (client.clone(), key.clone());
@@ -85,12 +89,25 @@ async fn read_returns_the_newest_of_two_concurrent_writes() {
     sleep(Duration::from_millis(50)).await;
     let watches = cluster.watches().client("writer").on("secrets");
     watches.hold();
-    client.patch::<Secret>(&key, &numbered(2)).await.expect("it is there");
-    first.await.expect("no panic").expect("it is there");
+    client
+        .patch::<Secret>(&key, &numbered(2))
+        .await
+        .expect("the object exists");
+    first
+        .await
+        .expect("the task does not panic")
+        .expect("the object exists");
     let read = tokio::spawn(async move { client.get::<Secret>(&key).await });
     sleep(Duration::from_secs(1)).await;
     assert!(!read.is_finished(), "the cache has not seen the second write");
     watches.resume();
-    let read = read.await.expect("no panic").expect("it is read").expect("it is there");
-    assert_eq!(read.metadata.annotations.as_ref().expect("annotations")["number"], "2");
+    let read = read
+        .await
+        .expect("the task does not panic")
+        .expect("the read succeeds")
+        .expect("the object exists");
+    assert_eq!(
+        read.metadata.annotations.as_ref().expect("the object has annotations")["number"],
+        "2"
+    );
 }

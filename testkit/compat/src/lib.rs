@@ -62,7 +62,7 @@ async fn reconcile(document: Arc<Document>, context: Arc<(Client, Makes)>) -> Re
     let (name, namespace) = (document.name_any(), document.namespace().unwrap_or_default());
     let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace);
     let mut map = ConfigMap::default();
-    map.metadata.owner_references = Some(vec![document.controller_owner_ref(&()).expect("it is of the server")]);
+    map.metadata.owner_references = Some(vec![document.controller_owner_ref(&()).expect("the object has a uid")]);
     map.data = Some([("text".to_owned(), document.spec.text.clone())].into());
     let published = document.status.as_ref().is_some_and(|it| it.published);
     match makes {

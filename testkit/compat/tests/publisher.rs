@@ -54,7 +54,7 @@ fn no_fault_breaks_the_publisher() {
 fn lost_answer_breaks_the_buggy_twin_repeatably() {
     let exploration = || explore(async |cluster: &TestCluster| scenario(cluster, Makes::Anew).await).cluster(builder());
     let found = exploration().report();
-    let failure = found.failure().expect("a second ConfigMap of one Document");
+    let failure = found.failure().expect("the exploration fails");
     let again = exploration().replay(&failure.replay()).times(50).report();
     assert_eq!(again.failure().map(|it| it.plan()), Some(failure.plan()));
     assert_eq!(again.nondeterminism(), [""; 0]);

@@ -32,6 +32,6 @@ async fn an_echo_comes_grows_and_goes(cluster: &TestCluster) {
 #[test]
 fn conditions_are_only_added() {
     let report = explore(an_echo_comes_grows_and_goes).cluster(builder()).report();
-    let failure = report.failure().expect("a held watch leaves another list of conditions");
+    let failure = report.failure().expect("the exploration fails");
     assert!(failure.what().contains("status.conditions"), "{report}");
 }

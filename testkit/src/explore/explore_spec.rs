@@ -79,7 +79,7 @@ use crate::test_cluster::{Cause, TestCluster};
 /// })
 /// .report(); // in a test, `run()`
 ///
-/// let failure = report.failure().expect("a footer that is left out stays");
+/// let failure = report.failure().expect("the exploration fails");
 /// assert_eq!(failure.oracle(), "path independence");
 /// assert_eq!(failure.plan(), ["change spec.footer: \"2026\" → nothing"]);
 /// ```

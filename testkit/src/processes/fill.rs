@@ -94,7 +94,7 @@ mod tests {
         let mut places = Places::default();
         places.values.insert("SERVER".to_owned(), "https://x".to_owned());
         assert_eq!(places.fill("--at=${SERVER}/v1").as_deref(), Ok("--at=https://x/v1"));
-        let path = std::env::var("PATH").expect("there is a path");
+        let path = std::env::var("PATH").expect("PATH is set");
         assert_eq!(places.fill("${env.PATH}"), Ok(path));
         let port = places.fill("${PORT_A}").expect("a port is free");
         assert_eq!(places.fill(":${PORT_A}"), Ok(format!(":{port}")));

@@ -90,10 +90,10 @@ mod tests {
     /// Reads reports from files with these contents, named by their numbers.
     fn read(name: &str, reports: &[Value]) -> Result<Shards, String> {
         let folder = std::env::temp_dir().join(format!("drydock-merge-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).expect("the directory can be made");
+        fs::create_dir_all(&folder).expect("the directory can be created");
         let paths: Vec<PathBuf> = (0..reports.len()).map(|it| folder.join(format!("{it}.json"))).collect();
         for (path, report) in paths.iter().zip(reports) {
-            fs::write(path, report.to_string()).expect("the file can be written");
+            fs::write(path, report.to_string()).expect("the file is writable");
         }
         let read = Shards::read(&paths);
         let _ = fs::remove_dir_all(&folder);
@@ -124,7 +124,7 @@ mod tests {
                 "coverage": {"schedules": 10},
             })
         };
-        let shards = read("all", &[report(1, &["a", "b"]), report(2, &["b"])]).expect("they are complete");
+        let shards = read("all", &[report(1, &["a", "b"]), report(2, &["b"])]).expect("the reports are complete");
         assert_eq!(shards.replays().len(), 2);
         let mut merged = Report::new("scenario.yaml");
         shards.add_to(&mut merged);

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     fn wait(text: &str) -> Wait {
-        serde_saphyr::from_str(&format!("{{object: pods/a, {text}}}")).expect("it is a wait")
+        serde_saphyr::from_str(&format!("{{object: pods/a, {text}}}")).expect("the step is a wait")
     }
 
     #[rstest::rstest]
@@ -400,7 +400,7 @@ mod tests {
                 {"type": "Old", "status": "True", "observedGeneration": 1},
             ]},
         });
-        let awaited = wait(text).awaited().expect("it is correct");
+        let awaited = wait(text).awaited().expect("the wait is valid");
         assert_eq!(awaited.holds("pods/a", Some(&object)), expected.map_err(str::to_owned));
     }
 
@@ -410,7 +410,7 @@ mod tests {
     #[case::a_bad_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
     #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is none of")]
     fn wrong_waits_are_refused(#[case] text: &str, #[case] error: &str) {
-        let refused = wait(text).awaited().expect_err("it is wrong");
+        let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");
     }
 }

@@ -234,7 +234,7 @@ mod tests {
 
     fn scenario(command: &str) -> Scenario {
         let yaml = format!("{{controllers: [{{name: a, command: [{command}]}}], steps: []}}");
-        serde_saphyr::from_str(&yaml).expect("it is a scenario")
+        serde_saphyr::from_str(&yaml).expect("the scenario is valid")
     }
 
     fn configuration(bundle: Option<&str>) -> Value {
@@ -250,12 +250,13 @@ mod tests {
     #[case::a_placeholder(Some("Cg=="))]
     fn configurations_without_an_authority_get_one(#[case] bundle: Option<&str>) {
         let mut object = configuration(bundle);
-        let trust = Trust::new(&scenario("'${PORT_WEBHOOK}'"), [&object].into_iter()).expect("keys are made");
+        let trust =
+            Trust::new(&scenario("'${PORT_WEBHOOK}'"), [&object].into_iter()).expect("the keys can be generated");
         trust.add_to(&mut object);
         let added = object["webhooks"][0]["clientConfig"]["caBundle"]
             .as_str()
             .unwrap_or_default();
-        let added = BASE64_STANDARD.decode(added).expect("it is base64");
+        let added = BASE64_STANDARD.decode(added).expect("the text is base64");
         assert!(added.starts_with(PEM));
     }
 
@@ -264,7 +265,7 @@ mod tests {
     #[case::no_controller_serves_webhooks("x", "")]
     fn other_configurations_stay(#[case] command: &str, #[case] bundle: &str) {
         let object = configuration(Some(bundle));
-        let trust = Trust::new(&scenario(command), [&object].into_iter()).expect("keys are made");
+        let trust = Trust::new(&scenario(command), [&object].into_iter()).expect("the keys can be generated");
         let mut same = object.clone();
         trust.add_to(&mut same);
         assert_eq!(same, object);

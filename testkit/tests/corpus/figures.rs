@@ -89,7 +89,7 @@ fn figures_of_replays() {
     let (mut replays, mut mismatches) = (0, Vec::new());
     for bug in measured() {
         let first = exploration(bug, false).report();
-        let failure = first.failure().expect("each is found");
+        let failure = first.failure().expect("the exploration fails");
         let again = exploration(bug, false).replay(&failure.replay()).times(times).report();
         let found = again.nondeterminism();
         println!(

@@ -200,11 +200,11 @@ fn table_of_the_corpus_is_printed() {
     for bug in measured() {
         let report = exploration(bug, false).report();
         let coverage = report.coverage();
-        let failure = report.failure().expect("each is found");
+        let failure = report.failure().expect("the exploration fails");
         let schedules = coverage.schedules;
         let plan = failure.plan().join("; ");
         writeln!(table, "| {} | {} | {schedules} | {plan} |", bug.name, bug.source)
-            .expect("a String can be written to");
+            .expect("writing to a String cannot fail");
         needed.push(schedules);
     }
     println!("{table}");

@@ -30,12 +30,12 @@ impl Scheduler {
         if pod.spec.as_ref().is_some_and(|it| it.node_name.is_some()) {
             return Ok(());
         }
-        let first = self.nodes.lock().expect("nobody panics").first().cloned();
+        let first = self.nodes.lock().expect("the lock is not poisoned").first().cloned();
         let Some(name) = first else {
             return Err(kube::Error::LinesCodecMaxLineLengthExceeded);
         };
         if self.is_fixed && Api::<Node>::all(self.client.clone()).get_opt(&name).await?.is_none() {
-            self.nodes.lock().expect("nobody panics").remove(&name);
+            self.nodes.lock().expect("the lock is not poisoned").remove(&name);
             return Err(kube::Error::LinesCodecMaxLineLengthExceeded); // to be tried again
         }
         let target = json!({
@@ -53,7 +53,7 @@ impl Scheduler {
     }
 
     fn learn(&self, event: Event<Node>, listed: &mut BTreeSet<String>) {
-        let mut nodes = self.nodes.lock().expect("nobody panics");
+        let mut nodes = self.nodes.lock().expect("the lock is not poisoned");
         match event {
             Event::Init => listed.clear(),
             Event::InitApply(node) => drop(listed.insert(node.name_any())),

@@ -67,7 +67,7 @@ pub(crate) fn replicas(parent: &ConfigMap) -> usize {
 }
 
 fn typed<K: DeserializeOwned>(value: Value) -> K {
-    serde_json::from_value(value).expect("it is of this type")
+    serde_json::from_value(value).expect("the object has this type")
 }
 
 /// Sets an annotation of a custom resource.

@@ -37,7 +37,9 @@ async fn record_uids(client: Client, is_wrong: bool) {
                 let written = match is_wrong {
                     true => {
                         let map = serde_json::from_value(json!({"metadata": {"name": pod.name_any()}, "data": uid}));
-                        let created = maps.create(&PostParams::default(), &map.expect("a ConfigMap")).await;
+                        let created = maps
+                            .create(&PostParams::default(), &map.expect("the object is a ConfigMap"))
+                            .await;
                         created.map(drop).or_else(|err| match err {
                             kube::Error::Api(status) if status.code == 409 => Ok(()),
                             err => Err(err),
@@ -82,7 +84,7 @@ fn uid_of_an_earlier_object_is_a_difference() {
     })
     .faults(stale_watches())
     .report();
-    let failure = report.failure().expect("a relist leaves the old record");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "end state", "{report}");
     let expected = r#"data.pod: expected "uid of pods default/a", found "uid of pods default/a, deleted""#;
     assert!(failure.what().contains(expected), "{report}");
@@ -118,7 +120,8 @@ async fn run_pod(client: Client, map: &'static str) {
             }
             Some(None) => {
                 let metadata = json!({"generateName": "run-", "labels": {"map": map}});
-                let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a Pod");
+                let pod =
+                    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("the object is a Pod");
                 pods.create(&PostParams::default(), &pod).await.map(drop)
             }
             None => Ok(()),
@@ -187,7 +190,7 @@ fn worker_derived_fields_are_folded_after_controller_writes() {
     .cluster(TestCluster::builder().workers(workers).object(node("node-1")))
     .faults(errors() | crashes())
     .report();
-    let failure = report.failure().expect("it does not try again");
+    let failure = report.failure().expect("the exploration fails");
     let lines: Vec<&str> = failure.what().lines().map(str::trim).collect();
     assert_eq!(
         lines[1], "deployments.apps default/web spec.replicas: expected 3, found 1",

@@ -104,7 +104,7 @@ fn times_of_the_machine_are_ignored_in_the_end_state() {
             let readings = Arc::clone(&readings);
             stamp(client, move || {
                 let second = machine().as_second();
-                let first = *FIRST.get_or_init(|| Timestamp::from_second(second).expect("a time"));
+                let first = *FIRST.get_or_init(|| Timestamp::from_second(second).expect("the time is valid"));
                 match readings.fetch_add(1, Ordering::Relaxed) {
                     ..4 => first,
                     _ => first + SignedDuration::from_micros(1),
@@ -128,10 +128,14 @@ fn controller_with_the_servers_clock_is_not_reported() {
 #[test]
 fn replay_starts_at_the_time_of_day_of_the_failure() {
     let report = stamped(false, errors()).report();
-    let failure = report.failure().expect("it does not try again");
+    let failure = report.failure().expect("the exploration fails");
     let replay = failure.replay();
-    let start = replay.rsplit_once(";time=").expect("the time of day").1.to_owned();
-    let asked: Timestamp = start.parse().expect("a time");
+    let start = replay
+        .rsplit_once(";time=")
+        .expect("the replay string has a time of day")
+        .1
+        .to_owned();
+    let asked: Timestamp = start.parse().expect("the time is valid");
     let earlier = asked - SignedDuration::from_hours(24 * 40);
     let again = explore(async move |cluster: &TestCluster| {
         let now = cluster.server().now();
@@ -146,6 +150,6 @@ fn replay_starts_at_the_time_of_day_of_the_failure() {
     .replay(&replay.replace(&start, &earlier.to_string()))
     .schedules(1)
     .report();
-    let failure = again.failure().expect("the same");
+    let failure = again.failure().expect("the replay fails again");
     assert!(failure.replay().ends_with(&format!(";time={earlier}")), "{again}");
 }

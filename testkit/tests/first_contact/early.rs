@@ -55,7 +55,7 @@ fn two_pods(handles_all: bool) -> Explore {
 #[test]
 fn failed_assertion_is_evaluated_again_after_the_faults() {
     let report = two_pods(false).report();
-    let failure = report.failure().expect("it forgets a Pod");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "the scenario's own assertions", "{report}");
     assert!(failure.what().contains("the first Pod has no label"), "{report}");
     let again = two_pods(false).replay(&failure.replay()).times(2).report();

@@ -100,14 +100,17 @@ fn run_that_ends_the_process() {
 
 #[test]
 fn run_that_ended_the_process_is_reported_next_time() {
-    let test = std::env::current_exe().expect("a test");
+    let test = std::env::current_exe().expect("the test has an executable");
     let run = |times: &str| {
         let mut command = std::process::Command::new(&test);
         command.args(["--exact", "ends::run_that_ends_the_process", "--nocapture"]);
-        command.env("ENDS_THE_PROCESS", times).output().expect("a process")
+        command
+            .env("ENDS_THE_PROCESS", times)
+            .output()
+            .expect("the process starts")
     };
     assert_eq!(run("1").status.code(), Some(3));
-    let text = String::from_utf8(run("2").stderr).expect("a text");
+    let text = String::from_utf8(run("2").stderr).expect("the text is UTF-8");
     let note = "the process ended during a run of this test (by `process::exit`?); to replay: EXPLORE_REPLAY='";
     assert!(text.contains(note), "{text}");
     assert!(

@@ -127,7 +127,7 @@ async fn settled(builder: TestClusterBuilder, poll: Poll) -> Result<Duration, St
     let began = Instant::now();
     match AssertUnwindSafe(cluster.settle()).catch_unwind().await {
         Ok(()) => Ok(began.elapsed()),
-        Err(panic) => Err(*panic.downcast::<String>().expect("a message")),
+        Err(panic) => Err(*panic.downcast::<String>().expect("the panic has a text message")),
     }
 }
 
@@ -139,7 +139,9 @@ async fn settled(builder: TestClusterBuilder, poll: Poll) -> Result<Duration, St
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
 #[tokio::test(start_paused = true)]
 async fn poll_without_changes_settles(#[case] poll: Poll) {
-    let took = settled(TestCluster::builder(), poll).await.expect("it settles");
+    let took = settled(TestCluster::builder(), poll)
+        .await
+        .expect("the controller settles");
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
 
@@ -162,7 +164,7 @@ fn poll_without_changes_is_explored(#[case] poll: Poll) {
 async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
     let message = settled(TestCluster::builder().count_events(), poll)
         .await
-        .expect_err("they keep coming");
+        .expect_err("Events keep arriving");
     assert!(
         message.contains("the cluster does not settle") && message.contains("/events"),
         "{message}"
@@ -173,7 +175,7 @@ async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
 async fn changing_time_field_is_reported() {
     let message = settled(TestCluster::builder(), Poll::ProbeTime)
         .await
-        .expect_err("it changes for ever");
+        .expect_err("the object changes forever");
     assert!(
         message.contains(&format!("{PROBE_TIME} of pods default/web-0")),
         "{message}"
@@ -186,7 +188,7 @@ async fn changing_time_field_is_reported() {
 #[test]
 fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
     let report = explored(Poll::ProbeTime).report();
-    let failure = report.failure().expect("it changes for ever");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "it settles");
     assert!(
         failure.what().contains(&format!(".ignore(\"{PROBE_TIME}\")")),
@@ -236,8 +238,8 @@ async fn field_with_two_writers_is_reported_without_ignore_hint(cluster: TestClu
     let failed = AssertUnwindSafe(cluster.settle())
         .catch_unwind()
         .await
-        .expect_err("they never agree");
-    let message = failed.downcast::<String>().expect("a message");
+        .expect_err("the writers never agree");
+    let message = failed.downcast::<String>().expect("the panic has a text message");
     assert!(
         message.contains("metadata.labels.owner of pods default/web-0"),
         "{message}"

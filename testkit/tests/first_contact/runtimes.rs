@@ -25,13 +25,16 @@ async fn write(client: Client) {
 /// Waits for a signal as kube-runtime's `shutdown_on_signal` does.
 async fn until_signal(client: Client) {
     write(client).await;
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("signals");
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .expect("signal handlers can be installed");
     terminate.recv().await;
 }
 
 /// Serves metrics without any clients.
 async fn with_socket(client: Client) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
     write(client).await;
     let _ = listener.accept().await;
 }

@@ -60,10 +60,13 @@ fn search_in_shards() {
 
 /// Runs the test with a variable in its environment.
 fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
-    let mut command = std::process::Command::new(std::env::current_exe().expect("a test"));
+    let mut command = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
     command.args(["--exact", "shards::search_in_shards", "--nocapture"]);
     command.envs(environment.iter().copied());
-    command.env("SEARCH_IN_SHARDS", bug).output().expect("a process")
+    command
+        .env("SEARCH_IN_SHARDS", bug)
+        .output()
+        .expect("the process starts")
 }
 
 /// An empty directory for reports.
@@ -71,12 +74,12 @@ fn reports(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // The directory does not exist the first time.
     let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::create_dir_all(&directory).expect("the directory can be created");
     directory
 }
 
 fn in_shards(bug: &str, directory: &Path) -> (Vec<Output>, Output) {
-    let directory = directory.to_str().expect("a path");
+    let directory = directory.to_str().expect("the path is UTF-8");
     let shard = |it: &str| run(bug, &[("EXPLORE_SHARD", it), ("EXPLORE_REPORTS", directory)]);
     let shards = ["1/2", "2/2"].map(shard).into();
     (shards, run(bug, &[("EXPLORE_MERGE", directory)]))
@@ -85,7 +88,7 @@ fn in_shards(bug: &str, directory: &Path) -> (Vec<Output>, Output) {
 #[test]
 fn reports_of_shards_are_merged() {
     let (shards, all) = in_shards("none", &reports("shards"));
-    let text = String::from_utf8(all.stderr).expect("a text");
+    let text = String::from_utf8(all.stderr).expect("the text is UTF-8");
     assert!(
         shards.iter().all(|it| it.status.success()) && all.status.success(),
         "{text}"
@@ -96,7 +99,7 @@ fn reports_of_shards_are_merged() {
 #[test]
 fn failure_of_a_shard_is_reproduced() {
     let (shards, all) = in_shards("bug", &reports("shards-with-a-bug"));
-    let text = String::from_utf8(all.stderr).expect("a text");
+    let text = String::from_utf8(all.stderr).expect("the text is UTF-8");
     assert!(shards.iter().any(|it| !it.status.success()), "{text}");
     assert!(
         !all.status.success() && text.contains("the scenario fails with:"),
@@ -119,10 +122,10 @@ fn schedules(report: &str) -> u64 {
 #[test]
 fn missing_shard_fails() {
     let directory = reports("shards-of-which-one-is-missing");
-    let path = directory.to_str().expect("a path");
+    let path = directory.to_str().expect("the path is UTF-8");
     run("none", &[("EXPLORE_SHARD", "1/2"), ("EXPLORE_REPORTS", path)]);
     let all = run("none", &[("EXPLORE_MERGE", path)]);
-    let text = String::from_utf8(all.stderr).expect("a text");
+    let text = String::from_utf8(all.stderr).expect("the text is UTF-8");
     assert!(!all.status.success(), "{text}");
     assert!(text.contains(r#"found ["1/2"]"#), "{text}");
 }

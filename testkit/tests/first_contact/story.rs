@@ -93,7 +93,7 @@ fn created_object_is_shown_with_its_final_name() {
     })
     .replay("crash-after=1000@maker:create:configmaps:default/#1")
     .report();
-    let failure = report.failure().expect("a second ConfigMap");
+    let failure = report.failure().expect("the exploration fails");
     let plan = failure.plan().join("\n");
     let name = plan.split("default/").nth(1).and_then(|it| it.split(';').next());
     let name = name.expect(&plan);

@@ -68,7 +68,7 @@ fn end_state_that_never_becomes_right_fails() {
     })
     .faults(errors())
     .report();
-    let failure = report.failure().expect("a day is too long");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "end state");
     assert!(
         failure
@@ -101,7 +101,7 @@ fn hot_loop_at_one_instant_fails_the_reference() {
         cluster.settle().await;
     })
     .report();
-    let failure = report.failure().expect("it never ends");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "no hot loop");
     assert!(
         failure
@@ -120,7 +120,7 @@ fn assertion_with_a_testkit_message_is_an_assertion() {
     })
     .without(Oracle::HotLoop)
     .report();
-    let failure = report.failure().expect("it fails");
+    let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "the scenario's own assertions");
 }
 

@@ -102,7 +102,7 @@ fn version_of_the_same_object_is_not_a_difference(
 fn earlier_version_is_a_difference() {
     let second = "fail=500@copier:patch:configmaps:default/a#2";
     let report = copied("secretVersion", true).replay(second).report();
-    let failure = report.failure().expect("the error is not tried again");
+    let failure = report.failure().expect("the exploration fails");
     let expected = "expected \"version of secrets default/a\", found \"earlier version of secrets default/a\"";
     assert!(failure.what().contains(expected), "{report}");
 }

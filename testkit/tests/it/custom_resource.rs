@@ -42,7 +42,7 @@ type Error = kube::runtime::finalizer::Error<kube::Error>;
 /// Publishes a Document as a ConfigMap of its name, without an owner, so that only the finalizer cleans up.
 async fn publish_documents(client: Client) {
     async fn reconcile(document: Arc<Document>, client: Arc<Client>) -> Result<Action, Error> {
-        let namespace = document.namespace().expect("documents have one");
+        let namespace = document.namespace().expect("the object has a namespace");
         let documents = Api::<Document>::namespaced(Client::clone(&client), &namespace);
         let maps = Api::<ConfigMap>::namespaced(Client::clone(&client), &namespace);
         finalizer(&documents, FINALIZER, document, async |event| match event {
@@ -131,7 +131,7 @@ async fn schema_of_a_definition_is_preserved(cluster: TestCluster) {
     let err = documents
         .create(&Default::default(), &document("readme", ""))
         .await
-        .expect_err("no title");
+        .expect_err("the document has no title");
     assert!(err.to_string().contains("spec.title"), "{err}");
     assert!(cluster.gone(object("example.com/v1", "Document", "readme")));
 }

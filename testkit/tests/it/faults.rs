@@ -152,9 +152,9 @@ async fn delay_uses_virtual_time(cluster: TestCluster) {
 async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestCluster) {
     let watch = WatchParams::default();
     let pods = Api::<Pod>::all(cluster.client_named("a"));
-    let _pods = pods.watch(&watch, "0").await.expect("a watch");
+    let _pods = pods.watch(&watch, "0").await.expect("the watch opens");
     let maps = maps(cluster.client_named("b"));
-    let _maps = maps.watch(&watch, "0").await.expect("a watch");
+    let _maps = maps.watch(&watch, "0").await.expect("the watch opens");
 
     assert_eq!(cluster.watches().count(), 2);
     assert_eq!(cluster.watches().on("pods").count(), 1);

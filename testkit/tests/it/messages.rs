@@ -131,14 +131,14 @@ async fn fails_on_purpose(cluster: TestCluster) {
 
 #[test]
 fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
-    let this = std::env::current_exe().expect("the test binary");
+    let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
     command.args(["--exact", "messages::fails_on_purpose", "--nocapture"]);
     let output = command
         .env("FAIL_ON_PURPOSE", "1")
         .env("SEED", "7")
         .output()
-        .expect("it runs");
+        .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     for part in [
@@ -201,19 +201,26 @@ fn panic_has_the_line_of_the_test(
     )]
     how: &str,
 ) {
-    let this = std::env::current_exe().expect("the test binary");
+    let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
     command.args(["--exact", "messages::failure_has_the_line_of_the_call", "--nocapture"]);
-    let output = command.env("FAIL_AT", how).output().expect("it runs");
+    let output = command.env("FAIL_AT", how).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     let mut places = text
         .lines()
         .filter_map(|it| it.split_once("panicked at ")?.1.strip_suffix(':'));
     // A controller that panics is printed first.
     let place = places.next_back().unwrap_or_else(|| panic!("no panic in {text}"));
-    let (file, line) = place.split_once(':').expect("a line");
+    let (file, line) = place.split_once(':').expect("the location has a line");
     assert!(file.ends_with("tests/it/messages.rs"), "{place}");
-    let line: usize = line.split(':').next().and_then(|it| it.parse().ok()).expect("a number");
-    let source = include_str!("messages.rs").lines().nth(line - 1).expect("the line");
+    let line: usize = line
+        .split(':')
+        .next()
+        .and_then(|it| it.parse().ok())
+        .expect("the value is a number");
+    let source = include_str!("messages.rs")
+        .lines()
+        .nth(line - 1)
+        .expect("the file has the line");
     assert!(source.contains(&format!(".{how}(")), "{place}: {source}");
 }

@@ -58,7 +58,10 @@ async fn tell(document: &Document, client: &Client, reason: &str) -> Result<(), 
 }
 
 async fn apply(document: Arc<Document>, client: &Client) -> Result<Action, Told> {
-    let documents = Api::<Document>::namespaced(client.clone(), &document.namespace().expect("it has one"));
+    let documents = Api::<Document>::namespaced(
+        client.clone(),
+        &document.namespace().expect("the object has a namespace"),
+    );
     let was_hidden = document.status.as_ref().is_some_and(|it| it.hidden);
     if document.spec.hide && !was_hidden {
         tell(&document, client, "HideRequested").await?;
@@ -79,7 +82,10 @@ async fn apply(document: Arc<Document>, client: &Client) -> Result<Action, Told>
 
 async fn run(client: Client) {
     let reconcile = async |document: Arc<Document>, client: Arc<Client>| {
-        let documents = Api::namespaced(Client::clone(&client), &document.namespace().expect("it has one"));
+        let documents = Api::namespaced(
+            Client::clone(&client),
+            &document.namespace().expect("the object has a namespace"),
+        );
         let action = finalizer(&documents, FINALIZER, document, async |event| match event {
             finalizer::Event::Apply(document) => apply(document, &client).await,
             finalizer::Event::Cleanup(document) => tell(&document, &client, "DeleteRequested")
@@ -118,7 +124,7 @@ async fn a_document_gets_a_finalizer_and_a_status(#[from(documents)] cluster: Te
     cluster.settle().await;
     let doc = cluster.get::<Document>("doc");
     assert_eq!(doc.finalizers(), [FINALIZER]);
-    assert!(!doc.status.expect("a status").hidden);
+    assert!(!doc.status.expect("the document has a status").hidden);
 }
 
 #[rstest]

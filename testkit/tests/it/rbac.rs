@@ -50,7 +50,7 @@ async fn run(manifest: &str) -> (Result<(), kube::Error>, ObservedRbac) {
 #[tokio::test(start_paused = true)]
 async fn exact_shipped_role_passes() {
     let (ended, observed) = run(EXACT).await;
-    ended.expect("the role suffices");
+    ended.expect("the role is sufficient");
     observed.assert_is_exactly(EXACT);
 }
 
@@ -58,7 +58,7 @@ async fn exact_shipped_role_passes() {
 async fn an_apply_that_creates_needs_the_right_to_create() {
     let manifest = EXACT.replace("[create, patch]", "[patch]");
     let (ended, _) = run(&manifest).await;
-    let said = ended.expect_err("the role does not suffice").to_string();
+    let said = ended.expect_err("the role is insufficient").to_string();
     assert!(said.contains("cannot create resource \"configmaps\""), "{said}");
 }
 
@@ -112,7 +112,7 @@ async fn requests_of_workers_are_excluded_from_roles() {
     let orphan = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
     });
-    cluster.server().load([orphan]).expect("a valid object");
+    cluster.server().load([orphan]).expect("the objects are valid");
     cluster.settle().await;
     let left = cluster.server().list("v1", "ConfigMap", "default").await;
     assert_eq!(left.map(|it| it.len()), Ok(0), "the worker has written");

@@ -55,22 +55,22 @@ async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .expect("a runtime");
+            .expect("the runtime can be built");
         runtime.block_on(async {
             let serving = ApiServer::start()
                 .serve(([127, 0, 0, 1], 0).into())
                 .await
-                .expect("a free port");
-            tell.send(serving.url()).expect("the test waits");
+                .expect("a port is free");
+            tell.send(serving.url()).expect("the test is waiting");
             let _ = stopped.await;
         });
     });
-    let url = told.recv().expect("it listens");
-    let mut config = Config::new(url.parse().expect("a URL"));
+    let url = told.recv().expect("the sender is open");
+    let mut config = Config::new(url.parse().expect("the URL is valid"));
     config.default_namespace = "default".to_owned();
-    let result = test(Client::try_from(config).expect("a client")).await;
+    let result = test(Client::try_from(config).expect("the client can be created")).await;
     let _ = stop.send(());
-    other.join().expect("it ends");
+    other.join().expect("the task does not panic");
     result
 }
 

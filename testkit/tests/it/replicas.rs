@@ -89,7 +89,11 @@ async fn a_list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
 #[tokio::test(start_paused = true)]
 async fn a_watch_follows_its_replica(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
-    let mut events = maps.watch(&WatchParams::default(), "0").await.expect("a watch").boxed();
+    let mut events = maps
+        .watch(&WatchParams::default(), "0")
+        .await
+        .expect("the watch opens")
+        .boxed();
     let mut told = async || {
         let mut names = Vec::new();
         while let Ok(Some(Ok(WatchEvent::Added(map)))) =
@@ -116,7 +120,7 @@ async fn a_watch_follows_its_replica(cluster: TestCluster) {
 async fn a_streaming_list_without_a_version_waits_for_etcds_state(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let params = WatchParams::default().initial_events();
-    let mut events = maps.watch(&params, "").await.expect("a watch").boxed();
+    let mut events = maps.watch(&params, "").await.expect("the watch opens").boxed();
     let next = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
     let Ok(Some(Ok(WatchEvent::Error(status)))) = next else {
         panic!("{next:?}")
@@ -128,7 +132,10 @@ async fn a_streaming_list_without_a_version_waits_for_etcds_state(cluster: TestC
 #[tokio::test(start_paused = true)]
 async fn writes_apply_to_the_newest_state(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
-    let stale = maps.get_with("a", &GetParams::any()).await.expect("it is seen");
+    let stale = maps
+        .get_with("a", &GetParams::any())
+        .await
+        .expect("the object is visible");
     cluster
         .patch(config_map("a"), serde_json::json!({"data": {"k": "v"}}))
         .await;
@@ -147,24 +154,27 @@ async fn skewed_clock_moves_the_times_of_leases(
 ) {
     const TIME: &str = "2026-01-01T00:00:00.000000Z";
     fn renewed(lease: &Lease) -> String {
-        let value = serde_json::to_value(lease).expect("a Lease is JSON");
+        let value = serde_json::to_value(lease).expect("a Lease can be serialized");
         value["spec"]["renewTime"].as_str().unwrap_or_default().to_owned()
     }
     cluster.skew_clock("operator", ahead_ms);
     let theirs: Api<Lease> = Api::default_namespaced(cluster.client_named("operator"));
     let others: Api<Lease> = Api::default_namespaced(cluster.client_named("other"));
     let lease = serde_json::json!({"metadata": {"name": "leader"}, "spec": {"renewTime": TIME}});
-    let lease: Lease = serde_json::from_value(lease).expect("a Lease");
-    let created = theirs.create(&Default::default(), &lease).await.expect("it is created");
+    let lease: Lease = serde_json::from_value(lease).expect("the object is a Lease");
+    let created = theirs
+        .create(&Default::default(), &lease)
+        .await
+        .expect("the object is created");
     assert_eq!(renewed(&created), TIME, "by its own clock it is right");
     assert_eq!(
-        renewed(&others.get("leader").await.expect("it is there")),
+        renewed(&others.get("leader").await.expect("the object exists")),
         seen_by_others
     );
     let mut events = theirs
         .watch(&WatchParams::default(), "0")
         .await
-        .expect("a watch")
+        .expect("the watch opens")
         .boxed();
     let Some(Ok(WatchEvent::Added(told))) = events.next().await else {
         panic!("it is told of the Lease");

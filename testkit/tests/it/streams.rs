@@ -23,7 +23,7 @@ async fn watch(cluster: &TestCluster, client: &str) -> Events {
     let version = cluster.server().resource_version().to_string();
     maps.watch(&WatchParams::default(), &version)
         .await
-        .expect("a watch")
+        .expect("the watch opens")
         .boxed()
 }
 
@@ -123,7 +123,7 @@ async fn held_events_of_two_resources_arrive_in_resumed_order(cluster: TestClust
     let pods: Api<Pod> = Api::all(cluster.client());
     let version = cluster.server().resource_version().to_string();
     let events = pods.watch(&WatchParams::default(), &version).await;
-    let mut pods = events.expect("a watch").boxed();
+    let mut pods = events.expect("the watch opens").boxed();
     cluster.watches().on("configmaps").hold();
     cluster.create(config_map("first")).await;
     cluster.create(pod("second")).await;

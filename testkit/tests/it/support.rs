@@ -15,7 +15,10 @@ use kube::{Api, Client, ResourceExt};
 /// minutes, and after five seconds on a failure.
 pub(crate) async fn label_pods(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
-        let pods = Api::<Pod>::namespaced(Client::clone(&client), &pod.namespace().expect("pods have one"));
+        let pods = Api::<Pod>::namespaced(
+            Client::clone(&client),
+            &pod.namespace().expect("the object has a namespace"),
+        );
         if pod.labels().get("seen").is_none_or(|it| it != "true") {
             let mut seen = Pod::clone(&pod);
             seen.labels_mut().insert("seen".into(), "true".into());
@@ -33,7 +36,10 @@ pub(crate) async fn label_pods(client: Client) {
 /// Creates a ConfigMap with the same name for each Pod, owned by it, and recreates it after changes and deletions.
 pub(crate) async fn own_config_maps(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
-        let maps = Api::<ConfigMap>::namespaced(Client::clone(&client), &pod.namespace().expect("pods have one"));
+        let maps = Api::<ConfigMap>::namespaced(
+            Client::clone(&client),
+            &pod.namespace().expect("the object has a namespace"),
+        );
         let map = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": pod.name_any(), "ownerReferences": [kube::Resource::controller_owner_ref(&*pod, &())]},
@@ -62,11 +68,11 @@ pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 impl Told {
     /// Returns the lines since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics while holding it"))
+        std::mem::take(&mut self.0.lock().expect("the lock is not poisoned"))
     }
 
     fn push(&self, line: String) {
-        self.0.lock().expect("nobody panics while holding it").push(line);
+        self.0.lock().expect("the lock is not poisoned").push(line);
     }
 }
 
@@ -92,7 +98,10 @@ pub(crate) async fn watch_pods(client: Client, config: watcher::Config, told: To
 
 /// Returns the message of the panic with which a future fails.
 pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
-    let payload = AssertUnwindSafe(of).catch_unwind().await.expect_err("it does not fail");
+    let payload = AssertUnwindSafe(of)
+        .catch_unwind()
+        .await
+        .expect_err("the assertion fails");
     payload
         .downcast_ref::<String>()
         .cloned()
@@ -103,7 +112,7 @@ pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
 pub(crate) fn failure_of<T>(call: impl FnOnce() -> T) -> String {
     let payload = std::panic::catch_unwind(AssertUnwindSafe(call))
         .map(drop)
-        .expect_err("it does not fail");
+        .expect_err("the assertion fails");
     let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .expect("the message is text")

@@ -386,7 +386,7 @@ fn first_words(text: &str) -> Vec<(usize, &str)> {
 
 #[test]
 fn cited_rules_are_in_the_list_of_rules() {
-    let text = fs::read_to_string(root().join("fake-apiserver/docs/rules.md")).expect("the list of rules is there");
+    let text = fs::read_to_string(root().join("fake-apiserver/docs/rules.md")).expect("the list of rules exists");
     let known: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| Some(line.strip_prefix("- **")?.split_once("**")?.0))
@@ -728,7 +728,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
         .canonicalize()
-        .expect("the crate lies in the workspace")
+        .expect("the crate is in the workspace")
 }
 
 /// The reader of sources is itself read here.

@@ -18,7 +18,7 @@ async fn patch_map(client: &Client, key: &str, value: u64) {
     let patch = json!({"data": {key: value.to_string()}});
     maps.patch("a", &PatchParams::default(), &Patch::Merge(patch))
         .await
-        .expect("it is there");
+        .expect("the object exists");
 }
 
 #[rstest]
@@ -92,7 +92,7 @@ async fn polling_does_not_prevent_settling(cluster: TestCluster) {
     cluster.run(async move {
         let pods = Api::<Pod>::all(client.clone());
         loop {
-            pods.list(&ListParams::default()).await.expect("an empty list");
+            pods.list(&ListParams::default()).await.expect("the list succeeds");
             patch_map(&client, "n", 1).await;
             sleep(Duration::from_secs(1)).await;
         }
@@ -118,7 +118,7 @@ async fn lease_renewal_does_not_prevent_settling(cluster: TestCluster) {
             leases
                 .patch("leader", &PatchParams::default(), &Patch::Merge(patch))
                 .await
-                .expect("it is there");
+                .expect("the object exists");
             sleep(Duration::from_secs(2)).await;
         }
     });
@@ -193,9 +193,12 @@ async fn work_on_many_objects_is_not_a_hot_loop(cluster: TestCluster) {
     cluster.run(async move {
         let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
         for n in 0..1_500 {
-            let map = serde_json::from_value(json!({"metadata": {"name": format!("map-{n}")}})).expect("a ConfigMap");
-            maps.create(&Default::default(), &map).await.expect("it is new");
-            maps.get(&format!("map-{n}")).await.expect("it was created");
+            let map = serde_json::from_value(json!({"metadata": {"name": format!("map-{n}")}}))
+                .expect("the object is a ConfigMap");
+            maps.create(&Default::default(), &map)
+                .await
+                .expect("the object does not exist yet");
+            maps.get(&format!("map-{n}")).await.expect("the object was created");
         }
     });
     cluster.settle().await;
@@ -221,9 +224,11 @@ async fn a_condition_may_assert_and_may_read_missing_objects(cluster: TestCluste
     let client = cluster.client();
     cluster.run(async move {
         sleep(Duration::from_secs(20)).await;
-        let map = serde_json::from_value(json!({"metadata": {"name": "late"}})).expect("a ConfigMap");
+        let map = serde_json::from_value(json!({"metadata": {"name": "late"}})).expect("the object is a ConfigMap");
         let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
-        maps.create(&Default::default(), &map).await.expect("it is new");
+        maps.create(&Default::default(), &map)
+            .await
+            .expect("the object does not exist yet");
     });
     cluster
         .eventually(|c| assert_eq!(c.get(config_map("late")).name(), "late"))

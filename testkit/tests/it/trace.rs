@@ -17,7 +17,7 @@ async fn set_mode(client: Client, mode: &str) {
     let patch = Patch::Merge(json!({"data": {"mode": mode}}));
     maps.patch("settings", &PatchParams::default(), &patch)
         .await
-        .expect("it is there");
+        .expect("the object exists");
 }
 
 #[rstest]
@@ -58,7 +58,9 @@ async fn failing_assertion_describes_reactions_to_the_last_event(cluster: TestCl
 async fn deletion_names_the_deleting_client(cluster: TestCluster) {
     cluster.create(config_map("settings")).await;
     let maps = Api::<ConfigMap>::default_namespaced(cluster.client_named("operator"));
-    maps.delete("settings", &Default::default()).await.expect("it is there");
+    maps.delete("settings", &Default::default())
+        .await
+        .expect("the object exists");
     let message = failure_of(|| cluster.get(config_map("settings")));
     let deleted = "last written at 0.000 s by operator: DELETE configmaps default/settings";
     assert!(message.contains(deleted), "{message}");
@@ -74,11 +76,11 @@ async fn trace_contains_steps_changes_versions_and_groups() {
     let trace = cluster.trace().to_json();
     assert_eq!((&trace["drydock"], &trace["version"]), (&json!("trace"), &json!(1)));
     let run = &trace["runs"][0];
-    let steps = run["steps"].as_array().expect("steps");
+    let steps = run["steps"].as_array().expect("the value is a list");
     let write = steps
         .iter()
         .find(|it| it["client"] == "maps" && it["isWrite"] == true)
-        .expect("a write");
+        .expect("the journal has a write");
     assert_eq!(write["text"], "PATCH configmaps default/web-0");
     assert_eq!(write["object"], "configmaps default/web-0");
     let change = |path: &str| {
@@ -90,7 +92,7 @@ async fn trace_contains_steps_changes_versions_and_groups() {
             .cloned()
     };
     assert_eq!(change("data.pod"), Some(json!({"path": "data.pod", "after": "web-0"})));
-    let group = &run["groups"][write["group"].as_u64().expect("its reconcile") as usize];
+    let group = &run["groups"][write["group"].as_u64().expect("the write has a reconcile") as usize];
     assert_eq!((&group["client"], &group["isCertain"]), (&json!("maps"), &json!(true)));
     assert!(
         group["name"]
@@ -128,11 +130,11 @@ async fn fails_with_a_trace(cluster: TestCluster) {
 }
 
 fn output(variables: &[(&str, &str)]) -> String {
-    let this = std::env::current_exe().expect("the test binary");
+    let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
     command.args(["--exact", "trace::fails_with_a_trace", "--nocapture"]);
     command.env("FAIL_WITH_A_TRACE", "1").envs(variables.iter().copied());
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the program starts");
     assert!(!output.status.success());
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -156,17 +158,17 @@ fn a_failing_test_writes_its_trace() {
     let folder = std::env::temp_dir().join(format!("drydock-trace-{}", std::process::id()));
     let text = output(&[("DRYDOCK_TRACE", &folder.to_string_lossy())]);
     let path = text.lines().find_map(|it| it.strip_prefix("all steps: ")).expect(&text);
-    let page = std::fs::read_to_string(path).expect("the page");
-    let document = std::fs::read_to_string(path.replace(".html", ".json")).expect("the document");
-    std::fs::remove_dir_all(&folder).expect("it was made");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let document = std::fs::read_to_string(path.replace(".html", ".json")).expect("the document exists");
+    std::fs::remove_dir_all(&folder).expect("the directory was created here");
     assert_eq!(
         page.matches("</script>").count(),
         2,
         "no text of an object ends a script"
     );
-    let document: Value = serde_json::from_str(&document).expect("it is JSON");
+    let document: Value = serde_json::from_str(&document).expect("the text is valid JSON");
     let failure = &document["failures"][0];
-    let headline = failure["headline"].as_str().expect("a sentence");
+    let headline = failure["headline"].as_str().expect("the failure has a headline");
     assert!(
         headline.ends_with("ConfigMap default/settings is not as expected:"),
         "{headline}"
@@ -177,7 +179,7 @@ fn a_failing_test_writes_its_trace() {
             .is_some_and(|it| it.contains("expected \"fast\"")),
         "{failure}"
     );
-    let command = failure["command"].as_str().expect("a command");
+    let command = failure["command"].as_str().expect("the failure has a command");
     assert!(
         command.ends_with("cargo test -- --exact trace::fails_with_a_trace"),
         "{command}"

@@ -90,7 +90,7 @@ async fn delayed_list_has_the_state_of_its_read(
         cluster.create(config_map("a")).await;
     };
     let (list, _) = futures::join!(list, write);
-    assert_eq!(list.expect("it is answered").items.len(), expected);
+    assert_eq!(list.expect("the request is answered").items.len(), expected);
     assert_eq!(began.elapsed(), Duration::from_secs(5));
 }
 
@@ -101,7 +101,7 @@ async fn truncated_answer_fails_the_request(cluster: TestCluster) {
     cluster.server().inject(|_: &Seen<'_>| Verdict::Truncate(20)).forget();
     let result = maps(cluster.client()).get("a").await;
     assert!(matches!(result, Err(kube::Error::Service(_))), "{result:?}");
-    let request = cluster.journal().requests().pop().expect("it was recorded");
+    let request = cluster.journal().requests().pop().expect("the request was recorded");
     assert_eq!(request.faults, ["cut after 20 bytes"]);
 }
 
@@ -113,7 +113,7 @@ async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
         .inject(|_: &Seen<'_>| Verdict::Reset(When::After))
         .forget();
     let _ = maps(cluster.client_named("operator")).get("a").await;
-    let request = cluster.journal().requests().pop().expect("it was recorded");
+    let request = cluster.journal().requests().pop().expect("the request was recorded");
     assert_eq!((&*request.client, request.code), ("operator", 0));
     assert!(
         request
@@ -140,19 +140,23 @@ impl Fault for Chooser {
             _ => Verdict::held(),
         };
         let choice = (request.info.verb, request.client.to_owned(), decision);
-        self.0.lock().expect("unpoisoned").decisions.push(choice);
+        self.0.lock().expect("the lock is not poisoned").decisions.push(choice);
         verdict
     }
 
     fn on_watch(&mut self, watch: &WatchHandle) {
         watch.hold();
-        self.0.lock().expect("unpoisoned").watches.push(watch.clone());
+        self.0
+            .lock()
+            .expect("the lock is not poisoned")
+            .watches
+            .push(watch.clone());
     }
 }
 
 impl Chooser {
     fn next(&self) -> (Verb, String, Decision) {
-        self.0.lock().expect("unpoisoned").decisions.remove(0)
+        self.0.lock().expect("the lock is not poisoned").decisions.remove(0)
     }
 }
 
@@ -177,7 +181,7 @@ async fn a_held_request_waits_for_its_decision(
 
     let (verb, client, decision) = chooser.next();
     assert_eq!((verb, client.as_str()), (Verb::Create, "operator"));
-    decision.decide(verdict()).expect("the client waits");
+    decision.decide(verdict()).expect("the client is waiting");
     assert_eq!(learned(&create.await), expected);
 }
 

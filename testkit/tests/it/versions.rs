@@ -38,13 +38,13 @@ async fn a_controller_and_the_workers_run_on_every_version() {
 
         let client = cluster.client();
         let deployment: Api<Deployment> = Api::default_namespaced(client.clone());
-        let web = deployment.get("web").await.expect("it is there");
+        let web = deployment.get("web").await.expect("the object exists");
         assert_eq!(web.status.and_then(|it| it.ready_replicas), Some(2), "{version}");
         let pods: Api<Pod> = Api::default_namespaced(client);
         let pods = pods
             .list(&ListParams::default().labels("seen=true"))
             .await
-            .expect("a list");
+            .expect("the list succeeds");
         assert_eq!(pods.items.len(), 3, "{version}");
     }
 }

@@ -19,7 +19,7 @@ use crate::support::{Told, failure, failure_of, label_pods, own_config_maps, wat
 /// A separate directory for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
-    fs::create_dir_all(folder.join("namespaces/shop/core")).expect("the target folder can be written");
+    fs::create_dir_all(folder.join("namespaces/shop/core")).expect("the target directory is writable");
     folder
 }
 
@@ -27,7 +27,7 @@ fn folder(name: &str) -> PathBuf {
 #[tokio::test(start_paused = true)]
 async fn must_gather_dump_loads_supported_kinds(cluster: TestCluster) {
     let folder = folder("dump");
-    let write = |path: &str, text: &str| fs::write(folder.join(path), text).expect("the folder can be written");
+    let write = |path: &str, text: &str| fs::write(folder.join(path), text).expect("the file is writable");
     let pods = r#"{"kind": "PodList", "apiVersion": "v1", "items": [
         {"metadata": {"name": "web-0", "namespace": "shop", "uid": "u-1"}, "status": {"phase": "Running"}}]}"#;
     write("namespaces/shop/core/pods.yaml", pods);
@@ -43,7 +43,7 @@ async fn must_gather_dump_loads_supported_kinds(cluster: TestCluster) {
     write("pod.log", "kind: Pod\n");
 
     let report = cluster.load_dump(&folder);
-    fs::remove_dir_all(&folder).expect("it is ours");
+    fs::remove_dir_all(&folder).expect("the directory was created here");
     assert_eq!(report.stored, 2);
     let skipped = report.skipped.join("\n");
     assert!(
@@ -101,7 +101,7 @@ async fn a_recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace:
         event("ADDED", "b", "2026-01-01T00:01:30Z"),
         event("DELETED", "a", "2026-01-01T00:00:00Z"),
     ];
-    let recording = Recording::from_kubectl(&stream.join("\n")).expect("it can be read");
+    let recording = Recording::from_kubectl(&stream.join("\n")).expect("the recording is valid");
     let told = Told::default();
     cluster.run(watch_pods(cluster.client(), watcher::Config::default(), told.clone()));
     cluster.settle().await;
@@ -142,7 +142,7 @@ async fn an_audit_log_is_replayed(cluster: TestCluster) {
         event("update", 200, map("2"), 5),
         event("delete", 200, json!({"kind": "Status", "status": "Success"}), 9),
     ];
-    let recording = Recording::from_audit_log(&log.join("\n")).expect("it can be read");
+    let recording = Recording::from_audit_log(&log.join("\n")).expect("the recording is valid");
     assert_eq!(recording.len(), 3);
     let replay = cluster.replay(&recording, Pace::Original);
     let look = async {
@@ -206,7 +206,10 @@ async fn frozen_replica_returns_an_earlier_state(cluster: TestCluster) {
     cluster.create(config_map("b")).await;
     cluster.replica("operator").freeze_at(then);
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client_named("operator"));
-    let list = maps.list(&ListParams::default().match_any()).await.expect("a list");
+    let list = maps
+        .list(&ListParams::default().match_any())
+        .await
+        .expect("the list succeeds");
     assert_eq!(list.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a"]);
 }
 
@@ -287,7 +290,7 @@ async fn conditions_and_events_are_checked(cluster: TestCluster) {
         "reason": "BackOff", "message": "again",
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "a", "namespace": "default"},
     });
-    cluster.server().load([event]).expect("an Event");
+    cluster.server().load([event]).expect("the object is an Event");
     cluster.assert_condition(pod("a"), "Ready", "False");
     cluster.assert_event(pod("a"), "BackOff");
     let message = failure_of(|| cluster.assert_condition(pod("a"), "Ready", "True"));

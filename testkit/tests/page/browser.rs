@@ -23,7 +23,7 @@ impl Tab {
     /// Opens a page of these bytes, from a file. The folder must be empty; it is removed at the end.
     pub(crate) fn open(program: &Path, folder: PathBuf, page: &str) -> Self {
         let file = folder.join("report.html");
-        std::fs::write(&file, page).expect("it can be written");
+        std::fs::write(&file, page).expect("the file is writable");
         // The browser reads from the file descriptor 3 and writes to 4.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1"])
@@ -41,8 +41,8 @@ impl Tab {
             .stdout(Stdio::piped())
             .spawn()
             .expect("DRYDOCK_BROWSER names a Chromium");
-        let to_browser = child.stdin.take().expect("it is piped");
-        let from_browser = BufReader::new(child.stdout.take().expect("it is piped"));
+        let to_browser = child.stdin.take().expect("stdin is piped");
+        let from_browser = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut tab = Self {
             child,
             folder,
@@ -75,16 +75,16 @@ impl Tab {
             message["sessionId"] = session.as_str().into();
         }
         let sent = self.to_browser.write_all(format!("{message}\0").as_bytes());
-        sent.expect("the browser reads");
+        sent.expect("the connection is open");
         loop {
             let mut answer = Vec::new();
             let read = self
                 .from_browser
                 .read_until(0, &mut answer)
-                .expect("the browser writes");
+                .expect("the browser sends data");
             assert!(read > 0, "the browser has ended before its answer to {message}");
             answer.pop();
-            let mut answer: Value = serde_json::from_slice(&answer).expect("it is JSON");
+            let mut answer: Value = serde_json::from_slice(&answer).expect("the text is valid JSON");
             if answer["id"] == id {
                 assert!(answer["error"].is_null(), "{message}: {answer}");
                 return answer["result"].take();
@@ -160,10 +160,10 @@ impl Tab {
             return;
         };
         let shot = self.command("Page.captureScreenshot", json!({"format": "png"}));
-        let bytes = BASE64_STANDARD.decode(shot["data"].as_str().expect("it is text"));
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        let bytes = BASE64_STANDARD.decode(shot["data"].as_str().expect("the value is a string"));
+        std::fs::create_dir_all(&folder).expect("the directory can be created");
         let file = Path::new(&folder).join(format!("{name}.png"));
-        std::fs::write(file, bytes.expect("it is base64")).expect("it can be written to");
+        std::fs::write(file, bytes.expect("the text is base64")).expect("the file is writable");
     }
 }
 

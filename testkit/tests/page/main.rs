@@ -28,7 +28,7 @@ fn folder() -> PathBuf {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("page-{}-{number}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    std::fs::create_dir_all(&folder).expect("the target directory is writable");
     folder
 }
 
@@ -177,7 +177,7 @@ fn buttons_copy_the_replay_string_and_the_command() {
     let report = crashed();
     let Some(mut tab) = open(&report) else { return };
     tab.eval("navigator.clipboard.writeText = async (text) => { window.copied = text; }");
-    let replay = report.failure().expect("it fails").replay();
+    let replay = report.failure().expect("the exploration fails").replay();
     tab.click(&id("copy-replay"));
     tab.until(&format!("window.copied === {replay:?}"));
     tab.click(&id("copy-command"));
@@ -225,7 +225,7 @@ fn text_and_json_have_the_difference_of_each_write() {
     let struck = "PATCH configmaps default/web → no answer (+ data.phase: \"Progressing\") ← here";
     assert!(text.contains(struck), "{text}");
     let json = report.to_json();
-    let rows = json["failure"]["timeline"].as_array().expect("rows");
+    let rows = json["failure"]["timeline"].as_array().expect("the value is a list");
     let changes = |run: &str| -> Vec<Value> {
         let cells = rows.iter().map(|row| &row[run]);
         cells
@@ -246,8 +246,8 @@ fn the_document_has_two_runs_with_reconciles_bodies_and_versions() {
     let document = crashed().trace().to_json();
     let failure = &document["failures"][0];
     assert_eq!((&failure["reference"], &failure["failing"]), (&json!(0), &json!(1)));
-    let first = &failure["rows"][failure["first"].as_u64().expect("a row") as usize];
-    let step = &document["runs"][1]["steps"][first["right"].as_u64().expect("a step") as usize];
+    let first = &failure["rows"][failure["first"].as_u64().expect("the failure has a first row") as usize];
+    let step = &document["runs"][1]["steps"][first["right"].as_u64().expect("the row has a step") as usize];
     assert_eq!(
         (&step["isFault"], &step["text"]),
         (&json!(true), &json!("PATCH configmaps default/web"))
@@ -255,14 +255,14 @@ fn the_document_has_two_runs_with_reconciles_bodies_and_versions() {
     assert_eq!(step["body"], "{\"data\":{\"phase\":\"Progressing\"}}");
     for run in [0, 1] {
         let run = &document["runs"][run];
-        let groups = run["groups"].as_array().expect("groups");
+        let groups = run["groups"].as_array().expect("the value is a list");
         assert!(groups.iter().any(|it| it["isCertain"] == true), "{groups:?}");
         let versions = &run["objects"]["configmaps default/web"];
         assert_eq!(
             (&versions[0]["by"], &versions[0]["value"]["data"]),
             (&json!("operator"), &Value::Null)
         );
-        let logs = run["logs"].as_array().expect("output");
+        let logs = run["logs"].as_array().expect("the value is a list");
         assert!(
             logs.iter().any(|it| it["text"] == "making a volume node=\"node-1\""),
             "{logs:?}"

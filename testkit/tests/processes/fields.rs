@@ -31,7 +31,7 @@ fn explored(controller: &str, command: &str, fields: &str, arguments: &[&str]) -
 /// As `explored`, with these fields of the controller.
 fn explored_with(controller: &str, command: &str, own: &str, fields: &str, arguments: &[&str]) -> Explored {
     let directory = Directory::new();
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::current_exe().expect("the test has an executable");
     let yaml = format!(
         "controllers:
   - name: operator
@@ -105,16 +105,17 @@ fn command() {
         return;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let found = runtime.expect("a runtime is possible").block_on(async {
+    let found = runtime.expect("the runtime can be built").block_on(async {
         let config = kube::Config::infer().await.expect("KUBECONFIG is set");
-        let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).expect("the server speaks HTTP"));
+        let maps: Api<ConfigMap> =
+            Api::default_namespaced(Client::try_from(config).expect("the configuration is valid"));
         maps.get_opt(&name).await.expect("the server answers")
     });
     assert!(found.is_some(), "{name} is missing");
 }
 
 fn command_line(name: &str) -> String {
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::current_exe().expect("the test has an executable");
     format!(
         "DRYDOCK_TEST_COMMAND={name} {} --exact fields::command --nocapture",
         program.display()
@@ -251,7 +252,7 @@ fn reports_of_shards_are_merged_and_shown_as_a_page() {
         "{report}"
     );
     assert!(report.contains("single faults"), "{report}");
-    let page = fs::read_to_string(page).expect("it is written");
+    let page = fs::read_to_string(page).expect("the file exists");
     // The output of the process is shown with the steps.
     assert!(page.contains("running 1 test"));
     assert!(page.contains("drydock explore "));
@@ -324,9 +325,9 @@ pub(super) async fn serve_webhooks() {
     let [.., directory, port] = arguments.as_slice() else {
         panic!("the arguments are a directory and a port")
     };
-    let file = |name: &str| fs::read(std::path::Path::new(directory).join(name)).expect("it is written");
+    let file = |name: &str| fs::read(std::path::Path::new(directory).join(name)).expect("the file exists");
     let deny = |body: Bytes| async move {
-        let review: Value = serde_json::from_slice(&body).expect("it is a review");
+        let review: Value = serde_json::from_slice(&body).expect("the body is a review");
         let is_denied = review["request"]["name"] == "forbidden";
         let response = json!({
             "uid": review["request"]["uid"], "allowed": !is_denied, "status": {"message": "not this name"},
@@ -334,16 +335,16 @@ pub(super) async fn serve_webhooks() {
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).to_string()
     };
     let convert = |body: Bytes| async move {
-        let review: Value = serde_json::from_slice(&body).expect("it is a review");
+        let review: Value = serde_json::from_slice(&body).expect("the body is a review");
         converted(&review).to_string()
     };
     let service = Router::new()
         .route("/validate", post(deny))
         .route("/convert", post(convert));
     let service = ServiceExt::<axum::extract::Request>::map_err(service, |never| -> std::io::Error { match never {} });
-    let address = format!("127.0.0.1:{port}").parse().expect("it is an address");
+    let address = format!("127.0.0.1:{port}").parse().expect("the address is valid");
     let options = ServeOptions::tls().certificate(file("tls.crt"), file("tls.key"));
-    let serving = options.serve(address, service).await.expect("the port is free");
+    let serving = options.serve(address, service).await.expect("a port is free");
     std::mem::forget(serving);
 }
 

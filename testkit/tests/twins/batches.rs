@@ -59,7 +59,7 @@ async fn generated_child_is_found_again(cluster: &TestCluster, is_healthy: bool)
                     "generateName": "web-", "labels": {"of": parent.name_any()},
                     "ownerReferences": [parent.controller_owner_ref(&())],
                 }}))
-                .expect("it is a Secret");
+                .expect("the object is a Secret");
                 cx.api::<Secret>().create(&PostParams::default(), &secret).await?
             }
         };

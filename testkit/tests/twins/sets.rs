@@ -151,7 +151,7 @@ async fn each_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
         let shared = cx.get::<Service>("shared").await?.ok_or(Error::NotYet("no service"))?;
         let mut ports = serde_json::to_value(shared.spec.and_then(|it| it.ports)).unwrap_or_default();
         if !ports.to_string().contains(name) {
-            ports.as_array_mut().expect("a Service has ports").push(mine);
+            ports.as_array_mut().expect("the Service has ports").push(mine);
             drop(cx.merge::<Service>("shared", json!({"spec": {"ports": ports}})).await?);
         }
         done()
@@ -164,7 +164,7 @@ async fn each_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
 /// Both parents own a Secret; the bug lets the last one replace the owners.
 async fn each_parent_owns_the_shared_child(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
-        let own = parent.owner_ref(&()).expect("it has a uid");
+        let own = parent.owner_ref(&()).expect("the object has a uid");
         let Some(mut shared) = cx.get::<Secret>("shared").await? else {
             return Err(Error::NotYet("no secret"));
         };

@@ -283,7 +283,7 @@ impl Context {
 
     /// Creates an object; returns `false` if an object with its name exists.
     pub(crate) async fn create<K: Namespaced>(&self, object: Value) -> Result<bool, Error> {
-        let object: K = serde_json::from_value(object).expect("it is of this kind");
+        let object: K = serde_json::from_value(object).expect("the object has this type");
         match self.api::<K>().create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
             created => Ok(created.map(|_| true)?),

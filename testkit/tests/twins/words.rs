@@ -35,7 +35,7 @@ async fn leak(cluster: &TestCluster) {
         while let Some(event) = events.next().await {
             let Ok(map) = event else { continue };
             let secret: Secret =
-                serde_json::from_value(json!({"metadata": {"name": map.name_any()}})).expect("it is one");
+                serde_json::from_value(json!({"metadata": {"name": map.name_any()}})).expect("the object is valid");
             let _ = secrets.create(&Default::default(), &secret).await;
         }
     });
@@ -53,7 +53,7 @@ fn object_that_outlives_its_owner_in_the_reference_is_reported() {
         .without(Oracle::Idempotence)
         .without(Oracle::CreatesAndDeletes)
         .report();
-    let failure = report.failure().expect("a run cleans up");
+    let failure = report.failure().expect("the exploration fails");
     let expected = "left behind in the reference run: secrets default/web, written by operator for configmaps \
                     default/web, which no longer exists";
     assert!(failure.what().starts_with(expected), "{report}");
@@ -131,7 +131,7 @@ async fn external_systems_are_shared_by_name() {
         .of("one")
         .create("disk", json!({}))
         .await
-        .expect("it is new");
+        .expect("the object does not exist yet");
     let found = cluster.external("cloud").of("other").get("disk").await;
     assert_eq!(found, Ok(Some(json!({}))));
     assert!(cluster.external("another").objects().is_empty());

@@ -566,7 +566,7 @@ mod tests {
         assert_eq!(serde_json::Value::from(value.clone()), document());
         assert_eq!(
             format!("{value:#}"),
-            serde_json::to_string_pretty(&value).expect("it is JSON")
+            serde_json::to_string_pretty(&value).expect("the value can be serialized")
         );
         assert_eq!(serde_json::to_string(&value).ok(), Some(value.to_string()));
         assert_eq!(

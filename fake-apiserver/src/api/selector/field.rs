@@ -193,7 +193,7 @@ mod tests {
     #[case(",metadata.name=a,", &[("metadata.name", FieldOperator::Equals, "a")])]
     #[case("b!=\\,\\=\\\\,a==", &[("a", FieldOperator::Equals, ""), ("b", FieldOperator::NotEquals, ",=\\")])]
     fn f3_terms_are_sorted_and_unescaped(#[case] text: &str, #[case] terms: &[(&str, FieldOperator, &str)]) {
-        let selector = FieldSelector::parse(text).expect("a selector");
+        let selector = FieldSelector::parse(text).expect("the selector is valid");
         let got: Vec<_> = selector
             .terms()
             .iter()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn d16_only_equality_requires_a_name() {
-        let selector = FieldSelector::parse("metadata.name!=a,metadata.namespace=n").expect("a selector");
+        let selector = FieldSelector::parse("metadata.name!=a,metadata.namespace=n").expect("the selector is valid");
         assert_eq!(selector.requires_name(), None);
         assert_eq!(selector.requires_namespace(), Some("n"));
         assert!(!selector.matches(|field| if field == "metadata.name" { "a" } else { "n" }));
@@ -213,11 +213,14 @@ mod tests {
 
     #[test]
     fn f5_a_field_can_be_renamed_or_refused() {
-        let selector = FieldSelector::parse("spec.host=n").expect("a selector");
+        let selector = FieldSelector::parse("spec.host=n").expect("the selector is valid");
         let renamed = selector
             .clone()
             .rename_fields(|_| Ok::<_, String>("spec.nodeName".into()));
-        assert_eq!(renamed.expect("it is renamed").requires("spec.nodeName"), Some("n"));
+        assert_eq!(
+            renamed.expect("the field can be renamed").requires("spec.nodeName"),
+            Some("n")
+        );
         let refused = selector.rename_fields(|field| Err::<String, _>(format!("field label not supported: {field}")));
         assert_eq!(refused.unwrap_err(), "field label not supported: spec.host");
     }

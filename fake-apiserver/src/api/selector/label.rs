@@ -252,7 +252,7 @@ mod tests {
 
     fn selects(text: &str, labels: &[(&str, &str)]) -> bool {
         LabelSelector::parse(text)
-            .expect("a selector")
+            .expect("the selector is valid")
             .matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))
     }
 
@@ -323,8 +323,8 @@ mod tests {
     fn a_selector_object_prints_like_a_parameter() {
         let object = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
-        let selector = LabelSelector::from_object(&object).expect("it is valid");
-        let selector = selector.expect("it selects");
+        let selector = LabelSelector::from_object(&object).expect("the selector is valid");
+        let selector = selector.expect("the object has a selector");
         assert_eq!(selector.to_string(), "a notin (x,y),b=1,c");
         assert_eq!(LabelSelector::from_object(&Value::Null), Ok(None));
         let error = LabelSelector::from_object(&json!({"matchExpressions": [{"key": "a", "operator": "Has"}]}));

@@ -208,7 +208,7 @@ rows:
     fn values(#[case] value: Value, #[case] expected: &str) {
         let text = to_string(&value);
         assert_eq!(text, expected);
-        assert_eq!(parse(text.as_bytes()).expect("valid YAML").value, value);
+        assert_eq!(parse(text.as_bytes()).expect("the text is valid YAML").value, value);
     }
 
     #[test]

@@ -69,11 +69,11 @@ fn custom(group: &str, version: &str, plural: &str, subresources: &[&str]) -> Re
 #[case("policy", "v1", "poddisruptionbudgets", "EVWiDmWqyJw=")]
 #[case("rbac.authorization.k8s.io", "v1", "roles", "7FuwZcIIItM=")]
 fn n4_storage_version_hashes(#[case] group: &str, #[case] version: &str, #[case] name: &str, #[case] expected: &str) {
-    let list = resource_list(&builtins(), group, version).expect("a served version");
+    let list = resource_list(&builtins(), group, version).expect("the version is served");
     let found = list["resources"]
         .as_array()
         .and_then(|rows| rows.iter().find(|row| row["name"] == name))
-        .expect("a served resource");
+        .expect("the resource is served");
     assert_eq!(found["storageVersionHash"], expected);
 }
 
@@ -99,7 +99,7 @@ fn n1_version_lists_its_resources() {
         {"name": "jobs/status", "singularName": "", "namespaced": true, "kind": "Job", "verbs": some}]});
     assert_eq!(resource_list(&builtins(), "batch", "v1"), Some(expected));
     assert_eq!(resource_list(&builtins(), "batch", "v9"), None);
-    let core = resource_list(&builtins(), "", "v1").expect("the core group");
+    let core = resource_list(&builtins(), "", "v1").expect("the core group is served");
     let eviction = core["resources"]
         .as_array()
         .and_then(|rows| rows.iter().find(|row| row["name"] == "pods/eviction"));
@@ -135,7 +135,7 @@ fn n5_custom_resources_have_their_own_order() {
     ];
     let mut all: Vec<&ResourceInfo> = rows.iter().collect();
     all.extend(builtins());
-    let list = resource_list(&all, "a.example.com", "v1").expect("a served version");
+    let list = resource_list(&all, "a.example.com", "v1").expect("the version is served");
     let names: Vec<&Value> = list["resources"]
         .as_array()
         .into_iter()
@@ -158,10 +158,13 @@ fn n5_custom_resources_have_their_own_order() {
     let last = group_list(&all, &[])["groups"]
         .as_array()
         .and_then(|list| list.last().cloned())
-        .expect("groups");
+        .expect("the value is a list");
     assert_eq!(last["name"], "a.example.com");
     let items = aggregated(&all, &[], false);
-    let item = items["items"].as_array().and_then(|list| list.last()).expect("groups");
+    let item = items["items"]
+        .as_array()
+        .and_then(|list| list.last())
+        .expect("the value is a list");
     let kind = json!({"group": "a.example.com", "version": "v1", "kind": "Widget"});
     assert_eq!(item["versions"][0]["resources"][0]["responseKind"], kind);
 }
@@ -183,7 +186,7 @@ fn n3_core_group_has_an_aggregated_document() {
     assert_eq!(list["items"][0]["metadata"], json!({}));
     let resources = list["items"][0]["versions"][0]["resources"]
         .as_array()
-        .expect("resources");
+        .expect("the value is a list");
     let namespaces = json!({
         "resource": "namespaces", "responseKind": {"group": "", "version": "", "kind": "Namespace"},
         "scope": "Cluster", "singularResource": "namespace", "shortNames": ["ns"],

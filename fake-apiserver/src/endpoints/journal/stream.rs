@@ -50,13 +50,15 @@ mod tests {
         let server = ApiServer::builder().journal_capacity(1_500).start();
         let ask = async |times: usize| {
             for _ in 0..times {
-                server.call(Request::get("/version").body("").expect("a request")).await;
+                server
+                    .call(Request::get("/version").body("").expect("the request is valid"))
+                    .await;
             }
         };
         ask(1).await;
         let mut pages = pin!(pages(server.journal().clone(), 0));
         let mut next = async || {
-            let page = pages.next().await.expect("it has no end");
+            let page = pages.next().await.expect("the stream continues");
             (page.first, page.entries.len(), page.total)
         };
         assert_eq!(next().await, (0, 1, 1));

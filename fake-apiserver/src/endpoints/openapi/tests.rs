@@ -6,7 +6,7 @@ use crate::api::resource::{Scope, SubresourceInfo, Text};
 use crate::registry::types::schema::served::builtins;
 
 fn now() -> Timestamp {
-    "2026-11-21T10:00:00Z".parse().expect("a time")
+    "2026-11-21T10:00:00Z".parse().expect("the time is valid")
 }
 
 fn asked<'a>(path: &'a str, hash: &'a str) -> Asked<'a> {
@@ -31,7 +31,7 @@ fn with_builtins<T>(use_it: impl FnOnce(OpenApi<'_>) -> T) -> T {
 fn document(api: &OpenApi<'_>, path: &str) -> Value {
     let answer = api.answer(asked(path, ""));
     assert_eq!(answer.status, 200);
-    serde_json::from_slice(&answer.body).expect("JSON")
+    serde_json::from_slice(&answer.body).expect("the text is valid JSON")
 }
 
 fn widget() -> ResourceInfo {
@@ -76,13 +76,13 @@ fn widget() -> ResourceInfo {
 fn n6_every_document_contains_its_definitions() {
     with_builtins(|api| {
         let index = api.index();
-        let paths = index["paths"].as_object().expect("paths");
+        let paths = index["paths"].as_object().expect("the value is an object");
         assert!(paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1"));
         for path in paths.keys() {
             let document = document(&api, path);
             let text = document.to_string();
             for part in text.split(REF).skip(1) {
-                let name = &part[..part.find('"').expect("a quote")];
+                let name = &part[..part.find('"').expect("the text has a quote")];
                 assert!(
                     document["components"]["schemas"].get(name).is_some(),
                     "{path} lacks {name}"
@@ -90,7 +90,7 @@ fn n6_every_document_contains_its_definitions() {
             }
         }
         for row in builtins(KubernetesVersion::default()) {
-            let name = definition_of(&row.group, &row.version, &row.kind).expect("a definition");
+            let name = definition_of(&row.group, &row.version, &row.kind).expect("the type has a definition");
             assert!(definition(KubernetesVersion::default(), &name).is_some(), "{name}");
         }
     });
@@ -102,9 +102,9 @@ fn n6_hashes_make_documents_immutable() {
         let index = api.index();
         let url = index["paths"]["apis/batch/v1"]["serverRelativeURL"]
             .as_str()
-            .expect("a URL")
+            .expect("the URL is a string")
             .to_owned();
-        let (path, hash) = url.split_once("?hash=").expect("a hash");
+        let (path, hash) = url.split_once("?hash=").expect("the URL has a hash");
         assert_eq!((path, hash.len()), ("/openapi/v3/apis/batch/v1", 128));
         let header = |answer: &DocumentAnswer, name: &str| {
             answer
@@ -212,7 +212,7 @@ fn parameters_have_the_descriptions_of_go() {
 #[case::a_document_of_its_own("logpath-Noq7euwC", "/logs/{logpath}")]
 fn v2_shares_parameters_under_the_names_of_go(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
-        let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("it is JSON");
+        let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");
         assert!(document["parameters"][name].is_object(), "{name} is shared");
         let item = document["paths"][path].to_string();
         assert!(item.contains(&format!("\"#/parameters/{name}\"")), "{item}");
@@ -234,7 +234,9 @@ fn n6_custom_resources_have_documents() {
         custom: &custom,
     };
     let document = document(&api, "apis/shop.example.com/v1");
-    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let schemas = document["components"]["schemas"]
+        .as_object()
+        .expect("the value is an object");
     let names: Vec<&str> = schemas
         .keys()
         .map(|name| name.rsplit('.').next().unwrap_or_default())
@@ -307,7 +309,8 @@ fn a_changed_schema_changes_the_hash() {
 
 #[test]
 fn field_descriptions_are_found() {
-    let text = description("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "name").expect("a description");
+    let text =
+        description("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "name").expect("the field has a description");
     assert!(text.starts_with("Name must be unique within a namespace."), "{text}");
     assert_eq!(description("none", ""), None);
 }
@@ -332,12 +335,12 @@ fn n6_v2_document_contains_all_definitions() {
     };
     let answer = v2(&api, "application/json", "");
     assert_eq!(answer.status, 200);
-    let document: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let document: Value = serde_json::from_slice(&answer.body).expect("the text is valid JSON");
     let text = document.to_string();
     for word in ["#/components/", "requestBody", "\"allOf\":[", "\"oneOf\":["] {
         assert!(!text.contains(word), "{word} is no word of v2");
     }
-    let definitions = document["definitions"].as_object().expect("definitions");
+    let definitions = document["definitions"].as_object().expect("the value is an object");
     let lost: Vec<&str> = text
         .split("\"#/definitions/")
         .skip(1)
@@ -361,7 +364,7 @@ fn n6_v2_document_contains_all_definitions() {
     );
     let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
     assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
-    let parameters = patch["parameters"].as_array().expect("a list");
+    let parameters = patch["parameters"].as_array().expect("the value is a list");
     assert_eq!(parameters[0]["$ref"], "#/parameters/body-78PwaGsr");
     assert!(
         parameters
@@ -376,7 +379,11 @@ fn n6_both_forms_of_v2_share_an_etag_of_the_served_resources() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let tag_of = |answer: &DocumentAnswer| {
-            let (_, tag) = answer.headers.iter().find(|(name, _)| *name == "etag").expect("a tag");
+            let (_, tag) = answer
+                .headers
+                .iter()
+                .find(|(name, _)| *name == "etag")
+                .expect("the answer has an ETag");
             tag.clone()
         };
         let (json, protobuf) = (v2(&api, "", ""), v2(&api, PROTOBUF, ""));

@@ -436,7 +436,7 @@ mod tests {
             "spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]},
             "status": {"conditions": [{"type": "Synced", "status": "False"}, {"type": "Ready", "status": "True"}]},
         });
-        let found = JsonPath::parse(path).expect("a valid path");
+        let found = JsonPath::parse(path).expect("the path is valid");
         assert_eq!(found.first(&object).cloned().unwrap_or_default(), expected);
         let first = object.as_object().and_then(|map| found.first_of(map));
         assert_eq!(first.cloned().unwrap_or_default(), expected);
@@ -445,21 +445,21 @@ mod tests {
     #[test]
     fn all_values_at_a_path_are_returned_in_order() {
         let object = json!({"spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]}});
-        let path = JsonPath::parse(".spec.list[*].name").expect("a valid path");
+        let path = JsonPath::parse(".spec.list[*].name").expect("the path is valid");
         assert_eq!(path.all(&object), [&json!("x"), &json!("y")]);
-        let path = JsonPath::parse(".spec.list[?(@.name!=\"z\")].n").expect("a valid path");
+        let path = JsonPath::parse(".spec.list[?(@.name!=\"z\")].n").expect("the path is valid");
         assert_eq!(path.all(&object), [&json!(5)]);
     }
 
     #[test]
     fn o1_evaluation_is_bounded() {
         let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
-        let path = JsonPath::parse(&"..a".repeat(40)).expect("a valid path");
+        let path = JsonPath::parse(&"..a".repeat(40)).expect("the path is valid");
         let Value::Object(root) = json!({"a": nested}) else {
             unreachable!()
         };
         assert!(path.first_of(&root).is_some());
-        let path = JsonPath::parse(&format!("{}..none", "..a".repeat(30))).expect("a valid path");
+        let path = JsonPath::parse(&format!("{}..none", "..a".repeat(30))).expect("the path is valid");
         assert_eq!(path.first_of(&root), None);
         assert!(JsonPath::parse(&"[?(@".repeat(100_000)).is_err());
     }

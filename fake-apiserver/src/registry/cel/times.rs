@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn time_arithmetic_crosses_the_epoch() {
-        let time = Time::parse("1970-01-01T00:00:00.25Z").expect("a time");
-        let length = Duration::parse("1.5s").expect("a duration");
-        let earlier = time.checked_sub(length).expect("there is such a time");
+        let time = Time::parse("1970-01-01T00:00:00.25Z").expect("the time is valid");
+        let length = Duration::parse("1.5s").expect("the duration is valid");
+        let earlier = time.checked_sub(length).expect("the time is in range");
         assert_eq!(earlier.to_string(), "1969-12-31T23:59:58.75Z");
         assert_eq!(earlier.checked_add(length), Some(time));
         assert_eq!(time.since(&earlier), Some(length));

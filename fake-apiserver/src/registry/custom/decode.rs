@@ -248,7 +248,7 @@ mod tests {
             "size": 1.0, "zz": 2, "nested": {"a": "x", "b": "y"}, "list": [{"a": "x", "b": "y"}],
             "m": {"x": 1, "y": {"z": [1]}}, "any": {"k": [null, {"l": 1}]},
         }));
-        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        let (decoded, unknown) = decode(spec, body).expect("the body can be decoded");
         assert_eq!(unknown, ["spec.list[0].b", "spec.m.y.z", "spec.nested.b", "spec.zz"]);
         let expected = json!({
             "size": 1, "nested": {"a": "x"}, "list": [{"a": "x"}], "m": {"x": 1, "y": {}},
@@ -266,7 +266,7 @@ mod tests {
             "m": {"type": "object", "additionalProperties": {"type": "string"}},
         }});
         let body = object(json!({"c": null, "n": null, "l": [null], "m": {"k": null}}));
-        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        let (decoded, unknown) = decode(spec, body).expect("the body can be decoded");
         assert_eq!(unknown, Vec::<String>::new());
         assert_eq!(decoded["spec"], json!({"n": null, "l": [null], "m": {}}));
     }
@@ -279,7 +279,7 @@ mod tests {
         let body = object(json!({"template": {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "junk": 1}, "spec": {"x": 1, "y": 2}, "zz": 1,
         }}));
-        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        let (decoded, unknown) = decode(spec, body).expect("the body can be decoded");
         assert_eq!(
             unknown,
             [
@@ -299,7 +299,8 @@ mod tests {
         let mut nameless = object(json!({}));
         nameless.remove("kind");
         let raw = "{\"apiVersion\": \"example.com/v1\", \"spec\": {}}";
-        let error = check_named(&nameless, raw.as_bytes(), version, FieldValidation::Warn).expect_err("no kind");
+        let error =
+            check_named(&nameless, raw.as_bytes(), version, FieldValidation::Warn).expect_err("the body has no kind");
         let start = "{\"apiVersion\": \"example.com/v1\"";
         assert_eq!(
             error.message,
@@ -311,11 +312,11 @@ mod tests {
         );
         let mut other = object(json!({}));
         other.insert("kind".into(), "Gadget".into());
-        let error = check_kind(&other, version).expect_err("another kind");
+        let error = check_kind(&other, version).expect_err("the body has another kind");
         let text = "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget";
         assert_eq!((error.code, error.message.as_str()), (422, text));
         other.insert("apiVersion".into(), "example.com/v2".into());
-        let error = check_version(&other, version).expect_err("another version");
+        let error = check_version(&other, version).expect_err("the body has another version");
         assert_eq!(
             error.message,
             "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"

@@ -229,7 +229,7 @@ mod tests {
     fn i2_scale_contains_fields_of_the_object() {
         let mut widget = object(json!({"size": 2}));
         widget.insert("status".into(), json!({"size": 1, "sel": "a=b"}));
-        let scale = get(&widget, &paths()).expect("a scale");
+        let scale = get(&widget, &paths()).expect("the object has a scale");
         let expected = json!({
             "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "a"},
             "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "a=b"},
@@ -240,19 +240,19 @@ mod tests {
     #[test]
     fn i2_unset_replicas_are_an_error() {
         let mut widget = object(json!({}));
-        let error = get(&widget, &paths()).expect_err("nothing set");
+        let error = get(&widget, &paths()).expect_err("the replicas are unset");
         assert_eq!(
             error.message,
             "Internal error occurred: the spec replicas field \".spec.size\" does not exist"
         );
-        let mut scale = before_update(&widget, &paths()).expect("a scale");
-        let error = update(&mut widget, &scale, &paths()).expect_err("still nothing set");
+        let mut scale = before_update(&widget, &paths()).expect("the object has a scale");
+        let error = update(&mut widget, &scale, &paths()).expect_err("the replicas are unset");
         assert_eq!(
             (error.code, error.message.as_str()),
             (400, "the spec replicas field \".spec.size\" cannot be empty")
         );
         scale.insert("spec".into(), json!({"replicas": 3}));
-        update(&mut widget, &scale, &paths()).expect("set");
+        update(&mut widget, &scale, &paths()).expect("the replicas are set");
         assert_eq!(widget["spec"], json!({"size": 3}));
     }
 

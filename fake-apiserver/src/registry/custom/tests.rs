@@ -12,7 +12,7 @@ use crate::registry::kinds::strategy::Context;
 /// An established CRD of Widgets with one version; `more` contains further fields of the version.
 pub(super) fn resource(schema: Value, more: Value) -> CustomResource {
     let mut version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    for (key, value) in more.as_object().expect("an object") {
+    for (key, value) in more.as_object().expect("the value is an object") {
         version[key] = value.clone();
     }
     resource_of(json!([version]))
@@ -26,7 +26,7 @@ pub(super) fn resource_of(versions: Value) -> CustomResource {
         "spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": versions},
         "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
     });
-    CustomResource::parse(&Object(crd.as_object().expect("an object").clone())).expect("a valid CRD")
+    CustomResource::parse(&Object(crd.as_object().expect("the value is an object").clone())).expect("the CRD is valid")
 }
 
 pub(super) fn strategy(schema: Value, more: Value) -> CustomStrategy {
@@ -39,14 +39,14 @@ pub(super) fn strategy(schema: Value, more: Value) -> CustomStrategy {
 /// A Widget with this spec.
 pub(super) fn object(spec: Value) -> Object {
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
-    Object(widget.as_object().expect("an object").clone())
+    Object(widget.as_object().expect("the value is an object").clone())
 }
 
 /// Runs `then` with a context without other objects.
 pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
-        .expect("a runtime");
+        .expect("the runtime can be built");
     let _guard = runtime.enter();
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     then(&Context {

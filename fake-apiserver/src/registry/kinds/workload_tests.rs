@@ -21,8 +21,8 @@ fn object(value: &Value) -> Object {
 }
 
 fn strategy_of(case: &Map) -> &'static dyn Strategy {
-    let text = |field: &str| case[field].as_str().expect("a string");
-    workload_strategy(KubernetesVersion::default(), text("group"), text("resource")).expect("a strategy")
+    let text = |field: &str| case[field].as_str().expect("the value is a string");
+    workload_strategy(KubernetesVersion::default(), text("group"), text("resource")).expect("the kind has a strategy")
 }
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
@@ -61,7 +61,7 @@ fn check(case: &Map, object: &Object, errors: &FieldErrors) -> Result<(), String
     if let Some(expected) = case.get("message").and_then(Value::as_str) {
         let mut wanted: Vec<&str> = case["causes"]
             .as_array()
-            .expect("causes")
+            .expect("the value is a list")
             .iter()
             .filter_map(Value::as_str)
             .collect();
@@ -194,8 +194,8 @@ fn merge(target: &mut Map, patch: &Value) {
 fn writes_are_answered_as_recorded() {
     let mut failures = Vec::new();
     for line in CASES.lines() {
-        let case: Value = serde_json::from_str(line).expect("a case");
-        let case = case.as_object().expect("an object");
+        let case: Value = serde_json::from_str(line).expect("the line is a case");
+        let case = case.as_object().expect("the value is an object");
         if let Err(trouble) = run(case) {
             failures.push(format!("{}: {trouble}", case["case"]));
         }
@@ -284,8 +284,8 @@ fn arbitrary_body_does_not_panic() {
     ];
     let mut turn = 0;
     for line in CASES.lines() {
-        let case: Value = serde_json::from_str(line).expect("a case");
-        let case = case.as_object().expect("an object");
+        let case: Value = serde_json::from_str(line).expect("the line is a case");
+        let case = case.as_object().expect("the value is an object");
         let strategy = strategy_of(case);
         let body = case.get("result").filter(|it| !it.is_null()).unwrap_or(&case["new"]);
         let whole = object(body);

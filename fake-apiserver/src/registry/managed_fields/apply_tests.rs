@@ -253,7 +253,7 @@ impl Replay {
         }
         let other = lend(other);
         let types = Types {
-            schema: self.schema(kind, &request.api_version).expect("a served version"),
+            schema: self.schema(kind, &request.api_version).expect("the version is served"),
             other: &other,
         };
         let live = live.as_ref();
@@ -364,7 +364,7 @@ fn h_ownership_equals_the_recordings() {
          .spec.replicas: expected numeric (int or float), got []interface {}"))]
 fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &str>) {
     let types = Types {
-        schema: SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("a built-in kind")),
+        schema: SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("the kind is built in")),
         other: &single_version,
     };
     let manager = Manager {
@@ -392,7 +392,7 @@ fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &st
 #[test]
 fn h14_kubectl_takes_over_client_side_applied_fields() {
     let types = Types {
-        schema: SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("a built-in kind")),
+        schema: SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("the kind is built in")),
         other: &single_version,
     };
     let manager = |name| Manager {
@@ -420,7 +420,7 @@ fn h14_kubectl_takes_over_client_side_applied_fields() {
         "ConfigMap",
         false,
     )
-    .expect("allowed");
+    .expect("the apply is allowed");
     let annotation = "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"\\u003cw\\u003e\"},\"kind\":\"ConfigMap\",\
                       \"metadata\":{\"name\":\"a\"}}\n";
     assert_eq!(done.0["metadata"]["annotations"][LAST], annotation);
@@ -435,5 +435,5 @@ fn h14_kubectl_takes_over_client_side_applied_fields() {
         false,
     );
     let text = "Apply failed with 1 conflict: conflict with \"kubectl-client-side-apply\" using v1: .data.other";
-    assert_eq!(refused.expect_err("not applied before").message, text);
+    assert_eq!(refused.expect_err("the object was not applied before").message, text);
 }

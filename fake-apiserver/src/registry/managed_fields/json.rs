@@ -372,7 +372,7 @@ mod tests {
     use crate::api::nesting;
 
     fn map(value: &Value) -> &Map {
-        value.as_object().expect("an object")
+        value.as_object().expect("the value is an object")
     }
 
     fn as_text(value: &Value) -> Value {
@@ -389,7 +389,7 @@ mod tests {
         // A node that contains only itself is encoded without the member.
         let expected = fields.to_string().replace("{\".\":{}}", "{}");
         for form in [as_text(&fields), fields] {
-            let set = decode(Some(&form)).expect("fields");
+            let set = decode(Some(&form)).expect("the fields can be decoded");
             assert_eq!(Value::Object(encode(&set)).to_string(), expected);
             let text = form.to_string();
             assert_eq!(are(map(&form), &set), text == expected);
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn unknown_kinds_of_elements_are_dropped() {
         let fields = json!({"f:a": {}, "x:b": {"f:c": {}}});
-        let set = decode(Some(&fields)).expect("fields");
+        let set = decode(Some(&fields)).expect("the fields can be decoded");
         assert_eq!(Value::Object(encode(&set)).to_string(), "{\"f:a\":{}}");
     }
 
@@ -423,7 +423,7 @@ mod tests {
     #[case::nothing(json!({}), false, true)]
     fn sets_are_compared_with_fields_as_text(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
         let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
-        let set = decode(Some(&set)).expect("fields");
+        let set = decode(Some(&set)).expect("the fields can be decoded");
         let fields = as_text(&fields);
         let fields = map(&fields);
         assert_eq!(touches(fields, &set), any);
@@ -436,10 +436,10 @@ mod tests {
         let fields = as_text(&json!({"f:a": {"f:b": {}}, "f:c": {".": {}, "f:d": {}}}));
         let (one, other) = (json!({"f:a": {"f:b": {}}}), json!({"f:c": {"f:d": {}}}));
         let (one, other) = (
-            decode(Some(&one)).expect("fields"),
-            decode(Some(&other)).expect("fields"),
+            decode(Some(&one)).expect("the fields can be decoded"),
+            decode(Some(&other)).expect("the fields can be decoded"),
         );
-        let left = subtract(map(&fields), &[&one, &other]).expect("a change");
+        let left = subtract(map(&fields), &[&one, &other]).expect("the fields change");
         assert_eq!(Value::Object(left).to_string(), "{\"f:c\":{}}");
     }
 }

@@ -74,7 +74,7 @@ fn any_map() -> impl Strategy<Value = Map> {
 }
 
 fn deployment() -> SchemaRef<'static> {
-    SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("a built-in kind"))
+    SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("the kind is built in"))
 }
 
 fn types(schema: SchemaRef<'static>) -> Types<'static, 'static> {
@@ -122,7 +122,7 @@ fn data_of(object: &Object) -> Data {
 }
 
 fn apply_data(live: Option<&Object>, data: &Data, name: &str, force: bool) -> Option<Object> {
-    let schema = SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("a built-in kind"));
+    let schema = SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("the kind is built in"));
     let manager = manager(name, "2026-01-01T00:00:00Z");
     apply(&types(schema), live, &config_map(data), &manager, "ConfigMap", force).ok()
 }
@@ -264,17 +264,17 @@ proptest! {
     #[test]
     fn apply_is_idempotent(live in any_data(&["a", "b", "c"]), data in any_data(&["a", "b", "c"])) {
         let live = apply_data(None, &live, "other", false);
-        let once = apply_data(live.as_ref(), &data, "one", true).expect("forced");
-        let twice = apply_data(Some(&once), &data, "one", false).expect("its own fields");
+        let once = apply_data(live.as_ref(), &data, "one", true).expect("the apply is forced");
+        let twice = apply_data(Some(&once), &data, "one", false).expect("the manager owns the fields");
         prop_assert_eq!(once, twice);
     }
 
     #[test]
     fn disjoint_appliers_commute(a in any_data(&["a", "b"]), b in any_data(&["c", "d"])) {
-        let first = apply_data(None, &a, "one", false).expect("no conflict");
-        let ab = apply_data(Some(&first), &b, "two", false).expect("no conflict");
-        let second = apply_data(None, &b, "two", false).expect("no conflict");
-        let ba = apply_data(Some(&second), &a, "one", false).expect("no conflict");
+        let first = apply_data(None, &a, "one", false).expect("the apply has no conflict");
+        let ab = apply_data(Some(&first), &b, "two", false).expect("the apply has no conflict");
+        let second = apply_data(None, &b, "two", false).expect("the apply has no conflict");
+        let ba = apply_data(Some(&second), &a, "one", false).expect("the apply has no conflict");
         prop_assert_eq!(data_of(&ab), data_of(&ba));
         prop_assert_eq!(owners(&ab), owners(&ba));
     }
@@ -285,7 +285,7 @@ proptest! {
     ) {
         // An additional applier keeps the object tracked, even if all others give up their fields.
         let mut live = apply_data(None, &Data::from([("z".to_owned(), "z".to_owned())]), "base", false)
-            .expect("no conflict");
+            .expect("the apply has no conflict");
         let mut model = Model::default();
         model.apply("base", &Data::from([("z".to_owned(), "z".to_owned())]), false);
         for (who, data, force) in steps {

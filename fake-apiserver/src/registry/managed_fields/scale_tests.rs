@@ -32,7 +32,7 @@ fn write_scale(entries: Vec<Value>, replicas: u32, name: &str) -> Vec<Value> {
         .insert("managedFields".into(), Value::Array(entries));
     let mut new = object(scale(replicas));
     let types = Types {
-        schema: SchemaRef::Builtin(shape_of("autoscaling", "v1", "Scale").expect("a built-in kind")),
+        schema: SchemaRef::Builtin(shape_of("autoscaling", "v1", "Scale").expect("the kind is built in")),
         other: &single_version,
     };
     let manager = Manager {
@@ -99,9 +99,9 @@ fn h11_list_or_map_that_became_atomic_is_owned_as_a_whole() {
                 "same": {"type": "object", "properties": {"a": {"type": "string"}}}
             }}}}}}]}
     });
-    let custom = CustomResource::parse(&object(crd)).expect("a CRD");
+    let custom = CustomResource::parse(&object(crd)).expect("the CRD is valid");
     let types = Types {
-        schema: SchemaRef::Custom(&*custom.version("v1").expect("served").schema),
+        schema: SchemaRef::Custom(&*custom.version("v1").expect("the version is served").schema),
         other: &single_version,
     };
     let manager = Manager {

@@ -10,7 +10,7 @@ use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 
 fn builtin(group: &str, version: &str, kind: &str) -> SchemaRef<'static> {
-    SchemaRef::Builtin(shape_of(group, version, kind).expect("a built-in kind"))
+    SchemaRef::Builtin(shape_of(group, version, kind).expect("the kind is built in"))
 }
 
 /// The patched value, or the code and the message.
@@ -39,7 +39,7 @@ fn config_map() -> Value {
     json!({"k": "v", "a/b~c": 1}))]
 #[case::null_body(Value::Null, json!({"k": "v", "m": "moved"}))]
 fn g2_json_patches(#[case] patch: Value, #[case] data: Value) {
-    let done = outcome(json_patch(config_map(), patch.to_string().as_bytes())).expect("applies");
+    let done = outcome(json_patch(config_map(), patch.to_string().as_bytes())).expect("the patch applies");
     assert_eq!(done["data"], data);
 }
 
@@ -54,7 +54,8 @@ fn g2_list_indices_are_resolved(#[case] patch: Value, #[case] list: Value) {
     let mut patch = patch;
     let path = format!("/list{}", patch[0]["path"].as_str().unwrap_or_default());
     patch[0]["path"] = path.into();
-    let done = outcome(json_patch(json!({"list": [1, 2, 3]}), patch.to_string().as_bytes())).expect("applies");
+    let done =
+        outcome(json_patch(json!({"list": [1, 2, 3]}), patch.to_string().as_bytes())).expect("the patch applies");
     assert_eq!(done["list"], list);
 }
 
@@ -72,7 +73,7 @@ fn g2_list_indices_are_resolved(#[case] patch: Value, #[case] list: Value) {
 #[case(json!([{}]))]
 #[case(json!([null]))]
 fn g2_json_patches_that_fail(#[case] patch: Value) {
-    let error = json_patch(config_map(), patch.to_string().as_bytes()).expect_err("fails");
+    let error = json_patch(config_map(), patch.to_string().as_bytes()).expect_err("the patch fails");
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "the server rejected our request due to an error in our request",
@@ -93,7 +94,7 @@ fn g2_json_patches_that_fail(#[case] patch: Value) {
 )]
 #[case("[", "unexpected end of JSON input")]
 fn g1_invalid_json_patches_are_refused(#[case] body: &str, #[case] text: &str) {
-    let error = outcome(json_patch(config_map(), body.as_bytes())).expect_err("fails");
+    let error = outcome(json_patch(config_map(), body.as_bytes())).expect_err("the patch fails");
     assert_eq!(error, (400, format!("error decoding patch: {text}")));
 }
 
@@ -102,7 +103,8 @@ fn a20_json_patch_is_limited_to_ten_thousand_operations() {
     let operations = |n| Value::Array(vec![json!({"op": "test", "path": "/data/k", "value": "v"}); n]).to_string();
     assert!(json_patch(config_map(), operations(10_000).as_bytes()).is_ok());
     let text = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001";
-    let error = outcome(json_patch(config_map(), operations(10_001).as_bytes())).expect_err("too many");
+    let error = outcome(json_patch(config_map(), operations(10_001).as_bytes()))
+        .expect_err("the patch has too many operations");
     assert_eq!(error, (413, text.to_owned()));
 }
 
@@ -110,7 +112,7 @@ fn a20_json_patch_is_limited_to_ten_thousand_operations() {
 fn copies_are_bounded_in_size_and_depth() {
     let copies = vec![json!({"op": "copy", "from": "/data", "path": "/data/x"}); 200];
     let error = outcome(json_patch(config_map(), Value::Array(copies).to_string().as_bytes()));
-    assert_eq!(error.expect_err("too deep or too much").0, 422);
+    assert_eq!(error.expect_err("the result is too deep or too large").0, 422);
     let siblings = (0..40).map(|i| json!({"op": "copy", "from": "", "path": format!("/x{i}")}));
     assert!(json_patch(config_map(), Value::Array(siblings.collect()).to_string().as_bytes()).is_err());
 }
@@ -118,9 +120,9 @@ fn copies_are_bounded_in_size_and_depth() {
 #[test]
 fn strict_json_patches_refuse_unknown_fields() {
     let body = br#"[{"op":"test","path":"/data/k","value":"v","extra":1}]"#;
-    let patched = json_patch(config_map(), body).expect("applies");
+    let patched = json_patch(config_map(), body).expect("the patch applies");
     assert_eq!(patched.strict_errors, [r#"json patch unknown field "[0].extra""#]);
-    let patched = merge_patch(config_map(), br#"{"data":{"k":"1","k":"2"}}"#).expect("applies");
+    let patched = merge_patch(config_map(), br#"{"data":{"k":"1","k":"2"}}"#).expect("the patch applies");
     assert_eq!(patched.strict_errors, [r#"duplicate field "data.k""#]);
     assert_eq!(patched.value["data"]["k"], "2");
 }
@@ -131,7 +133,7 @@ fn strict_json_patches_refuse_unknown_fields() {
 #[case(json!({"data": {"k": {"a": null, "b": [{"c": null}]}, "m": null}}), json!({"k": {"b": [{}]}}))]
 #[case(json!({}), json!({"k": "v", "m": "moved"}))]
 fn g3_merge_patches_follow_rfc_7386(#[case] patch: Value, #[case] data: Value) {
-    let done = outcome(merge_patch(config_map(), patch.to_string().as_bytes())).expect("applies");
+    let done = outcome(merge_patch(config_map(), patch.to_string().as_bytes())).expect("the patch applies");
     assert_eq!(done["data"], data);
 }
 
@@ -152,7 +154,7 @@ fn g3_merge_patches_follow_rfc_7386(#[case] patch: Value, #[case] data: Value) {
 #[case("", "error decoding patch: unexpected end of JSON input")]
 #[case("null", "Invalid JSON Patch")]
 fn g1_bad_merge_patches(#[case] body: &str, #[case] text: &str) {
-    let error = outcome(merge_patch(config_map(), body.as_bytes())).expect_err("fails");
+    let error = outcome(merge_patch(config_map(), body.as_bytes())).expect_err("the patch fails");
     assert_eq!(error, (400, text.to_owned()));
 }
 
@@ -160,7 +162,8 @@ fn g1_bad_merge_patches(#[case] body: &str, #[case] text: &str) {
 #[case("{", "unexpected end of JSON input")]
 #[case("[]", "json: cannot unmarshal array into Go value of type map[string]interface {}")]
 fn g1_invalid_strategic_patches_are_refused(#[case] body: &str, #[case] text: &str) {
-    let error = outcome(strategic_patch(config_map(), body.as_bytes(), SchemaRef::Deduced)).expect_err("fails");
+    let error =
+        outcome(strategic_patch(config_map(), body.as_bytes(), SchemaRef::Deduced)).expect_err("the patch fails");
     assert_eq!(error, (400, text.to_owned()));
 }
 
@@ -189,7 +192,10 @@ fn patch_pod_spec(spec: Value, patch: Value) -> Result<Value, (u16, String)> {
     json!([{"name": "e", "image": "2"}, {"name": "c", "image": "1", "args": ["a", "b"]}]))]
 fn g5_lists_of_maps_are_merged_by_key(#[case] patch: Value, #[case] containers: Value) {
     let spec = json!({"containers": [{"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "2"}]});
-    assert_eq!(patch_pod_spec(spec, patch).expect("applies")["containers"], containers);
+    assert_eq!(
+        patch_pod_spec(spec, patch).expect("the patch applies")["containers"],
+        containers
+    );
 }
 
 #[test]
@@ -199,7 +205,7 @@ fn g5_env_and_ports_are_merged_by_key() {
     let patch = json!({"containers": [{"name": "c",
         "env": [{"name": "B", "value": "9"}, {"name": "C", "value": "3"}, {"name": "A", "$patch": "delete"}],
         "ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 53, "protocol": "UDP"}]}]});
-    let done = patch_pod_spec(spec, patch).expect("applies");
+    let done = patch_pod_spec(spec, patch).expect("the patch applies");
     assert_eq!(
         done["containers"][0],
         json!({"name": "c", "env": [{"name": "B", "value": "9"}, {"name": "C", "value": "3"}],
@@ -207,7 +213,7 @@ fn g5_env_and_ports_are_merged_by_key() {
                 {"containerPort": 90, "name": "adm"}]})
     );
     let nulls = json!({"containers": [{"name": "c", "env": null, "ports": [{"containerPort": 80, "name": null}]}]});
-    let done = patch_pod_spec(done, nulls).expect("applies");
+    let done = patch_pod_spec(done, nulls).expect("the patch applies");
     assert_eq!(done["containers"][0]["ports"][0], json!({"containerPort": 80}));
     assert_eq!(done["containers"][0].get("env"), None);
 }
@@ -216,11 +222,11 @@ fn g5_env_and_ports_are_merged_by_key() {
 fn g6_retain_keys_removes_other_fields() {
     let spec = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "o", "emptyDir": {}}]});
     let patch = json!({"volumes": [{"$retainKeys": ["configMap", "name"], "name": "v", "configMap": {"name": "x"}}]});
-    let done = patch_pod_spec(spec.clone(), patch).expect("applies");
+    let done = patch_pod_spec(spec.clone(), patch).expect("the patch applies");
     let volumes = json!([{"name": "v", "configMap": {"name": "x"}}, {"name": "o", "emptyDir": {}}]);
     assert_eq!(done["volumes"], volumes);
     let mismatch = json!({"volumes": [{"$retainKeys": ["name"], "name": "v", "configMap": {"name": "x"}}]});
-    let error = patch_pod_spec(spec, mismatch).expect_err("fails");
+    let error = patch_pod_spec(spec, mismatch).expect_err("the patch fails");
     assert_eq!(error, (400, "invalid patch format of retainKeys".to_owned()));
 }
 
@@ -231,7 +237,8 @@ fn g6_retain_keys_removes_other_fields() {
 fn g6_primitive_lists_are_merged_as_sets(#[case] metadata: Value, #[case] finalizers: Value) {
     let object = json!({"kind": "ConfigMap", "metadata": {"name": "a", "finalizers": ["e.com/a", "e.com/b"]}});
     let body = json!({"metadata": metadata}).to_string();
-    let done = outcome(strategic_patch(object, body.as_bytes(), builtin("", "v1", "ConfigMap"))).expect("applies");
+    let done =
+        outcome(strategic_patch(object, body.as_bytes(), builtin("", "v1", "ConfigMap"))).expect("the patch applies");
     assert_eq!(
         done["metadata"].get("finalizers").cloned().unwrap_or_default(),
         finalizers
@@ -245,7 +252,7 @@ fn g6_primitive_lists_are_merged_as_sets(#[case] metadata: Value, #[case] finali
 #[case(json!({"dada": {"k": "w"}}), json!({"k": "v", "m": "moved"}))]
 fn g6_map_directives_are_applied(#[case] patch: Value, #[case] data: Value) {
     let schema = builtin("", "v1", "ConfigMap");
-    let done = outcome(strategic_patch(config_map(), patch.to_string().as_bytes(), schema)).expect("applies");
+    let done = outcome(strategic_patch(config_map(), patch.to_string().as_bytes(), schema)).expect("the patch applies");
     assert_eq!(done["data"], data);
 }
 
@@ -281,7 +288,7 @@ fn g6_what_the_original_lacks(#[case] patch: Value, #[case] changed: Value) {
         wanted[field] = value.clone();
     }
     let spec = json!({"containers": [{"name": "c"}], "hostname": "h"});
-    assert_eq!(patch_pod_spec(spec, patch).expect("applies"), wanted);
+    assert_eq!(patch_pod_spec(spec, patch).expect("the patch applies"), wanted);
 }
 
 #[test]
@@ -289,7 +296,7 @@ fn g5_owner_references_are_merged_by_uid() {
     let object = json!({"metadata": {"ownerReferences": [{"uid": "o", "name": "o"}]}});
     let body = json!({"metadata": {"ownerReferences": [{"uid": "q", "name": "q"}, {"uid": "o", "controller": true}]}});
     let schema = builtin("", "v1", "ConfigMap");
-    let done = outcome(strategic_patch(object, body.to_string().as_bytes(), schema)).expect("applies");
+    let done = outcome(strategic_patch(object, body.to_string().as_bytes(), schema)).expect("the patch applies");
     assert_eq!(
         done["metadata"]["ownerReferences"],
         json!([{"uid": "q", "name": "q"}, {"uid": "o", "name": "o", "controller": true}])
@@ -315,7 +322,7 @@ fn g7_invalid_directives_are_refused(#[case] patch: Value, #[case] code: u16, #[
 #[test]
 fn g8_strategic_patch_is_printed_as_by_go() {
     let body = br#"{"data":{"k":5,"f":1.5e30,"l":["a",null,true]}}"#;
-    let patched = strategic_patch(config_map(), body, SchemaRef::Deduced).expect("applies");
+    let patched = strategic_patch(config_map(), body, SchemaRef::Deduced).expect("the patch applies");
     assert_eq!(
         patched.shown.as_deref(),
         Some("map[data:map[f:1.5e+30 k:5 l:[a <nil> true]]]")

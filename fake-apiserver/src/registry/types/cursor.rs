@@ -330,7 +330,7 @@ mod tests {
                 "args": ["x", "y"],
             },
         });
-        object.as_object().expect("an object").clone()
+        object.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -342,13 +342,13 @@ mod tests {
         let spec = root.at("spec");
         let names: Vec<String> = spec.items("ports").map(|it| it.at("name").path().to_string()).collect();
         assert_eq!(names, ["spec.ports[0].name", "spec.ports[1].name"]);
-        let (key, entry) = spec.entries("nodeSelector").next().expect("an entry");
+        let (key, entry) = spec.entries("nodeSelector").next().expect("the map has an entry");
         assert_eq!(
             (key, entry.path().to_string()),
             ("a.b/c", "spec.nodeSelector[a.b/c]".into())
         );
         let args = root.at("spec.args");
-        let second = args.items("").nth(1).expect("two items");
+        let second = args.items("").nth(1).expect("the list has two items");
         assert_eq!(
             (second.as_text(), second.path().to_string()),
             ("y", "spec.args[1]".into())
@@ -384,7 +384,7 @@ mod tests {
         other
             .get_mut("spec")
             .and_then(Value::as_object_mut)
-            .expect("an object")
+            .expect("the value is an object")
             .remove("paused");
         let (one, two) = (Cursor::root(&object), Cursor::root(&other));
         assert!(one.same(&two, "spec.paused"));

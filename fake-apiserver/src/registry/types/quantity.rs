@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn quantities_compare_and_add_in_any_notation() {
-        let read = |text| Quantity::parse(text).expect("a quantity");
+        let read = |text| Quantity::parse(text).expect("the quantity is valid");
         assert_eq!(read("1Gi"), read("1073741824"));
         assert!(read("1500m") > read("1"));
         assert!(read("1e300") > read("1Gi"));

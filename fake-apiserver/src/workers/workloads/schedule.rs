@@ -115,13 +115,13 @@ mod tests {
     #[case::zone("TZ=Europe/Berlin 0 9 * * *", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z")]
     #[case::a_gap_is_skipped("TZ=Europe/Berlin 30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z")]
     fn next_times_follow_the_schedule(#[case] schedule: &str, #[case] after: Timestamp, #[case] want: Timestamp) {
-        let schedule = Schedule::parse(schedule, None).expect("a schedule");
+        let schedule = Schedule::parse(schedule, None).expect("the schedule is valid");
         assert_eq!(schedule.next(after), Some(want));
     }
 
     #[test]
     fn schedule_without_a_match_has_no_next_time() {
-        let never = Schedule::parse("0 0 30 2 *", None).expect("a schedule");
+        let never = Schedule::parse("0 0 30 2 *", None).expect("the schedule is valid");
         assert_eq!(never.next(Timestamp::UNIX_EPOCH), None);
     }
 }

@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn list_may_arrive_in_chunks_of_any_size() {
         for size in 1..LIST.len() {
-            let (names, end) = read(&mut LIST.as_bytes().chunks(size)).expect("a list");
+            let (names, end) = read(&mut LIST.as_bytes().chunks(size)).expect("the list can be read");
             assert_eq!(names, ["ä", "b"], "in pieces of {size}");
             assert_eq!(end.resource_version, ResourceVersion::from("9"));
             assert_eq!(end.continue_token, "ab\"c");
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn a_non_list_is_refused() {
         for end in 0..LIST.len() - 1 {
-            read(&mut [&LIST.as_bytes()[..end]].into_iter()).expect_err("it is cut");
+            read(&mut [&LIST.as_bytes()[..end]].into_iter()).expect_err("the list is truncated");
         }
         for text in [
             "[]",
@@ -379,7 +379,7 @@ mod tests {
             for piece in text.as_bytes().chunks(size) {
                 lines.push(piece);
                 while let Some(line) = lines.next() {
-                    let event = WatchLine::read(line).expect("an event");
+                    let event = WatchLine::read(line).expect("the text is an event");
                     seen.push(format!("{} {}", event.kind, event.header.key()));
                 }
             }

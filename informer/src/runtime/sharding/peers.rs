@@ -148,7 +148,7 @@ mod tests {
             r#"{{"metadata":{{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"{version}",
                 "annotations":{annotations}}},"spec":{spec}}}"#
         );
-        leases.insert(CachedObject::decode(&text).expect("an object"));
+        leases.insert(CachedObject::decode(&text).expect("the object can be decoded"));
         leases.lister().snapshot()
     }
 

@@ -58,7 +58,11 @@ mod tests {
     #[test]
     fn a_key_is_permitted_if_every_own_view_claims_it_and_no_other_member_does() {
         let (alone, all) = (view(&["a"]), view(&["a", "b"]));
-        let place_of = |owner| (0..).find(|it| all.owner(*it) == Some(owner)).expect("each owns some");
+        let place_of = |owner| {
+            (0..)
+                .find(|it| all.owner(*it) == Some(owner))
+                .expect("each member owns a key")
+        };
         let (ours, theirs) = (place_of("a"), place_of("b"));
         let whole = Permission {
             me: Arc::from("a"),

@@ -187,7 +187,7 @@ mod tests {
         for key in 0..3_000 {
             let owner = view
                 .owner(place_of(&format!("default/web-{key}")))
-                .expect("there are members");
+                .expect("the view has members");
             *shares.entry(owner).or_default() += 1;
         }
         assert!(shares.values().all(|it| (850..1_150).contains(it)), "{shares:?}");

@@ -240,7 +240,7 @@ mod tests {
     #[case::replica("web-7", None)]
     #[case::many_numbers(&"1-".repeat(50_000), None)]
     fn times_in_names_are_recognised(#[case] name: &str, #[case] starred: Option<&str>) {
-        let now: jiff::Timestamp = "2026-11-28T04:43:00Z".parse().expect("a time");
+        let now: jiff::Timestamp = "2026-11-28T04:43:00Z".parse().expect("the time is valid");
         assert_eq!(timed(name, now - NEAR, now + NEAR).as_deref(), starred);
     }
 }

@@ -159,7 +159,7 @@ mod tests {
     #[case::a_generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]
     fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
-        let words = Plan::parse(replay).expect("it is one").words(&BTreeMap::new());
+        let words = Plan::parse(replay).expect("the plan is valid").words(&BTreeMap::new());
         assert_eq!(words, [format!("execute {told} of b and lose the answer")]);
     }
 
@@ -169,7 +169,7 @@ mod tests {
                     hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
                     half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
                     large-versions@server;skip=scale%20down%3B%20wait;time=2026-11-22T05:00:00Z";
-        let plan = Plan::parse(text).expect("it is one");
+        let plan = Plan::parse(text).expect("the plan is valid");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
             plan.words(&BTreeMap::new())[0],
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn unknown_fault_is_refused_by_name() {
-        let error = Plan::parse("explode@a:b:c:d#1").expect_err("there is no such fault");
+        let error = Plan::parse("explode@a:b:c:d#1").expect_err("the fault is unknown");
         assert_eq!(error, "`explode@a:b:c:d#1` in the replay string is not a known fault");
     }
 }

@@ -223,7 +223,7 @@ mod tests {
         let run = |plan: &Plan| {
             let mut outcome = Outcome::default();
             match name(plan).as_str() {
-                "0" => while lock(&told).recv().expect("the source lives") != last {},
+                "0" => while lock(&told).recv().expect("the sender is open") != last {},
                 "1" | "2" => outcome.violations.push(Violation::new("it", String::new())),
                 _ => {}
             }

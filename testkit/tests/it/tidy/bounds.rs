@@ -10,7 +10,7 @@ const HEADER: &str = "| bound on | where | limit | at the limit |";
 
 #[test]
 fn table_of_bounds_agrees_with_the_constants() {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
     let table = text.lines().skip_while(|line| *line != HEADER).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 50, "the table of bounds has {} rows", rows.len());

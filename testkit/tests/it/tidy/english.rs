@@ -108,9 +108,9 @@ fn patterns_of_foreign_syntax_do_not_become_more_frequent() {
     let found: BTreeMap<_, _> = found.collect();
     let file = root().join(BASELINE);
     if std::env::var(WRITE).is_ok_and(|it| it == "write") {
-        fs::write(&file, print(&found)).expect("the file is written");
+        fs::write(&file, print(&found)).expect("the file is writable");
     }
-    let permitted = fs::read_to_string(&file).expect("the file of permitted numbers is there");
+    let permitted = fs::read_to_string(&file).expect("the file of permitted numbers exists");
     let permitted: BTreeMap<(&str, &str), f64> = permitted.lines().map(read_line).collect();
     let mut failures = String::new();
     for (name, counts) in &found {

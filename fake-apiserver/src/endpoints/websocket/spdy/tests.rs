@@ -11,7 +11,7 @@ const FRAMES: &str = include_str!("../../../../tests/data/port_forward.hex");
 
 fn frames() -> [&'static str; 3] {
     let frames: Vec<&str> = FRAMES.lines().collect();
-    frames.try_into().expect("three frames")
+    frames.try_into().expect("the text has three frames")
 }
 
 /// The replies to them: stored blocks without headers.
@@ -20,7 +20,10 @@ const REPLIES: &str = "8003000200000014000000017801000400fbff00000000000000ffff\
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|it| !it.is_ascii_whitespace()).collect();
-    let byte = |it: &[u8]| u8::from_str_radix(std::str::from_utf8(it).expect("digits"), 16).expect("digits");
+    let byte = |it: &[u8]| {
+        u8::from_str_radix(std::str::from_utf8(it).expect("the text consists of digits"), 16)
+            .expect("the text consists of digits")
+    };
     digits.chunks(2).map(byte).collect()
 }
 
@@ -38,14 +41,14 @@ fn answers(session: &mut Session, frames: &[&str], size: usize) -> Result<Vec<u8
 
 #[rstest]
 fn port_answers_and_its_streams_end(#[values(1, 7, 1_000)] size: usize) {
-    let found = answers(&mut session(8080), &frames(), size).expect("it is SPDY");
+    let found = answers(&mut session(8080), &frames(), size).expect("the frames are valid SPDY");
     let ends = "000000030000000568656c6c6f 0000000301000000 0000000101000000";
     assert_eq!(found, bytes(&format!("{REPLIES}{ends}")));
 }
 
 #[test]
 fn closed_port_is_reported_on_the_error_stream() {
-    let found = answers(&mut session(80), &frames()[..2], 1_000).expect("it is SPDY");
+    let found = answers(&mut session(80), &frames()[..2], 1_000).expect("the frames are valid SPDY");
     let text = String::from_utf8_lossy(&found).into_owned();
     assert!(
         text.contains("an error occurred forwarding 8080: connection refused"),
@@ -61,7 +64,7 @@ fn closed_port_is_reported_on_the_error_stream() {
 #[case::settings("800300040000000400000000", "")]
 #[case::data_of_no_stream("0000000300000005474554202f", "")]
 fn only_pings_are_answered_among_other_frames(#[case] frame: &str, #[case] answer: &str) {
-    let found = session(8080).receive(&bytes(frame)).expect("it is SPDY");
+    let found = session(8080).receive(&bytes(frame)).expect("the frames are valid SPDY");
     assert_eq!(found, bytes(answer));
 }
 
@@ -82,7 +85,7 @@ fn reset_stream_is_removed() {
     let mut session = session(8080);
     let reset = "80030003000000080000000300000005";
     let [errors, data, get] = frames();
-    let found = answers(&mut session, &[errors, data, reset, get], 1_000).expect("it is SPDY");
+    let found = answers(&mut session, &[errors, data, reset, get], 1_000).expect("the frames are valid SPDY");
     assert_eq!(found, bytes(REPLIES));
 }
 
@@ -90,7 +93,9 @@ fn reset_stream_is_removed() {
 fn frames_of_one_message_are_processed_in_order() {
     const PINGS: usize = 500_000;
     let frame = bytes("800300060000000400000001");
-    let found = session(8080).receive(&frame.repeat(PINGS)).expect("it is SPDY");
+    let found = session(8080)
+        .receive(&frame.repeat(PINGS))
+        .expect("the frames are valid SPDY");
     assert_eq!(found.len(), PINGS * frame.len());
 }
 
@@ -105,14 +110,17 @@ fn handler_is_called_once_per_message() {
         1_000,
     );
     let ends = "0000000300000004 47455420 0000000301000000 0000000101000000";
-    assert_eq!(found.expect("it is SPDY"), bytes(&format!("{REPLIES}{ends}")));
+    assert_eq!(
+        found.expect("the frames are valid SPDY"),
+        bytes(&format!("{REPLIES}{ends}"))
+    );
 }
 
 #[test]
 fn input_of_clients_is_bounded() {
     let mut session = session(8080);
     let [errors, data, _] = frames();
-    answers(&mut session, &[errors, data], 1_000).expect("it is SPDY");
+    answers(&mut session, &[errors, data], 1_000).expect("the frames are valid SPDY");
     let frame = [bytes("0000000300100000"), vec![b'x'; 1 << 20]].concat();
     let taken = (0..).take_while(|_| session.receive(&frame).is_ok()).count();
     assert_eq!(taken, INPUT_BYTES_MAX / (1 << 20) - 1);
@@ -127,13 +135,13 @@ fn no_frame_makes_the_server_panic() {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        usize::try_from(state >> 33).expect("31 bits") % below
+        usize::try_from(state >> 33).expect("31 bits fit into a usize") % below
     };
     for _ in 0..20_000 {
         let mut sent = whole.clone();
         for _ in 0..=random(4) {
             let (at, value) = (random(sent.len()), random(256));
-            sent[at] = u8::try_from(value).expect("a byte");
+            sent[at] = u8::try_from(value).expect("the value fits into a byte");
         }
         sent.truncate(sent.len() - random(sent.len() / 2));
         let mut session = session(8080);

@@ -103,14 +103,14 @@ fn types_of_expressions(#[case] text: &str, #[case] expected: &str) {
 #[case("duration('x') == u", 10, "invalid duration argument")]
 #[case("timestamp('x') == t", 11, "invalid timestamp argument")]
 fn errors_of_expressions(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
-    let found = output(text).expect_err("an error");
+    let found = output(text).expect_err("the expression has an error");
     let expected = format!("ERROR: <input>:1:{column}: {error}");
     assert!(found.starts_with(&expected), "{found}");
 }
 
 #[test]
 fn errors_are_sorted_by_position() {
-    let found = output("x.y + z").expect_err("errors");
+    let found = output("x.y + z").expect_err("the expression has errors");
     let places: Vec<&str> = found.lines().filter(|it| it.starts_with("ERROR")).collect();
     let undeclared =
         |at: usize, name: &str| format!("ERROR: <input>:1:{at}: undeclared reference to '{name}' (in container '')");

@@ -8,7 +8,7 @@ use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 
 fn cost(rule: &str, this: &Value) -> u64 {
-    let program = Program::parse(rule).expect("the rule is one");
+    let program = Program::parse(rule).expect("the rule is valid");
     let (value, cost) = program.evaluate(&Bindings {
         values: &[("self", this)],
         variables: &[],

@@ -125,7 +125,7 @@ mod tests {
     #[case("!isURL('')")]
     #[case("!isURL('https://user name@a/')")]
     fn urls_are_those_of_go(#[case] expression: &str) {
-        let program = Program::parse(expression).expect("an expression");
+        let program = Program::parse(expression).expect("the expression is valid");
         let (value, _) = program.evaluate(&Bindings {
             values: &[],
             variables: &[],

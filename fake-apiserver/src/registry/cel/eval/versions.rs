@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn short_versions_have_no_prerelease() {
-        let error = parse_normalized("1.2-rc").expect_err("it is short");
+        let error = parse_normalized("1.2-rc").expect_err("the version is short");
         assert_eq!(error, "short version cannot contain PreRelease/Build meta data");
     }
 
@@ -246,7 +246,7 @@ mod tests {
             "1.0.0",
             "1.0.1-a",
         ];
-        let versions = texts.map(|it| parse(it).expect("a version"));
+        let versions = texts.map(|it| parse(it).expect("the version is a number"));
         assert!(versions.is_sorted_by(|one, other| one.order(other).is_lt()));
     }
 }

@@ -41,7 +41,7 @@ fn texts_that_are_expressions(#[case] text: &str) {
 #[case("b'\\u0041'", 1, "unable to unescape string")]
 #[case("a.`b`", 3, "unsupported syntax: '`'")]
 fn texts_with_an_error(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
-    let found = parse(text).map(|_| ()).expect_err("an error");
+    let found = parse(text).map(|_| ()).expect_err("the expression has an error");
     let start = format!("ERROR: <input>:1:{column}: {error}\n");
     assert!(found.starts_with(&start), "{found}");
 }

@@ -25,14 +25,14 @@ fn crd_with(versions: Value, more: Value) -> Object {
         "group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
         "versions": versions,
     });
-    for (key, value) in more.as_object().expect("an object") {
+    for (key, value) in more.as_object().expect("the value is an object") {
         spec[key] = value.clone();
     }
     let mut crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"}, "spec": spec,
     });
-    Object(std::mem::take(crd.as_object_mut().expect("an object")))
+    Object(std::mem::take(crd.as_object_mut().expect("the value is an object")))
 }
 
 fn v1(spec_properties: Value) -> Value {
@@ -265,7 +265,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 #[test]
 fn o2_names_are_accepted_then_the_crd_is_established() {
     let first = created(crd(plain()));
-    let accepted = reconcile(&first, &UsedNames::default(), "2024-01-01T00:00:00Z").expect("a write");
+    let accepted = reconcile(&first, &UsedNames::default(), "2024-01-01T00:00:00Z").expect("the definition changes");
     let initial = "the initial names have been accepted";
     let conditions = json!([
         condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
@@ -319,10 +319,10 @@ fn o14_a_deleted_crd_waits_for_its_objects() {
     CRDS.prepare_for_deletion(&mut crd);
     assert_eq!(crd.finalizers().collect::<Vec<_>>(), [CLEANUP_FINALIZER]);
     assert_eq!(crd["status"]["conditions"][2]["reason"], "InstanceDeletionPending");
-    let crd = finalize(&crd, true, "2024-01-01T00:00:06Z").expect("a write");
+    let crd = finalize(&crd, true, "2024-01-01T00:00:06Z").expect("the definition changes");
     assert_eq!(crd["status"]["conditions"][2]["reason"], "InstanceDeletionInProgress");
     assert_eq!(finalize(&crd, true, "2024-01-01T00:00:06Z"), None);
-    let gone = finalize(&crd, false, "2024-01-01T00:00:06Z").expect("a write");
+    let gone = finalize(&crd, false, "2024-01-01T00:00:06Z").expect("the definition changes");
     assert_eq!(gone.finalizers().count(), 0);
 }
 
@@ -343,8 +343,8 @@ fn o4_updates_are_validated() {
     };
     let spec_change = |pointer: &'static str, value: Value| {
         move |crd: &mut Object| {
-            let spec = crd.get_mut("spec").expect("a spec");
-            *spec.pointer_mut(pointer).expect("the field") = value.clone();
+            let spec = crd.get_mut("spec").expect("the object has a spec");
+            *spec.pointer_mut(pointer).expect("the field exists") = value.clone();
         }
     };
     for (pointer, value, text) in [

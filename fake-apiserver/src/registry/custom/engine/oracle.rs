@@ -19,8 +19,8 @@ const BUDGET: u64 = 100_000_000;
 /// Lines of a file: `{"schema"}`, followed by its rules as `{"rule", "value"}` with the answer.
 fn lines(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/data/cel/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-    let text = read_to_string(&path).expect("the file of rules");
-    let parse = |line| serde_json::from_str(line).expect("a line of JSON");
+    let text = read_to_string(&path).expect("the file of rules exists");
+    let parse = |line| serde_json::from_str(line).expect("the text is valid JSON");
     text.lines().map(parse).collect()
 }
 
@@ -49,7 +49,7 @@ fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
 fn rules_have_the_results_of_cel_go(#[case] file: &str) {
     let exceptions = read_to_string(format!("{}/tests/data/cel/exceptions.txt", env!("CARGO_MANIFEST_DIR")));
     // Lines that begin with `#` give the reason.
-    let exceptions = exceptions.expect("the list of exceptions");
+    let exceptions = exceptions.expect("the list of exceptions exists");
     let mut schema = Value::Null;
     let mut differences = Vec::new();
     for line in lines(file) {
@@ -57,7 +57,7 @@ fn rules_have_the_results_of_cel_go(#[case] file: &str) {
             schema = next.clone();
             continue;
         }
-        let (rule, expected) = (line["rule"].as_str().expect("a rule"), &line["answer"]);
+        let (rule, expected) = (line["rule"].as_str().expect("the rule is a string"), &line["answer"]);
         let found = answer(&schema, rule, &line["value"]);
         let same = |key: &str| found.get(key) == expected.get(key);
         let both = |key: &str| found.get(key).is_some() == expected.get(key).is_some();

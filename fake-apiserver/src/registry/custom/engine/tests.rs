@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 fn object(spec: Value) -> Map {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
         .as_object()
-        .expect("an object")
+        .expect("the value is an object")
         .clone()
 }
 

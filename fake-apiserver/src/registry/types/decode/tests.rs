@@ -38,14 +38,14 @@ fn duplicates(raw: &str) -> Vec<String> {
 }
 
 fn refusal(wanted: Wanted<'_>, raw: &str) -> String {
-    let status = body(wanted, raw, FieldValidation::Strict).expect_err("a refusal");
+    let status = body(wanted, raw, FieldValidation::Strict).expect_err("the body is refused");
     assert_eq!((status.code, &*status.reason), (400, "BadRequest"));
     status.message
 }
 
 fn pod(spec: Value) -> Value {
     let raw = json!({"metadata": {"name": "a"}, "spec": spec}).to_string();
-    let (object, warnings) = body(wanted("", "v1", "Pod"), &raw, FieldValidation::Strict).expect("a pod");
+    let (object, warnings) = body(wanted("", "v1", "Pod"), &raw, FieldValidation::Strict).expect("the body is a Pod");
     assert!(warnings.is_empty());
     object["spec"].clone()
 }
@@ -100,7 +100,7 @@ fn a15_wrong_kinds(#[case] api_version: &str, #[case] kind: &str, #[case] error:
 
 #[test]
 fn a15_missing_kind_is_taken_from_the_path() {
-    let (object, _) = body(DEPLOYMENT, "{\"kind\":null}", FieldValidation::Strict).expect("a body");
+    let (object, _) = body(DEPLOYMENT, "{\"kind\":null}", FieldValidation::Strict).expect("the body is valid");
     assert_eq!(
         (&object["kind"], &object["apiVersion"]),
         (&json!("Deployment"), &json!("apps/v1"))
@@ -162,17 +162,18 @@ fn escaped_key_counts_as_duplicate(#[case] raw: &str, #[case] repeated: &[&str])
 
 #[test]
 fn l1_warn_reports_dropped_fields_and_ignore_does_not() {
-    let (object, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Warn).expect("a deployment");
+    let (object, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Warn).expect("the body is a Deployment");
     assert_eq!(warnings.len(), 5);
     assert_eq!(object["spec"]["replicas"], 2);
     assert_eq!(object["spec"].get("foo"), None);
-    let (_, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Ignore).expect("a deployment");
+    let (_, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Ignore).expect("the body is a Deployment");
     assert!(warnings.is_empty());
 }
 
 #[test]
 fn l1_single_unknown_field_is_reported_without_scanning_the_document() {
-    let (object, warnings) = body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", FieldValidation::Warn).expect("a config map");
+    let (object, warnings) =
+        body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", FieldValidation::Warn).expect("the body is a ConfigMap");
     assert_eq!(warnings, ["unknown field \"Data\""]);
     assert_eq!(object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
 }
@@ -197,7 +198,7 @@ fn l1_duplicates_are_found_among_many_keys() {
 
 #[test]
 fn a32_empty_fields_are_encoded_according_to_the_type() {
-    let (object, _) = body(DEPLOYMENT, "{}", FieldValidation::Strict).expect("a deployment");
+    let (object, _) = body(DEPLOYMENT, "{}", FieldValidation::Strict).expect("the body is a Deployment");
     let expected = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
         "spec": {"selector": null, "strategy": {}, "template": {"metadata": {}, "spec": {"containers": null}}},
@@ -226,7 +227,7 @@ fn a32_zero_values_of_pointers_are_kept() {
 #[test]
 fn nulls_decode_as_in_go() {
     let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
-    let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("a config map");
+    let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("the body is a ConfigMap");
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},
         "binaryData": {"d": "AAAC"}});
     assert_eq!(object, expected);
@@ -242,7 +243,7 @@ fn a_crd_schema_keeps_its_alternatives() {
             "b": {"additionalProperties": false, "maximum": 1.0}}}}}]}})
         .to_string();
     let wanted = wanted("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let (object, warnings) = body(wanted, &raw, FieldValidation::Warn).expect("a definition");
+    let (object, warnings) = body(wanted, &raw, FieldValidation::Warn).expect("the body is a definition");
     assert!(
         warnings.is_empty(),
         "a schema below `items` decodes itself: {warnings:?}"
@@ -284,7 +285,7 @@ fn too_deep_document_is_refused() {
     let Value::Object(mut object) = value else {
         unreachable!("it was set to an object above")
     };
-    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
+    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("the kind is built in");
     assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));
 }
 

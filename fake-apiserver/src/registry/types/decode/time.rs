@@ -336,9 +336,9 @@ mod tests {
     fn micro_times_need_six_digits() {
         let read = |text| canonical_time(text, Precision::Micros);
         assert_eq!(read("2024-05-01T12:00:00.000001Z"), Ok(Canonical::Same));
-        let error = read("2024-05-01T12:00:00Z").expect_err("no fraction");
+        let error = read("2024-05-01T12:00:00Z").expect_err("the time has no fraction");
         assert!(error.ends_with("cannot parse \"Z\" as \".000000\""), "{error}");
-        let error = read("2024-05-01T12:00:00.123456789Z").expect_err("too long");
+        let error = read("2024-05-01T12:00:00.123456789Z").expect_err("the time has too many digits");
         assert!(error.ends_with("cannot parse \"789Z\" as \"Z07:00\""), "{error}");
     }
 

@@ -483,13 +483,13 @@ mod tests {
 
     #[test]
     fn container_ports_are_keyed_by_port_and_protocol() {
-        let pod = shape_of("", "v1", "Pod").expect("a built-in kind");
+        let pod = shape_of("", "v1", "Pod").expect("the kind is built in");
         let ports = ["spec", "containers"]
             .iter()
             .try_fold(pod, |shape, name| shape.field(name))
             .and_then(Shape::items)
             .and_then(|item| item.field("ports"))
-            .expect("a field of containers");
+            .expect("the field exists");
         assert_eq!(ports.list_type(), keys(&["containerPort", "protocol"]));
         assert_eq!(ports.key_default("protocol"), Some("TCP".into()));
         assert_eq!(ports.patch_strategy(), patch(true, false, false, Some("containerPort")));

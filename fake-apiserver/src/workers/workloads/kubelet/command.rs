@@ -213,7 +213,7 @@ mod tests {
         #[case] expected: Option<(f64, i32)>,
     ) {
         let container = json!({"command": command, "args": args});
-        let found = known_run(container.as_object().expect("an object"));
+        let found = known_run(container.as_object().expect("the value is an object"));
         assert_eq!(found.map(|it| (it.time.as_secs_f64(), it.exit_code)), expected);
     }
 
@@ -223,7 +223,10 @@ mod tests {
     #[case::part_of_a_name("busybox-extras", false)]
     fn arguments_are_the_command_of_images_without_one(#[case] image: &str, #[case] is_known: bool) {
         let container = json!({"image": image, "args": ["echo", "hi"]});
-        assert_eq!(known_run(container.as_object().expect("an object")).is_some(), is_known);
+        assert_eq!(
+            known_run(container.as_object().expect("the value is an object")).is_some(),
+            is_known
+        );
     }
 
     #[rstest]
@@ -234,7 +237,7 @@ mod tests {
     #[case::skipped("false && echo a; echo b", "b\n", 2)]
     fn echo_writes_output(#[case] script: &str, #[case] output: &str, #[case] at_once: usize) {
         let container = json!({"command": ["sh", "-c", script]});
-        let found = known_run(container.as_object().expect("an object")).expect("a known command");
+        let found = known_run(container.as_object().expect("the value is an object")).expect("the command is known");
         assert_eq!((found.output.as_str(), found.at_once), (output, at_once));
     }
 }

@@ -85,7 +85,7 @@ fn invalid_template_is_refused(#[case] text: &str, #[case] why: &str) {
 #[case::no_items(".metadata.ownerReferences.[].kind", json!([]))]
 #[case::null(".status.phase", json!([]))]
 fn query_selects_values(#[case] text: &str, #[case] expected: Value) {
-    let query = Query::parse(text).expect("it is a query");
+    let query = Query::parse(text).expect("the query is valid");
     assert_eq!(Value::from_iter(query.values(&object())), expected);
 }
 

@@ -11,9 +11,9 @@ async fn a_control_plane_starts_and_answers() {
         },
         ..Default::default()
     };
-    let server = environment.create().await.expect("it starts");
-    let client = server.client().expect("the kubeconfig is right");
-    let version = client.apiserver_version().await.expect("it answers");
+    let server = environment.create().await.expect("the control plane starts");
+    let client = server.client().expect("the kubeconfig is valid");
+    let version = client.apiserver_version().await.expect("the server answers");
     assert_eq!(version.major, "1");
-    server.destroy().await.expect("it ends");
+    server.destroy().await.expect("the process ends");
 }

@@ -57,7 +57,7 @@ fn errors_are_those_of_antlr(#[case] text: &str, #[case] expected: &[(usize, &st
 #[test]
 fn parser_gives_up_after_thirty_errors() {
     let errors = syntax_errors(&"+ ) ".repeat(100));
-    let (_, last) = errors.last().expect("there are errors");
+    let (_, last) = errors.last().expect("the expression has errors");
     assert_eq!(last, "Syntax error: error recovery attempt limit exceeded: 30");
     // Thirty errors with recovery, another error, and the error of the limit.
     assert_eq!(errors.len(), 32);

@@ -11,8 +11,8 @@ use crate::registry::cel::parse::parse;
 use crate::registry::types::cursor::Cursor;
 
 fn cost(rule: &str, schema: &Value) -> u64 {
-    let decl = decl_of(&Cursor::document(schema), false).expect("rules can see it");
-    coster::cost(&parse(rule).expect("the rule is one"), &decl, false)
+    let decl = decl_of(&Cursor::document(schema), false).expect("the schema has a type");
+    coster::cost(&parse(rule).expect("the rule is valid"), &decl, false)
 }
 
 /// A schema with an optional bound on its size.
@@ -159,7 +159,7 @@ fn counts_multiply_in_nested_lists_and_maps() {
     let leaf =
         json!({"type": "string", "maxLength": 10, "x-kubernetes-validations": [{"rule": "self.contains('abc')"}]});
     let schema = json!({"type": "object", "properties": {"a": bounded(array(bounded(map(leaf), Some(7))), Some(5))}});
-    let node = |value: &Value| value.as_object().cloned().expect("a schema");
+    let node = |value: &Value| value.as_object().cloned().expect("the value is an object");
     let (root, a) = (node(&schema), node(&schema["properties"]["a"]));
     let (items, leaf) = (node(&a["items"]), node(&a["items"]["additionalProperties"]));
     let scope = Scope::root(KubernetesVersion::V1_36).property(&Cursor::root(&root), "a", &Cursor::root(&a));
@@ -198,7 +198,7 @@ fn rules_of_a_stored_schema_have_no_individual_limit(#[case] old_bound: Option<&
         let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
         let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
         let spec = json!({"group": "example.com", "scope": "Cluster", "names": names, "versions": versions});
-        spec.as_object().cloned().expect("a spec is an object")
+        spec.as_object().cloned().expect("the spec is an object")
     };
     let (new, old) = (spec("10"), old_bound.map(spec));
     let path = FieldPath::new("spec");

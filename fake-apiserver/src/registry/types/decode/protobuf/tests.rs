@@ -32,30 +32,36 @@ use rstest::rstest;
     "azhzAAozChdhcGlleHRlbnNpb25zLms4cy5pby92MRIYQ3VzdG9tUmVzb3VyY2VEZWZpbml0aW9uEo4CChYKBmFzLmIuYxIAGgAiACoAMgA4AEIAEuUBCgNiLmMaCwoCYXMSACIBQSoAIgdDbHVzdGVyOsUBCgJ2MRABGAEiuAEKtQEKABIAIgAqBm9iamVjdDIAOgBQAGAAegCQAQDqAVoKAWwSVQoAEgAiACoFYXJyYXkyADoAQgcKBVsieCJdUABgAHoAkAEAwgEmCiQKABIAIgAqBnN0cmluZzIAOgBQAGAAegCQAQCoAgC4AgDAAgCoAgC4AgDAAgDqATEKAW0SLAoAEgAiACoAMgA6AEkAAAAAAAD4P1AAYAB6AJABAPIBAggBqAIAuAIAwAIAqAIAuAIAwAIAOABQABoMEggKABIAIgAqACAAGgAiAA=="
 )]
 fn m1_protobuf_and_json_say_the_same(#[case] json: &str, #[case] body: &str) {
-    let object: Map = serde_json::from_str(json).expect("an object");
-    let raw = STANDARD.decode(body).expect("base64");
-    let envelope = open(&raw).expect("an envelope");
+    let object: Map = serde_json::from_str(json).expect("the text is an object");
+    let raw = STANDARD.decode(body).expect("the text is base64");
+    let envelope = open(&raw).expect("the text has an envelope");
     let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", &envelope.api_version));
     assert_eq!((&object["kind"], &object["apiVersion"]), (&json!(envelope.kind), &json!(envelope.api_version)));
-    let shape = shape_of(group, version, &envelope.kind).expect("a built-in");
+    let shape = shape_of(group, version, &envelope.kind).expect("the kind is built in");
     let read = |message: &[u8]| {
-        let mut read = decode(shape, message).expect("a message");
-        convert(shape, &mut read).expect("the right types");
+        let mut read = decode(shape, message).expect("the message can be decoded");
+        convert(shape, &mut read).expect("the fields have the right types");
         read
     };
     let mut expected = object.clone();
     expected.remove("kind");
     expected.remove("apiVersion");
     assert_eq!(read(envelope.message), expected);
-    let written = encode(group, version, &envelope.kind, &object).expect("a built-in");
-    assert_eq!(read(open(&written).expect("an envelope").message), expected);
+    let written = encode(group, version, &envelope.kind, &object).expect("the kind is built in");
+    assert_eq!(read(open(&written).expect("the text has an envelope").message), expected);
 }
 
 #[test]
 fn m1_lists_are_encoded() {
     let object = json!({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]});
-    let written = encode("", "v1", "ConfigMapList", object.as_object().expect("an object")).expect("a list");
-    let envelope = open(&written).expect("an envelope");
+    let written = encode(
+        "",
+        "v1",
+        "ConfigMapList",
+        object.as_object().expect("the value is an object"),
+    )
+    .expect("the list can be encoded");
+    let envelope = open(&written).expect("the text has an envelope");
     assert_eq!(envelope.kind, "ConfigMapList");
     assert_eq!(envelope.message, b"\x0a\x03\x12\x017\x12\x05\x0a\x03\x0a\x01a");
     assert_eq!(encode("example.com", "v1", "Widget", &Map::new()), None);
@@ -63,7 +69,7 @@ fn m1_lists_are_encoded() {
 
 #[test]
 fn arbitrary_bytes_are_decoded_or_refused() {
-    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
+    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("the kind is built in");
     assert!(open(b"{}").is_err());
     assert!(open(b"k8s\0\xff").is_err());
     let mut noise = 1_u32;
